@@ -10,14 +10,14 @@ import (
 // Endless is the TTL of a lease that does not end by itself.
 const Endless = time.Duration(math.MaxInt64)
 
-// KeepTTL is the TTL of a new lock that takes over the lease of the one that it replaces.
+// KeepTTL is the TTL of a new lock that keeps the lease of the lock that it replaces.
 const KeepTTL = time.Duration(-1)
 
 // MaxLockTTL is the longest lease of a lock key that ends.
 const MaxLockTTL = 100 * 365 * 24 * time.Hour
 
-// A Keyspace is a Backend whose mutexes are Redis keys too: the key k is the mutex k, its
-// value the owner, its expiry the end of the lease. Names and owners may be any bytes.
+// A Keyspace is a Backend whose mutexes are Redis keys too. The key k is the mutex k. Its value is
+// the owner, and its expiry the end of the lease. Names and owners may be any bytes.
 type Keyspace interface {
 	Backend
 	// Update runs do in a transaction and commits its changes as one step. If something that do
@@ -47,7 +47,7 @@ var ErrConflict = errors.New("the keys have changed meanwhile")
 
 // ErrRecovering is returned by Update when it would begin a tenure during the recovery delay
 // after an unclean stop.
-var ErrRecovering = errors.New("nobody new is granted anything until the leases that a crash may have forgotten have ended")
+var ErrRecovering = errors.New("recovering from an unclean stop: new grants are delayed until possibly lost leases expire")
 
 // MaxTxKeys is how many keys a transaction may read or change, and how many messages it may
 // publish. Other requests wait while it is committed.
@@ -59,20 +59,20 @@ var ErrTooLarge = fmt.Errorf("transaction too large: at most %d keys and %[1]d m
 // Lock is a mutex as a key. The zero Lock is a key that does not exist.
 type Lock struct {
 	Token uint64 // of the tenure; 0 = there is none
-	Owner string // the value of a string; of a hash, the field whose setting took the mutex
-	// Fields are those of a hash, in the order of their setting; nil = it is a string. A
-	// Lock shares them: whoever changes them makes new ones.
+	Owner string // the value of a string, or the field of a hash that took the mutex
+	// Fields are the fields of a hash, in the order of their setting; nil for a string. Locks
+	// share the slice, so its elements must not be changed.
 	Fields []Field
 
-	// TTL is what is left of the lease, or how long a new one is, in whole milliseconds;
-	// Endless = it does not end. In a Take, KeepTTL is allowed too.
+	// TTL is the rest of the lease, or the length of a new one, in whole milliseconds; Endless =
+	// it does not end. Take also accepts KeepTTL.
 	TTL time.Duration
-	// EndsAt is when the lease ends, in Unix milliseconds of the server's clock; 0 = it
-	// does not. In a Take or Change, 0 = by TTL.
+	// EndsAt is when the lease ends, in Unix milliseconds of the server's clock; 0 = it does
+	// not end. In a Take or Change, 0 = see TTL.
 	EndsAt int64
 }
 
-// Field is one of a hash.
+// Field is a field of a hash.
 type Field struct{ Name, Value string }
 
 // Exists reports whether there is a lock.
@@ -98,8 +98,8 @@ type Tx interface {
 	Lock(mutex string) Lock
 	// Open reports whether owner may take a mutex that has no lock. It is false while the mutex
 	// is reserved for another waiter, and during the recovery delay. From then on Lock shows the
-	// waiter with the reservation as if it had the lock, because scripts read who has what they
-	// could not get. Take is possible all the same while the mutex is reserved.
+	// waiter with the reservation as the owner, because scripts read the owner of a lock that
+	// they could not get. Take is possible all the same while the mutex is reserved.
 	Open(mutex, owner string) bool
 	// Take begins a tenure with a lock's Owner, Fields and lease. It breaks a tenure that the
 	// mutex has.
@@ -119,8 +119,8 @@ type Tx interface {
 	DropToken(mutex string)
 	// DroppedToken returns a mutex whose token was dropped although its tenure goes on.
 	DroppedToken() (mutex string, ok bool)
-	// Fence returns the largest token of a mutex so far: the token of its tenure, if it has one,
-	// else the largest token of any mutex.
+	// Fence returns the token of a mutex' tenure. If it has none, Fence returns the largest token
+	// of any mutex so far.
 	Fence(mutex string) uint64
 	// NextToken reserves a token, larger than all before. It becomes the token of the tenure that
 	// the transaction has begun or begins next. If it begins none, the next tenure gets a larger

@@ -23,40 +23,40 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// The same bytes, valid or not, are sent to a real Redis and to a server with the embedded engine. Both must answer
-// with the same frames, and go on to wait or close the connection alike. These differ, for a reason (where the
-// reader is concerned, that no client is left to wait that has sent nonsense):
+// These tests send the same bytes, valid or not, to a real Redis and to a server with the embedded
+// engine. Both must reply with the same frames, and either wait for more or close the connection.
+// The known differences, "here" in this server and "there" in Redis:
 //
-//	the limits of a command        are lower here (docs/reference/limits.md): this server is given those of Redis, but for those of names
-//	the end of an argument         must be a line end here; Redis skips two bytes, whatever they are
-//	the end of a length            must be a line end here; Redis skips a \r and a byte, and waits for a \r if there is none
-//	a NUL in a line                is a byte like others here; Redis does not see the end of that line, and waits for more
+//	the limits of a command        are lower here (docs/reference/limits.md); the tests set those of Redis
+//	the end of an argument         must be a line end here; there any two bytes
+//	the end of a length            must be a line end here; there a \r and any byte
+//	a NUL in a line                is a byte like others here; it hides the line end there
 //	the limits before AUTH         hold for inline commands too
-//	an error of the protocol       ends a connection that wants no replies; Redis waits for its reply to be sent
-//	CLIENT REPLY in a MULTI        leaves holes in EXEC's array there
+//	an error of the protocol       ends a connection without replies here; it stays open there
+//	CLIENT REPLY in a MULTI        leaves gaps in the array of EXEC there
 //	CLIENT REPLY SKIP              is used up by an empty command there
-//	UNSUBSCRIBE of all             ends them in order here, in that of a hash table there
-//	AUTH, and HELLO with it        are refused in a MULTI: who loginDelays could not be made to wait there
+//	UNSUBSCRIBE of all             is in order here, in the order of a hash table there
+//	AUTH, and HELLO with it        are refused in a MULTI here, because nothing waits in EXEC
 //	DBSIZE in a MULTI              does not see what the MULTI itself changes
-//	SUBSCRIBE and its kin          are refused in a MULTI: what they answer has no place in EXEC's array
-//	TLS                            ends the connection, and is told so; Redis waits for the end of a line
-//	HTTP                           ends the connection in both; Redis drops the replies before it, if they came in one piece
+//	SUBSCRIBE and similar          are refused in a MULTI here, as they have several replies
+//	TLS                            ends the connection with an error here, not there
+//	HTTP                           ends the connection in both; Redis may drop earlier replies
 //	a NUL in an error's text       ends the text there
-//	HELLO with a bad option        does nothing here; Redis has authenticated by then, or says that it could not
-//	HELLO before AUTH              is refused in the words of 7.2 here, in those of 7.0 there
+//	HELLO with a bad option        does nothing here; Redis may have authenticated by then
+//	HELLO before AUTH              gets the error of 7.2 here, of 7.0 there
 //	other commands                 are refused in both, for other reasons
 const comparedLimit = 24 << 10 // bytes of an input
 
-// compared are the commands that both servers execute. What they answer follows from the bytes alone.
+// compared are the commands that both servers execute. Their replies follow from the bytes alone.
 var compared = []string{"ping", "echo", "auth", "hello", "select", "quit", "reset", "multi", "exec", "discard", "watch", "unwatch",
 	"get", "set", "setnx", "del", "exists", "incr", "incrby", "decr", "strlen", "type", "getdel", "mget", "hset", "hget", "hdel", "hlen",
 	"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "client|setname", "client|getname", "client|reply", "dbsize", "persist", "flushdb"}
 
-// redisLimits are what Redis lets a client send.
+// redisLimits are the limits of Redis for what a client sends.
 var redisLimits = resp.Limits{Args: math.MaxInt32, Arg: 512 << 20, Command: math.MaxInt32, UnauthArgs: 10, UnauthArg: 16 << 10}
 
-// FuzzAgainstRedis sends what the fuzzer makes up, in pieces of that many bytes (0 = at once), to servers that want
-// a password or not.
+// FuzzAgainstRedis sends the bytes of the fuzzer in pieces of the given size (0 = at once) to
+// servers with or without a password.
 func FuzzAgainstRedis(f *testing.F) {
 	c := newComparison(f)
 	for _, packet := range hostilePackets {
@@ -74,9 +74,9 @@ func FuzzAgainstRedis(f *testing.F) {
 	})
 }
 
-// TestTheSameBytesAreAnsweredAsByRedis is a short run of it with inputs of its own. They are the same each
-// time unless SIMBA_SEED says otherwise: what looks for new ones is the fuzzing.
-func TestTheSameBytesAreAnsweredAsByRedis(t *testing.T) {
+// TestRepliesToFuzzedBytesAreThoseOfRedis is a short run with inputs from a seed, 1 unless
+// SIMBA_SEED sets another.
+func TestRepliesToFuzzedBytesAreThoseOfRedis(t *testing.T) {
 	c := newComparison(t)
 	seed := uint64(1)
 	if given := os.Getenv("SIMBA_SEED"); given != "" {
@@ -107,7 +107,7 @@ type comparison struct {
 	pairs [2]struct {
 		ours   *site
 		theirs func(testing.TB) *peer
-		reset  [2]*peer // connections that flush, and tell when Redis has come round
+		reset  [2]*peer // connections that flush, and show when Redis has served all connections
 	}
 }
 
@@ -144,7 +144,7 @@ func newComparison(t testing.TB) *comparison {
 	return c
 }
 
-// newComparedSite is a lock site with the limits of Redis that knows only the commands that are compared.
+// newComparedSite is a lock site with the limits of Redis and only the compared commands.
 func newComparedSite(t testing.TB, password string) *site {
 	t.Helper()
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
@@ -164,11 +164,11 @@ func newComparedSite(t testing.TB, password string) *site {
 	return s
 }
 
-// comparedOnly knows no other command than those that are compared, but for the one connection that resets.
+// comparedOnly serves only the compared commands, except to the connection that resets.
 type comparedOnly struct{ *Commands }
 
 func (x comparedOnly) Serve(c *resp.Conn, args [][]byte) {
-	x.forgetFailures() // Redis answers each wrong password at once
+	x.forgetFailures() // Redis does not delay the reply to a wrong password
 	if c.ID() > 1 {
 		e, _ := x.table.find(args)
 		if e == nil || !slices.Contains(compared, e.full) {
@@ -186,7 +186,7 @@ func (x comparedOnly) forgetFailures() {
 
 const notCompared = "not-compared"
 
-// exchange is what came of an input.
+// exchange is the result of an input.
 type exchange struct {
 	frames []string
 	closed bool
@@ -213,8 +213,9 @@ func (c *comparison) compare(t *testing.T, data []byte, piece int, password bool
 	ours := askOurs(t, p.ours, data, piece)
 	theirs := askRedis(t, p.theirs(t), p.reset[1], data, piece)
 	if password && theirs.closed && !ours.closed {
-		// Redis cuts off who has not authenticated and left more than 1 KiB of replies unread, but only where it has
-		// given back its buffer for them, after 5 s: that is, where the machine stood still for so long (CVE-2025-21605).
+		// Redis closes an unauthenticated connection with more than 1 KiB of unread replies. It
+		// does so only after releasing the output buffer, 5 s later, so only if the machine was
+		// stuck (CVE-2025-21605).
 		flush()
 		theirs = askRedis(t, p.theirs(t), p.reset[1], data, piece)
 	}
@@ -223,7 +224,7 @@ func (c *comparison) compare(t *testing.T, data []byte, piece int, password bool
 	}
 }
 
-// differs says how two exchanges differ, "" if not or if for a reason.
+// differs returns how two exchanges differ, "" if they do not or for a known reason.
 func differs(data []byte, ours, theirs exchange) string {
 	if ours.closed && theirs.closed && speaksHTTP(data) {
 		ours.frames = ours.frames[:min(len(ours.frames), len(theirs.frames))]
@@ -235,11 +236,11 @@ func differs(data []byte, ours, theirs exchange) string {
 		case i == len(theirs.frames):
 			return "there are more replies"
 		case frame == failed("ERR Command not allowed inside a transaction") && theirs.frames[i] == "+QUEUED\r\n":
-			return "" // what comes of the transaction is another matter
+			return "" // so the transactions differ
 		case strings.HasPrefix(frame, "-ERR Syntax error in HELLO option") && theirs.frames[i][0] == '-':
-			return "" // and so is what an AUTH in it has changed there
+			return "" // its AUTH may have succeeded there
 		case frame[0] == '-' && strings.HasSuffix(frame, " are allowed\r\n"):
-			return "" // and so is what rests on the name of a client or channel that is too long here
+			return "" // so do names of clients or channels that are too long here
 		case !sameFrame(frame, theirs.frames[i]):
 			return fmt.Sprintf("reply %d differs", i+1)
 		}
@@ -253,7 +254,7 @@ func differs(data []byte, ours, theirs exchange) string {
 	return ""
 }
 
-// queuesOddly reports whether a command may be in a MULTI that is answered otherwise there.
+// queuesOddly reports whether a command may be in a MULTI to which Redis replies differently.
 func queuesOddly(data []byte) bool {
 	_, queued, _ := bytes.Cut(bytes.ToUpper(data), []byte("MULTI"))
 	return bytes.Contains(queued, []byte("AUTH")) || bytes.Contains(queued, []byte("DBSIZE"))
@@ -262,7 +263,7 @@ func queuesOddly(data []byte) bool {
 // mutes reports whether an input may turn the replies off.
 func mutes(data []byte) bool { return bytes.Contains(bytes.ToUpper(data), []byte("REPLY")) }
 
-// mutesOddly reports whether an input may turn replies off in one of the ways in which Redis miscounts them.
+// mutesOddly reports whether an input may turn replies off in a way that Redis miscounts.
 func mutesOddly(data []byte) bool {
 	if !mutes(data) {
 		return false
@@ -296,7 +297,7 @@ func sameFrame(ours, theirs string) bool {
 	case ours[0] == '-':
 		text, _, _ := strings.Cut(ours, "\x00")
 		return strings.HasPrefix(theirs, strings.TrimSuffix(text, "\r\n")) && strings.Contains(ours, "\x00")
-	case strings.Contains(ours, bulk("server")): // HELLO tells which version it is
+	case strings.Contains(ours, bulk("server")): // HELLO shows the version
 		return shape(ours) == shape(theirs)
 	}
 	return false
@@ -308,7 +309,8 @@ func speaksHTTP(data []byte) bool {
 	return bytes.Contains(lower, []byte("post")) || bytes.Contains(lower, []byte("host:"))
 }
 
-// comparable returns data up to what both servers read in different ways, with a reason.
+// comparable returns the part of data that both servers read in the same way, with a reason for its
+// end.
 func comparable(data []byte, password bool) []byte {
 	for at := 0; at < len(data); {
 		if data[at] != '*' {
@@ -342,8 +344,8 @@ func comparable(data []byte, password bool) []byte {
 	return data
 }
 
-// lengthLine reads a length at data[at:], -1 if it is none, and where the line after it begins. odd is where the
-// line is not one to both servers, -1 if it is.
+// lengthLine reads a length at data[at:], -1 if there is none, and returns where the next line
+// begins. odd is where only one server sees a line, or -1.
 func lengthLine(data []byte, at int) (length, next, odd int) {
 	i := bytes.IndexAny(data[at:], "\x00\r\n")
 	switch {
@@ -359,7 +361,7 @@ func lengthLine(data []byte, at int) (length, next, odd int) {
 	return length, at + i + 2, -1
 }
 
-// askOurs serves data and returns when the server has taken all of it and wants more, or has closed.
+// askOurs serves data until the server has read all of it and waits for more, or has closed.
 func askOurs(t *testing.T, s *site, data []byte, piece int) exchange {
 	t.Helper()
 	near, far := net.Pipe()
@@ -386,12 +388,12 @@ func askOurs(t *testing.T, s *site, data []byte, piece int) exchange {
 	return x
 }
 
-// recorded is a connection that has a given input, and remembers what it is sent.
+// recorded is a connection with a given input that records its output.
 type recorded struct {
 	net.Conn
 	data   []byte
 	piece  int
-	idle   chan struct{} // closed when more is wanted than there is
+	idle   chan struct{} // closed when all input has been read
 	closed chan struct{}
 	ending sync.Once
 	mu     sync.Mutex // guards out
@@ -428,11 +430,11 @@ func (c *recorded) SetDeadline(time.Time) error      { return nil }
 func (c *recorded) SetReadDeadline(time.Time) error  { return nil }
 func (c *recorded) SetWriteDeadline(time.Time) error { return nil }
 
-// redisRead is how much Redis reads of a connection before it looks at the others.
+// redisRead is how much Redis reads from a connection at once.
 const redisRead = 16 << 10
 
-// askRedis sends data and returns what Redis has made of it when it has come round to another connection so often
-// that it must have taken it all, answered, and closed if it does.
+// askRedis sends data and returns the replies of Redis. It waits until Redis has served another
+// connection so often that it must have read all of data, replied, and closed if it does.
 func askRedis(t *testing.T, p, other *peer, data []byte, piece int) exchange {
 	t.Helper()
 	defer p.nc.Close()

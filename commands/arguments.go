@@ -4,10 +4,10 @@ import (
 	"strings"
 )
 
-// oneKey is the first argument, as a key that is used so.
+// oneKey is the first argument as a key with these flags.
 func oneKey(flags ...string) keys { return keys{1, 1, 1, flags} }
 
-// Arguments that most of these commands take.
+// Arguments of several commands.
 var (
 	keyArg     = argument{name: "key", kind: key}
 	fieldArg   = argument{name: "field", kind: str}
@@ -24,7 +24,7 @@ var (
 	}}
 )
 
-// manyKeys is all arguments, as keys that are used so.
+// manyKeys is all arguments as keys with these flags.
 func manyKeys(flags ...string) keys { return keys{1, -1, 1, flags} }
 
 var (
@@ -38,7 +38,7 @@ var (
 
 const unixTime kind = "unix-time"
 
-// expiryOptions are the ways to give an expiry, and one that gives none.
+// expiryOptions are the options for an expiry, and one option without an expiry.
 func expiryOptions(other string) argument {
 	return argument{name: "expiration", kind: oneof, optional: true, args: []argument{
 		{name: "seconds", token: "EX", kind: integer}, {name: "milliseconds", token: "PX", kind: integer},

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestEachBadArgumentIsNamedAndChangesNothing(t *testing.T) {
+func TestBadArgumentsAreNamedAndChangeNothing(t *testing.T) {
 	const (
 		ttl        = "ERR ttl is not an integer or out of range: 1 to 86400000 milliseconds"
 		transition = "ERR TRANSITION is not an integer or out of range: 0 to 86400000 milliseconds"
@@ -130,16 +130,16 @@ func TestEachBadArgumentIsNamedAndChangesNothing(t *testing.T) {
 		{"SIMBA.HELP x", arity("simba.help")},
 	} {
 		p.expect(tt.command, failed(tt.err))
-		if asked := s.backend.asked(); len(asked) > 0 {
-			t.Errorf("%s: the backend was asked %q", tt.command, asked)
+		if calls := s.backend.takeCalls(); len(calls) > 0 {
+			t.Errorf("%s: calls %q", tt.command, calls)
 		}
 	}
 }
 
-func TestOptionsComeInAnyOrderAndCase(t *testing.T) {
+func TestOptionsMayBeInAnyOrderAndCase(t *testing.T) {
 	s := newSite(t, Config{})
 	p := s.dial()
-	for _, tt := range []struct{ command, asked string }{
+	for _, tt := range []struct{ command, calls string }{
 		{"simba.Acquire m c 1", "acquire m c 1ms+0s noqueue=false session=false wait=false"},
 		{"SIMBA.ACQUIRE m c 86400000 TRANSITION 86400000", "acquire m c 24h0m0s+24h0m0s noqueue=false session=false wait=false"},
 		{"SIMBA.ACQUIRE m c 1 session noqueue Transition 0", "acquire m c 1ms+0s noqueue=true session=true wait=false"},
@@ -163,8 +163,8 @@ func TestOptionsComeInAnyOrderAndCase(t *testing.T) {
 		if got := p.do(tt.command); got[0] == '-' {
 			t.Errorf("%s: %s", tt.command, got)
 		}
-		if asked := s.backend.asked(); len(asked) != 1 || asked[0] != tt.asked {
-			t.Errorf("%s:\nasked %q\n want %q", tt.command, asked, tt.asked)
+		if calls := s.backend.takeCalls(); len(calls) != 1 || calls[0] != tt.calls {
+			t.Errorf("%s:\ncalls %q\n want %q", tt.command, calls, tt.calls)
 		}
 	}
 }

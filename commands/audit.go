@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// audit logs the actions that matter to an operator: each command of administrators, each command
-// that the table marks as audited, each failed login and each denial. It is the only place that
-// writes these lines.
+// audit logs the actions that matter to an operator: commands of administrators, commands that the
+// table marks as audited, failed logins and denials. It is the only place that writes these lines.
 //
 // Any client can cause failed logins, denials and audited commands that are not for administrators.
 // For each of these three, audit logs a burst and then one line a second. The next line counts the

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// logbook keeps what is logged, a line each, without the time.
+// logbook keeps log lines without their time.
 type logbook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -36,7 +36,7 @@ func (b *logbook) logger() *slog.Logger {
 	}}))
 }
 
-// lines returns what was logged so far, and forgets it.
+// lines returns the lines so far, and forgets them.
 func (b *logbook) lines() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,9 +51,9 @@ func withLog(t *testing.T, test func(t *testing.T, s *site, log *logbook)) {
 	})
 }
 
-func TestWhatMattersLeavesALine(t *testing.T) {
+func TestAuditLogsLoginsDenialsAndAdministration(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
-		s.dial() // so that ids and addresses are not by chance those of the test's
+		s.dial() // so that the test's connections have other ids and addresses
 		p := s.dialFrom("192.0.2.1:1000")
 		p.expect("AUTH boss pw", ok)
 		const who = "user=boss addr=192.0.2.1:1000 "
@@ -115,7 +115,7 @@ func TestEveryCommandOfAdministratorsIsAudited(t *testing.T) {
 	}
 }
 
-func TestABreakIsAuditedWhereverItRuns(t *testing.T) {
+func TestBreakIsAuditedInTransactionsToo(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
 		p := s.as("boss")
 		breaks := func(want int) {
@@ -143,7 +143,7 @@ func TestABreakIsAuditedWhereverItRuns(t *testing.T) {
 	})
 }
 
-// Nothing logs what a script calls, so that it must not be a command of administrators.
+// The audit log has no commands of scripts, so scripts must not call commands of administrators.
 func TestAScriptCannotBreak(t *testing.T) {
 	s := newLockSiteOf(t, nil)
 	p := s.dial()
@@ -156,7 +156,7 @@ func TestAScriptCannotBreak(t *testing.T) {
 	p.expect("GET m", bulk("v"))
 }
 
-func TestWhatIsNotAnsweredIsAudited(t *testing.T) {
+func TestCommandsWithoutReplyAreAudited(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
 		s.as("boss").expect("MONITOR", ok)
 		p := s.as("boss")
@@ -170,7 +170,8 @@ func TestWhatIsNotAnsweredIsAudited(t *testing.T) {
 	})
 }
 
-// storm has many addresses fail to log in, each as often as it need not wait. It returns how often.
+// storm makes many addresses fail to log in, each as often as possible without a delay. It returns
+// how often.
 func storm(s *site, first, addresses int) int {
 	for i := range addresses {
 		p := s.dialFrom(fmt.Sprintf("192.0.2.%d:1000", first+i))
@@ -181,7 +182,7 @@ func storm(s *site, first, addresses int) int {
 	return freeFailures * addresses
 }
 
-// accounted adds up what lines say of failed logins.
+// accounted returns how many failed logins the lines report.
 func accounted(t *testing.T, lines []string) (sum int) {
 	t.Helper()
 	for _, line := range lines {
@@ -198,7 +199,7 @@ func accounted(t *testing.T, lines []string) (sum int) {
 	return sum
 }
 
-func TestEachFailedLoginOfAStormIsAccountedFor(t *testing.T) {
+func TestAuditCountsEveryFailedLoginOfABurst(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
 		n := storm(s, 0, 100)
 		got := log.lines()
@@ -216,29 +217,30 @@ func TestEachFailedLoginOfAStormIsAccountedFor(t *testing.T) {
 		n = storm(s, 100, 50)
 		s.x.Close()
 		if got = log.lines(); len(got) != logBurst+1 || accounted(t, got) != n {
-			t.Errorf("at the end: %d lines that tell of %d, want %d", len(got), accounted(t, got), n)
+			t.Errorf("at the end: %d lines that report %d, want %d", len(got), accounted(t, got), n)
 		}
 	})
 }
 
-func TestAValveForgetsNothingAndLetsNoMoreThanOneASecondPass(t *testing.T) {
+func TestLogLimiterAllowsOneLineASecondAndCountsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var v logLimiter
-		var asked, told, lines atomic.Int64
-		tell := func(n int) { told.Add(int64(n)); lines.Add(1) }
-		v.late = tell
+		var wanted, reported, lines atomic.Int64
+		report := func(n int) { reported.Add(int64(n)); lines.Add(1) }
+		v.late = report
 		began := time.Now()
 		var all sync.WaitGroup
 		for g := range 4 {
 			random := rand.New(rand.NewPCG(1, uint64(g)))
 			all.Go(func() {
 				for time.Since(began) < time.Hour {
-					// Often at the very moment when the logLimiter opens, or a timer is due.
+					// The line often comes just when the limiter allows one, or when the timer is
+					// due.
 					time.Sleep([]time.Duration{0, 0, 0, logPause, logPause / 2, 3 * logPause, time.Minute}[random.IntN(7)])
 					for range random.IntN(40) {
-						asked.Add(1)
+						wanted.Add(1)
 						if open, missed := v.allow(); open {
-							tell(1 + missed)
+							report(1 + missed)
 						}
 					}
 				}
@@ -246,8 +248,8 @@ func TestAValveForgetsNothingAndLetsNoMoreThanOneASecondPass(t *testing.T) {
 		}
 		all.Wait()
 		v.close()
-		if asked.Load() == 0 || told.Load() != asked.Load() {
-			t.Errorf("%d are told of, %d were asked for", told.Load(), asked.Load())
+		if wanted.Load() == 0 || reported.Load() != wanted.Load() {
+			t.Errorf("%d lines are reported, want %d", reported.Load(), wanted.Load())
 		}
 		if most := int64(logBurst + time.Since(began)/logPause + 1); lines.Load() > most {
 			t.Errorf("%d lines, at most %d are allowed", lines.Load(), most)
@@ -255,7 +257,7 @@ func TestAValveForgetsNothingAndLetsNoMoreThanOneASecondPass(t *testing.T) {
 	})
 }
 
-func TestNobodyCanFloodTheLog(t *testing.T) {
+func TestClientsCannotFloodTheAuditLog(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
 		p := s.as("billing")
 		for range 1000 {
@@ -272,7 +274,7 @@ func TestNobodyCanFloodTheLog(t *testing.T) {
 		for range 1000 {
 			p.expect("FLUSHALL", noCommand("flushall"))
 		}
-		// That of what was left out before is one of the ten.
+		// One of the ten reports lines that were left out before.
 		got := log.lines()
 		if len(got) != 10 || got[0] != `level=WARN msg="audit: left out" of="audit: permission denied" unlogged=980` || !strings.HasSuffix(got[1], " unlogged=0") {
 			t.Errorf("after 10 s: %d lines, the first %q", len(got), got[:min(2, len(got))])
@@ -283,7 +285,7 @@ func TestNobodyCanFloodTheLog(t *testing.T) {
 	})
 }
 
-func TestTheACLLogJoinsWhatIsAlikeAndIsBounded(t *testing.T) {
+func TestTheACLLogMergesEqualEntriesAndIsBounded(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, _ *logbook) {
 		admin, p := s.dial(), s.as("billing")
 		for range 3 {
@@ -312,7 +314,7 @@ func TestTheACLLogJoinsWhatIsAlikeAndIsBounded(t *testing.T) {
 	})
 }
 
-func TestWhoIsNoAdministratorCannotFloodTheLogByCommands(t *testing.T) {
+func TestUsersCannotFloodTheAuditLogByAuditedCommands(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
 		p := s.as("billing")
 		for range 1000 {

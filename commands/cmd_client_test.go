@@ -24,8 +24,8 @@ func lines(reply string) []string {
 	return strings.Split(strings.TrimSpace(text), "\n")
 }
 
-func TestClientListShowsWhatConnectionsDo(t *testing.T) {
-	seated(t, func(t *testing.T, s *site, _ *oneSeat) {
+func TestClientListShowsTheStateOfConnections(t *testing.T) {
+	withTicket(t, func(t *testing.T, s *site, _ *oneTicket) {
 		me, blocked, sub, multi, mon, fresh := s.dial(), s.dial(), s.dial(), s.dial(), s.dial(), s.dial()
 		_ = fresh
 		blocked.send("SIMBA.ACQUIRE m c 1 WAIT 0")
@@ -93,7 +93,7 @@ func TestClientTrackingIsRefused(t *testing.T) {
 func TestClientKill(t *testing.T) {
 	for _, tt := range []struct {
 		command, reply string
-		killed         []int // of peers 0 (who asks) to 3
+		killed         []int // of peers 0 (the caller) to 3
 	}{
 		{"CLIENT KILL ID 2", ":1\r\n", []int{1}},
 		{"CLIENT KILL TYPE pubsub", ":1\r\n", []int{2}},
@@ -136,17 +136,17 @@ func TestClientKill(t *testing.T) {
 	}
 }
 
-func TestAKilledSessionGivesUpItsLeases(t *testing.T) {
+func TestAKilledSessionReleasesItsLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := granting()
 		s := newSite(t, Config{Backend: backend})
 		p := s.dial()
 		p.do("SIMBA.ACQUIRE m c 1000 SESSION")
-		backend.asked()
+		backend.takeCalls()
 		s.dial().expect("CLIENT KILL ID 1", ":1\r\n")
 		synctest.Wait()
-		if got := fmt.Sprint(backend.asked()); !strings.Contains(got, "session closed") {
-			t.Errorf("asked %s", got)
+		if got := fmt.Sprint(backend.takeCalls()); !strings.Contains(got, "session closed") {
+			t.Errorf("calls %s", got)
 		}
 	})
 }
@@ -161,7 +161,7 @@ func TestClientReplyOffAndSkip(t *testing.T) {
 	if got := p.reply(); got != bulk("three") {
 		t.Fatalf("after SKIP and RESET: %q", got)
 	}
-	p.send("HELLO 3", "SUBSCRIBE a", "CLIENT REPLY SKIP", "RESET", "ECHO four") // RESET confirms nothing
+	p.send("HELLO 3", "SUBSCRIBE a", "CLIENT REPLY SKIP", "RESET", "ECHO four") // no reply to RESET
 	p.reply()
 	p.reply()
 	if got := p.reply(); got != bulk("four") {
@@ -175,7 +175,7 @@ func TestClientReplyOffAndSkip(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfTheProtocolIsNoReplyToWhoWantsNone(t *testing.T) {
+func TestAProtocolErrorGetsNoReplyAfterClientReplyOff(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	p.send("CLIENT REPLY OFF", "SUBSCRIBE a")
 	if got := p.reply(); got != subscribed("subscribe", "a", 1) {

@@ -44,7 +44,7 @@ func TestConfigSetIsAllOrNothing(t *testing.T) {
 	p.expect("CONFIG REWRITE", failed("ERR CONFIG REWRITE is not supported: the server does not write its configuration file"))
 }
 
-func TestLimitsOfTheSlowlogAreChecked(t *testing.T) {
+func TestSlowlogSettingsAreChecked(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	p.expect("CONFIG SET slowlog-max-len 10001", failed("ERR CONFIG SET failed (possibly related to argument 'slowlog-max-len') - argument must be between 0 and 10000 inclusive"))
 	p.expect("CONFIG SET slowlog-log-slower-than -2", failed("ERR CONFIG SET failed (possibly related to argument 'slowlog-log-slower-than') - argument must be between -1 and 9223372036854775807 inclusive"))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestExpiryAnswersAsInRedis(t *testing.T) {
+func TestExpiryRepliesAsRedis(t *testing.T) {
 	expectSameAsRedis(t, []string{
 		"EXPIRE none 10", "EXPIRE none x", "EXPIRE none 10 nonsense", "TTL none", "PTTL none", "EXPIRETIME none", "PEXPIRETIME none", "PERSIST none",
 		"SET k v", "TTL k", "PTTL k", "EXPIRETIME k", "PEXPIRETIME k", "PERSIST k", "EXPIRE k x", "EXPIRE k 9223372036854775807", "EXPIRE k -9223372036854775808", "PEXPIRE k 9223372036854775807", "EXPIREAT k 9223372036854775807",
@@ -19,7 +19,7 @@ func TestExpiryAnswersAsInRedis(t *testing.T) {
 	})
 }
 
-func TestALockKeyEndsWithItsLease(t *testing.T) {
+func TestALockKeyExpiresWithItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newEngineSite(t).dial()
 		p.expect("SET a v PX 10000", ok)
@@ -42,7 +42,7 @@ func TestALockKeyEndsWithItsLease(t *testing.T) {
 	})
 }
 
-func TestANewExpiryGoesOnWithTheTenure(t *testing.T) {
+func TestANewExpiryKeepsTheTenure(t *testing.T) {
 	p := newEngineSite(t).dial()
 	p.do("SIMBA.ACQUIRE m w1 1000000 TRANSITION 1000000")
 	first := token(p, "m")
@@ -54,7 +54,7 @@ func TestANewExpiryGoesOnWithTheTenure(t *testing.T) {
 	}
 }
 
-func TestAnExpiryInThePastHandsTheMutexOn(t *testing.T) {
+func TestAnExpiryInThePastHandsTheMutexOff(t *testing.T) {
 	s := newEngineSite(t)
 	p, waiter := s.dial(), s.dial()
 	p.do("SET m w1")
@@ -80,6 +80,6 @@ func TestAQueueNeverExpires(t *testing.T) {
 		p.expect(command+" "+q, ":-1\r\n")
 	}
 	p.expect("ZCARD "+q, ":2\r\n")
-	p.expect("EXPIRE "+q+" -1", ":1\r\n") // as DEL, which takes nobody's place away
+	p.expect("EXPIRE "+q+" -1", ":1\r\n") // as DEL, which keeps the waiters
 	p.expect("ZCARD "+q, ":2\r\n")
 }

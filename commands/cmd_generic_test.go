@@ -7,7 +7,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-func TestGenericCommandsAnswerAsInRedis(t *testing.T) {
+func TestGenericCommandsReplyAsRedis(t *testing.T) {
 	expectSameAsRedis(t, []string{
 		"DEL none", "SET a 1", "SET b 2", "EXISTS a b a none", "TOUCH a b a none", "DEL a a", "UNLINK b b none", "EXISTS a b",
 		"SET a 1", "HSET h f v", "TYPE a", "TYPE h", "TYPE none", "DEL a h", "TYPE h", "DBSIZE",
@@ -17,7 +17,7 @@ func TestGenericCommandsAnswerAsInRedis(t *testing.T) {
 	})
 }
 
-func TestCommandInfoOfLockCommandsIsThatOfRedis(t *testing.T) {
+func TestCommandInfoOfKeyCommandsIsThatOfRedis(t *testing.T) {
 	redis := realRedis(t)
 	ours, theirs := newEngineSite(t).dial(), redis(t)
 	var names []string
@@ -34,7 +34,7 @@ func TestCommandInfoOfLockCommandsIsThatOfRedis(t *testing.T) {
 	}
 }
 
-func TestDeletingHandsTheMutexOn(t *testing.T) {
+func TestDelHandsTheMutexOff(t *testing.T) {
 	for _, command := range []string{"DEL m", "UNLINK simba:{m}", "GETDEL m"} {
 		s := newEngineSite(t)
 		p, waiter := s.dial(), s.dial()
@@ -44,14 +44,14 @@ func TestDeletingHandsTheMutexOn(t *testing.T) {
 		}
 		p.do(command)
 		if got := waiter.reply(); !strings.Contains(got, "acquired") {
-			t.Errorf("%s: the waiter is told %q", command, got)
+			t.Errorf("%s: the waiter is got %q", command, got)
 		}
 		p.expect("GET m", bulk("w2"))
 		p.expect("EXISTS simba:{m}:contender", ":0\r\n")
 	}
 }
 
-func TestAQueueIsAKeyWhileSomebodyWaitsAndNobodyCanDeleteIt(t *testing.T) {
+func TestAQueueExistsWhileItHasWaitersAndCannotBeDeleted(t *testing.T) {
 	p := newEngineSite(t).dial()
 	const q = "simba:{m}:contender"
 	p.do("SET m w1")
@@ -86,7 +86,7 @@ func TestFlushIsRefusedWhileLocksAreHeld(t *testing.T) {
 	}
 }
 
-func TestFlushEndsEveryTenure(t *testing.T) {
+func TestFlushBreaksEveryTenure(t *testing.T) {
 	p := newEngineSite(t).dial()
 	p.expect("CONFIG SET flush-held-locks yes", ok)
 	for i := range 3000 {
@@ -98,8 +98,8 @@ func TestFlushEndsEveryTenure(t *testing.T) {
 	p.expect("DBSIZE", ":0\r\n")
 }
 
-// An engine without keys serves what tools need of a keyspace, and refuses the rest.
-func TestLockCommandsNeedTheEmbeddedEngine(t *testing.T) {
+// An engine without keys serves the keyspace commands that tools need, and refuses the others.
+func TestKeyCommandsNeedTheEmbeddedEngine(t *testing.T) {
 	backend := &fakeBackend{stats: simba.Stats{Held: 1}}
 	p := newSite(t, Config{Backend: backend, Info: Info{Engine: "redis"}}).dial()
 	for _, command := range []string{"GET k", "SET k v", "DEL k", "INCR k", "TTL k", "KEYS *", "RANDOMKEY", "FLUSHALL"} {

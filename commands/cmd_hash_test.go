@@ -11,8 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// newEngineSite serves an embedded engine that keeps nothing on a disk. Whoever polls keeps
-// its place and its turn for the time of the test.
+// newEngineSite serves an embedded engine without a disk. Polling waiters keep their queue entries
+// and reservations for the time of the test.
 func newEngineSite(t testing.TB) *site {
 	t.Helper()
 	broker := resp.NewBroker()
@@ -48,14 +48,14 @@ func expectSameAsRedis(t *testing.T, commands []string) {
 	}
 }
 
-// sameRemainder reports whether both tell of about the same time that is left: one may be asked later than the
-// other. The expiries of these tests differ by more.
+// sameRemainder reports whether both replies are about the same remaining time. The expiries of
+// these tests differ by more than the time between two requests.
 func sameRemainder(command, got, want string) bool {
 	name, _, _ := strings.Cut(command, " ")
 	return (name == "TTL" || name == "PTTL") && sameTime(got, want)
 }
 
-func TestHashesAnswerAsRedisDoes(t *testing.T) {
+func TestHashesReplyAsRedis(t *testing.T) {
 	expectSameAsRedis(t, []string{
 		"HSET h", "HSET h a", "HSET h a b c", "HMSET h a", "HMSET h a b c", "HSETNX h a", "HSETNX h a b c", "HINCRBY h a", "HGET h", "HDEL h", "HGETALL h x",
 		"HGET h a", "HMGET h a b", "HGETALL h", "HDEL h a", "HEXISTS h a", "HLEN h", "HKEYS h", "HVALS h",
@@ -115,7 +115,7 @@ func TestTheFirstFieldOfAHashTakesTheMutex(t *testing.T) {
 	}
 }
 
-func TestAHashWithoutFieldsIsAFreeMutex(t *testing.T) {
+func TestHDELOfTheLastFieldReleasesTheMutex(t *testing.T) {
 	s := newEngineSite(t)
 	p, waiter := s.dial(), s.dial()
 	p.expect("HSET job a 1 b 1", ":2\r\n")
@@ -132,9 +132,9 @@ func TestAHashWithoutFieldsIsAFreeMutex(t *testing.T) {
 	p.expect("HLEN job", ":0\r\n")
 }
 
-// TestHSETNXWaitsItsTurn has a polling waiter whose turn it is: whoever asks politely has to
-// wait for it, and HSET takes what it wants as SET does.
-func TestHSETNXWaitsItsTurn(t *testing.T) {
+// TestHSETNXRespectsAReservation reserves the mutex for a polling waiter. HSETNX fails then, and
+// HSET takes the mutex as SET does.
+func TestHSETNXRespectsAReservation(t *testing.T) {
 	s := newEngineSite(t)
 	p, listener := s.dial(), s.dial()
 	listener.do("SUBSCRIBE simba:{job}:next")
@@ -172,7 +172,7 @@ func TestAHashIsBounded(t *testing.T) {
 	p.expect("HLEN many2", ":1\r\n")
 }
 
-func TestAHashDoesNotTakeThePlaceOfAQueue(t *testing.T) {
+func TestHashCommandsRefuseTheKeyOfAQueue(t *testing.T) {
 	p := newEngineSite(t).dial()
 	for _, command := range []string{"HSET %s a b", "HMSET %s a b", "HSETNX %s a b", "HINCRBY %s a 1"} {
 		name, _, _ := strings.Cut(strings.ToLower(command), " ")
@@ -181,7 +181,7 @@ func TestAHashDoesNotTakeThePlaceOfAQueue(t *testing.T) {
 	}
 }
 
-func TestHashAndQueueCommandsTellOfThemselvesAsRedisDoes(t *testing.T) {
+func TestCommandInfoOfHashAndQueueCommandsIsThatOfRedis(t *testing.T) {
 	ours, theirs := newEngineSite(t).dial(), realRedis(t)(t)
 	for _, c := range slices.Concat(hashCommands, queueCommands) {
 		if want, got := theirs.do("COMMAND INFO "+c.name), ours.do("COMMAND INFO "+c.name); got != want {

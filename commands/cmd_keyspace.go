@@ -95,8 +95,8 @@ func (c *client) typeOf(args [][]byte) {
 	}
 }
 
-// The memory of a mutex and of a waiter in the embedded engine without their names, rounded up:
-// BenchmarkHeldMutexBytes and the sizes of a waiter's parts. They are for an estimate.
+// The memory of a mutex and of a waiter in the embedded engine without their names, for an
+// estimate. They are BenchmarkHeldMutexBytes and the sizes of a waiter's parts, rounded up.
 const (
 	mutexOverhead  = 112
 	waiterOverhead = 192

@@ -12,7 +12,7 @@ func subscribed(word, channel string, n int64) string {
 	return "*3\r\n" + bulk(word) + bulk(channel) + integers(n)
 }
 
-func TestSubscribersGetWhatIsPublished(t *testing.T) {
+func TestSubscribersReceivePublishedMessages(t *testing.T) {
 	s := newSite(t, Config{})
 	sub, pub := s.dial(), s.dial()
 	sub.send("SUBSCRIBE a b", "PSUBSCRIBE a*", "SSUBSCRIBE s")
@@ -55,7 +55,7 @@ func TestSubscribersGetWhatIsPublished(t *testing.T) {
 	pub.expect("PUBSUB NUMPAT", ":0\r\n")
 }
 
-func TestASubscribedRESP3ConnectionIsServedEverything(t *testing.T) {
+func TestASubscribedRESP3ConnectionMaySendAllCommands(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	p.do("HELLO 3")
 	p.expect("SUBSCRIBE a", ">3\r\n"+bulk("subscribe")+bulk("a")+":1\r\n")
@@ -64,12 +64,12 @@ func TestASubscribedRESP3ConnectionIsServedEverything(t *testing.T) {
 	p.expect("UNSUBSCRIBE", ">3\r\n"+bulk("unsubscribe")+"_\r\n:0\r\n")
 }
 
-func TestTheEngineHearsOfASubscriberBeforeTheClientDoes(t *testing.T) {
+func TestTheEngineKnowsASubscriberBeforeTheReply(t *testing.T) {
 	s := newSite(t, Config{})
 	p := s.dial()
 	for _, tt := range []struct {
 		command string
-		asked   string
+		calls   string
 	}{
 		{"SUBSCRIBE simba:{m}:c", "subscribed simba:{m}:c pattern=false"},
 		{"SSUBSCRIBE simba:{m}:c", "subscribed simba:{m}:c pattern=false"},
@@ -77,16 +77,16 @@ func TestTheEngineHearsOfASubscriberBeforeTheClientDoes(t *testing.T) {
 		{"SUBSCRIBE simba-events:{m}", "subscribed simba-events:{m} pattern=false"},
 	} {
 		p.do(tt.command)
-		if got := s.backend.asked(); !slices.Equal(got, []string{tt.asked}) {
-			t.Errorf("%s: asked %q, want %q", tt.command, got, tt.asked)
+		if got := s.backend.takeCalls(); !slices.Equal(got, []string{tt.calls}) {
+			t.Errorf("%s: calls %q, want %q", tt.command, got, tt.calls)
 		}
 	}
-	if got := s.backend.settlements(); !slices.Contains(got, 77) {
-		t.Errorf("settled %v: the contender is not told of its turn", got)
+	if got := s.backend.commits(); !slices.Contains(got, 77) {
+		t.Errorf("committed %v: the notice to the contender is not durable", got)
 	}
 }
 
-func TestNoticesReachAllKindsAndCountTheExactOnes(t *testing.T) {
+func TestNoticesReachAllSubscribersAndCountExactChannels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, Config{})
 		notices := Notices(s.server.Broker())
@@ -98,7 +98,7 @@ func TestNoticesReachAllKindsAndCountTheExactOnes(t *testing.T) {
 		shard.do("SSUBSCRIBE a")
 		pattern.do("PSUBSCRIBE *")
 		if got := notices.Publish("a", "x"); got != 2 {
-			t.Errorf("reached %d, want 2: one who watches a pattern is not the contender", got)
+			t.Errorf("reached %d, want 2: a subscriber of a pattern does not count", got)
 		}
 		for _, tt := range []struct {
 			p    *peer

@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/engine"
 )
 
-func TestScanArgumentsAreReadAsInRedis(t *testing.T) {
+func TestScanParsesArgumentsAsRedis(t *testing.T) {
 	expectSameAsRedis(t, []string{
 		"SCAN", "SCAN x", "SCAN 0 x", "SCAN 0 x y", "SCAN 0 MATCH", "SCAN 0 COUNT 0", "SCAN 0 COUNT x MATCH", "SCAN 0 COUNT 0 MATCH", "SCAN 0 MATCH a COUNT 1.5", "SCAN 0 TYPE", "SCAN 0 COUNT",
 		"KEYS", "KEYS a b", "KEYS *", "RANDOMKEY", "RANDOMKEY x", "DBSIZE", "DBSIZE x",
@@ -19,7 +19,7 @@ func TestScanArgumentsAreReadAsInRedis(t *testing.T) {
 	})
 }
 
-// listed are the words of a flat array, sorted.
+// listed returns the words of a flat array, sorted.
 func listed(reply string) []string {
 	var words []string
 	lines := strings.Split(reply, "\r\n")
@@ -30,7 +30,7 @@ func listed(reply string) []string {
 	return words
 }
 
-func TestKeysAreListedByTheirPlainNames(t *testing.T) {
+func TestKeysListsPlainNames(t *testing.T) {
 	p := newEngineSite(t).dial()
 	for _, key := range []string{"job", "simba:{jam}", "simba:{a{b}", "simba:x", "simba:{simba:{job}}"} {
 		p.expect("SET "+key+" v", ok)
@@ -57,7 +57,7 @@ func TestKeysAreListedByTheirPlainNames(t *testing.T) {
 	}
 }
 
-func TestEveryKeyIsListed(t *testing.T) {
+func TestScanAndKeysListEveryKey(t *testing.T) {
 	const n = 25_000 // many pages
 	p := newEngineSite(t).dial()
 	for i := range n {
@@ -74,7 +74,7 @@ func TestEveryKeyIsListed(t *testing.T) {
 	}
 }
 
-func TestRandomkeyComesFromTheWholeKeyspace(t *testing.T) {
+func TestRandomkeyPicksFromTheWholeKeyspace(t *testing.T) {
 	p := newEngineSite(t).dial()
 	p.expect("RANDOMKEY", "$-1\r\n")
 	for i := range 3 * samples {
@@ -95,11 +95,11 @@ func TestRandomkeyComesFromTheWholeKeyspace(t *testing.T) {
 	t.Errorf("only %d keys ever came", len(came))
 }
 
-// claimingEngine says of what it lists that it rests on one particular change.
+// claimingEngine returns a particular Seq with each listing.
 type claimingEngine struct {
 	*engine.Engine
-	claim   simba.Seq
-	settled map[simba.Seq]bool
+	claim     simba.Seq
+	committed map[simba.Seq]bool
 }
 
 func (e *claimingEngine) Scan(ctx context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
@@ -118,11 +118,11 @@ func (e *claimingEngine) Stats() simba.Stats {
 func (*claimingEngine) TryCommit(simba.Seq) (done bool, err error) { return false, nil }
 
 func (e *claimingEngine) Commit(_ context.Context, seq simba.Seq) error {
-	e.settled[seq] = true
+	e.committed[seq] = true
 	return nil
 }
 
-func TestWhatIsListedIsSettledFirst(t *testing.T) {
+func TestListingsAreDurableBeforeTheReply(t *testing.T) {
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
 	if err != nil {
 		t.Fatal(err)
@@ -139,8 +139,8 @@ func TestWhatIsListedIsSettledFirst(t *testing.T) {
 					t.Fatalf("%s: %s", c, reply)
 				}
 			}
-			if !claiming.settled[claiming.claim] || claiming.claim == before {
-				t.Errorf("%q is told before it is settled", run)
+			if !claiming.committed[claiming.claim] || claiming.claim == before {
+				t.Errorf("%q: the reply came before it was durable", run)
 			}
 		}
 	}

@@ -39,7 +39,7 @@ var scriptingCommands = []command{
 		name: "eval", arity: -3, flags: scriptFlags | longArgs, categories: catScripting,
 		keys: scriptKeysWritten, keyCount: scriptKeyArg, keyNotes: anyKeyWritten,
 		group: "scripting", since: "2.6.0", keyed: eval,
-		summary:    "Execute a Lua script server side: all of what it does, or nothing if it fails",
+		summary:    "Execute a Lua script server side; a script that fails changes nothing",
 		complexity: scriptComplexity, args: scriptArgs("script"),
 	},
 	{
@@ -229,7 +229,7 @@ func (h *scriptHost) run(args [][]byte) error {
 	e, err := h.tx.x.table.find(args)
 	writes := e != nil && e.has(write|mayReplicate)
 	switch {
-	case e == nil, err != nil && e.bySub != nil && len(args) > 1: // the second case: the subcommand is unknown
+	case e == nil, err != nil && e.bySub != nil && len(args) > 1: // or an unknown subcommand
 		return errScriptUnknown
 	case err != nil:
 		return errScriptArity

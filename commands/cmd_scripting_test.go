@@ -20,7 +20,7 @@ func pcall(words string) string { return strings.Replace(call(words), "redis.cal
 
 const missingSHA = "ffffffffffffffffffffffffffffffffffffffff"
 
-// What both servers answer byte for byte alike.
+// Both servers reply to these commands with the same bytes.
 var sameScripting = []string{
 	"EVAL", `EVAL "return 1"`, `EVAL "return 1" x`, `EVAL "return 1" -1`, `EVAL "return 1" 1`, `EVAL "return 1" 99999999999999999999`, `EVAL "" 0`,
 	`EVAL "return {KEYS[1],KEYS[2],ARGV[1],ARGV[2]}" 2 a b c d`, `EVAL "return #KEYS" 0 a b`, `EVAL "return #ARGV" 0 a b`,
@@ -47,7 +47,7 @@ var sameScripting = []string{
 	"COMMAND INFO eval evalsha eval_ro evalsha_ro script|debug script|exists script|flush script|load script|kill script|help watch unwatch publish",
 }
 
-func TestScriptsAndWatchesAnswerAsRedisDoes(t *testing.T) {
+func TestScriptsAndWatchesReplyAsRedis(t *testing.T) {
 	redis := realRedis(t)
 	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
 		ours, theirs := newLockSite(t).dial(), redis(t)
@@ -58,14 +58,15 @@ func TestScriptsAndWatchesAnswerAsRedisDoes(t *testing.T) {
 		theirs.do("CONFIG SET busy-reply-threshold 5000")
 		for _, command := range sameScripting {
 			want, got := theirs.do(command), ours.do(command)
-			if got != want && !strings.Contains(want, "Error compiling script") { // that is the compiler's own text
+			// Errors of the compiler differ.
+			if got != want && !strings.Contains(want, "Error compiling script") {
 				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
 			}
 		}
 	}
 }
 
-// abort is the rest of a script that fails.
+// abort is the end of a script that fails.
 const abort = ` error('no more')`
 
 func TestAScriptThatFailsChangesNothing(t *testing.T) {
@@ -78,13 +79,13 @@ func TestAScriptThatFailsChangesNothing(t *testing.T) {
 		}
 		p.expect("MGET a b", "*2\r\n"+bulk("w1")+"$-1\r\n")
 	}
-	// An error that the script handles, or returns, is no failure.
+	// An error that the script handles or returns is no failure.
 	p.expect(`EVAL "redis.call('set','b','w2') redis.pcall('incr','b') return 1" 0`, ":1\r\n")
 	p.expect(`EVAL "redis.call('set','a','w2') return redis.error_reply('ERR so')" 0`, failed("ERR so"))
 	p.expect("MGET a b", bulks("w2", "w2"))
 }
 
-func TestAScriptThatFailsInATransactionIsAsIfItHadNotRun(t *testing.T) {
+func TestAFailedScriptInATransactionChangesNothing(t *testing.T) {
 	const fails = `EVAL "redis.call('set','a','script') redis.call('zadd','simba:{a}:contender',0,'w9') redis.call('publish','ch','x')` + abort + `" 0`
 	s := newLockSite(t)
 	for _, watch := range []string{"UNWATCH", "WATCH a simba:{a}:contender"} {
@@ -100,7 +101,7 @@ func TestAScriptThatFailsInATransactionIsAsIfItHadNotRun(t *testing.T) {
 	}
 }
 
-func TestTooManyScriptsThatFailInATransactionUndoAllOfIt(t *testing.T) {
+func TestTooManyFailedScriptsUndoTheTransaction(t *testing.T) {
 	p := newLockSite(t).dial()
 	commands := []string{"SET a w1"}
 	for range maxTorn + 1 {
@@ -110,10 +111,10 @@ func TestTooManyScriptsThatFailInATransactionUndoAllOfIt(t *testing.T) {
 	p.expect("EXISTS a b", ":0\r\n")
 }
 
-func TestAScriptIsOneStepForOthers(t *testing.T) {
+func TestAScriptIsAtomic(t *testing.T) {
 	s := newLockSite(t)
 	const clients, rounds = 3, 50
-	// Each call is a read and a write that depends on it; none of them may be lost.
+	// Each call reads and then writes a value that depends on the read. No write may be lost.
 	const add = `EVAL "local n = tonumber(redis.call('get','n') or 0) redis.call('set','n',n+1) redis.call('set','m',n+1) return n" 0`
 	var all sync.WaitGroup
 	for range clients {
@@ -137,10 +138,10 @@ func TestAScriptThatConflictsRunsAgain(t *testing.T) {
 	if space.times != 0 {
 		t.Error("there was no conflict")
 	}
-	p.expect("PING", "+PONG\r\n") // nothing is left of the replies before
+	p.expect("PING", "+PONG\r\n") // no earlier reply is left
 }
 
-func TestAScriptTakesTheSameMutexAsSimbaDoes(t *testing.T) {
+func TestScriptsAndSimbaCommandsShareAMutex(t *testing.T) {
 	p := newLockSite(t).dial()
 	p.expect(`EVAL "return redis.call('set',KEYS[1],ARGV[1],'NX','PX',ARGV[2])" 1 simba:{orders} w1 10000`, ok)
 	if reply := p.do("SIMBA.OWNER orders"); !strings.Contains(reply, "w1") {
@@ -149,8 +150,8 @@ func TestAScriptTakesTheSameMutexAsSimbaDoes(t *testing.T) {
 	p.expect(`EVAL "return redis.call('set',KEYS[1],ARGV[1],'NX')" 1 orders w2`, "$-1\r\n")
 }
 
-// The shape in which Redisson renews a read lock: the count of holders, a string, is the first bound.
-func TestAScriptRenewsAReadLockOnceForEachOfItsHolds(t *testing.T) {
+// Redisson renews a read lock in this way. The string with the count of holders is the first bound.
+func TestAScriptMayRenewAReadLockForEachHold(t *testing.T) {
 	p := newLockSite(t).dial()
 	renew := strings.Join([]string{
 		`if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return 0 end`,
@@ -174,12 +175,12 @@ func TestAScriptRenewsAReadLockOnceForEachOfItsHolds(t *testing.T) {
 	p.expect(`EVAL "`+renew+`" 2 read t 600000 other`, ":0\r\n")
 }
 
-func TestTimeDoesNotMoveInsideAScript(t *testing.T) {
+func TestTimeIsConstantInAScript(t *testing.T) {
 	p := newLockSite(t).dial()
 	p.expect(`EVAL "local a = redis.call('time') for i = 1, 100000 do end local b = redis.call('time') return a[1] == b[1] and a[2] == b[2]" 0`, ":1\r\n")
 }
 
-func TestWhatIsNoCommandOfTheKeyspaceIsRefusedInsideAScript(t *testing.T) {
+func TestAScriptMayOnlyCallKeyspaceCommands(t *testing.T) {
 	p := newLockSite(t).dial()
 	for _, words := range []string{"simba.acquire m c 1000", "simba.owner m", "info", "command", "script flush", "evalsha x 0", "exec", "spublish a b"} {
 		p.expect(pcall(words), failed(string(errScriptRefused)))
@@ -215,7 +216,7 @@ func TestAMessageOfAScriptReachesSubscribers(t *testing.T) {
 	}
 }
 
-// newNoticeSite is newLockSite whose engine tells the server's subscribers.
+// newNoticeSite is newLockSite with an engine that publishes to the server's subscribers.
 func newNoticeSite(t *testing.T) *site {
 	t.Helper()
 	late := new(lateNotices)
@@ -229,10 +230,10 @@ func newNoticeSite(t *testing.T) *site {
 	return s
 }
 
-// lateNotices is set after the engine is made and before anything happens in it.
+// lateNotices gets its Notices after the engine is made and before its first change.
 type lateNotices struct{ simba.Notices }
 
-func TestAScriptThatDoesNotEndIsKilledAndOthersAreServedMeanwhile(t *testing.T) {
+func TestAnEndlessScriptCanBeKilledAndBlocksNobody(t *testing.T) {
 	s := newLockSite(t)
 	p, q := s.dial(), s.dial()
 	q.expect("CONFIG SET busy-reply-threshold 10", ok)
@@ -250,8 +251,8 @@ func TestAScriptThatDoesNotEndIsKilledAndOthersAreServedMeanwhile(t *testing.T) 
 	q.expect("MGET a b", "*2\r\n$-1\r\n"+bulk("w2"))
 }
 
-// A code is a key in a map of the server's: scripts could make it grow for ever.
-func TestTheErrorCodesThatScriptsMakeUpAreBounded(t *testing.T) {
+// A code is a key in a map of the server, so scripts must not add codes without limit.
+func TestErrorCodesOfScriptsAreBounded(t *testing.T) {
 	p := newLockSite(t).dial()
 	const scripts = 300
 	p.do("nonsense")
@@ -262,7 +263,7 @@ func TestTheErrorCodesThatScriptsMakeUpAreBounded(t *testing.T) {
 	p.do("incr")
 	p.do(`EVAL "error({err='CODE1 x'})" 0`) // known
 	p.do("SET k v")
-	p.do("HGET k f") // a code of the server's own that is new
+	p.do("HGET k f") // a new code of the server
 	info := infoFields(t, p.do("INFO errorstats"))
 	for k, want := range map[string]string{
 		"errorstat_ERR": "count=2", "errorstat_CODE1": "count=2", "errorstat_CODE299": "", "errorstat_WRONGTYPE": "count=1",

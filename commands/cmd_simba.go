@@ -2,17 +2,17 @@ package commands
 
 import "github.com/simba-resp/simba-resp"
 
-// simbaGroup are this server's own commands.
+// simbaGroup is the group of this server's own commands.
 const simbaGroup = "simba"
 
-// The keys of SIMBA.*: the mutex is always the first argument, so that proxies
-// and cluster clients route by it.
+// The keys of SIMBA.*. The mutex is always the first argument, so that proxies and cluster clients
+// route by it.
 var (
 	mutexWritten = keys{1, 1, 1, []string{"RW", "access", "update"}}
 	mutexRead    = keys{1, 1, 1, []string{"RO", "access"}}
 )
 
-// Arguments that most of SIMBA.* take.
+// Arguments of several SIMBA commands.
 var (
 	mutexArg     = argument{name: "mutex", kind: key}
 	contenderArg = argument{name: "contender", kind: str}
@@ -35,12 +35,12 @@ var simbaCommands = []command{
 	{
 		name: "simba.help", arity: 1, flags: loading | stale | fast,
 		group: simbaGroup, since: "0.1.0", run: (*client).simbaHelp,
-		summary:    "Shows helpful text about the SIMBA commands",
+		summary:    "Shows the syntax of the SIMBA commands",
 		complexity: "O(1)",
 	},
 }
 
-// parseNames reads the mutex and the contender.
+// parseNames reads the names of the mutex and the contender.
 func parseNames(mutex, contender []byte) (m, c string, err error) {
 	if m, err = parseMutex(mutex); err == nil {
 		err = simba.CheckContender(contender)
@@ -51,7 +51,8 @@ func parseNames(mutex, contender []byte) (m, c string, err error) {
 	return m, string(contender), nil
 }
 
-// parseMutex reads a mutex. What is no name may be of any length, and is not copied.
+// parseMutex reads the name of a mutex. It copies only a valid name, because another may be of any
+// length.
 func parseMutex(b []byte) (string, error) {
 	if err := simba.CheckMutex(b); err != nil {
 		return "", err
@@ -69,8 +70,8 @@ func (c *client) replyYes(yes bool, seq simba.Seq) {
 	}
 }
 
-// defaultCount is the COUNT of listings that go on in a later call or that show
-// the newest of many.
+// defaultCount is the default COUNT of listings that a later call continues, or that return the
+// newest of many.
 const defaultCount = 10
 
 func (o *options) count() int { return int(o.integer(1, simba.MaxCount)) }

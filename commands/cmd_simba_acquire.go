@@ -11,7 +11,7 @@ import (
 var simbaAcquireRow = command{
 	name: "simba.acquire", arity: -4, flags: write | denyoom | renewing | noscript | blocking, keys: mutexWritten, actor: contenderActor,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaAcquire,
-	summary:    "Takes a mutex, renews it for its owner, or queues or waits for it",
+	summary:    "Acquires the mutex, renews its lease, or queues or waits for it",
 	complexity: "O(1), O(log N) with N waiters of the mutex",
 	args: []argument{mutexArg, contenderArg, ttlArg, transition,
 		{name: "patience", kind: oneof, optional: true, args: []argument{
@@ -23,11 +23,11 @@ var simbaAcquireRow = command{
 }
 
 const (
-	// maxWait is the largest WAIT, 2^53 ms: clients that mean "for ever" send
-	// large numbers, some of them from floating point.
+	// maxWait is the largest WAIT, 2^53 ms. Clients that mean "for ever" send large numbers, some
+	// of them from floating point.
 	maxWait = 1 << 53
-	// endless is where a WAIT becomes one without limit, so that the deadline stays
-	// within the range of time.Time.
+	// endless is the WAIT from which on there is no limit, so that the deadline stays within the
+	// range of time.Time.
 	endless = 100 * 365 * 24 * time.Hour
 )
 
@@ -67,7 +67,7 @@ func parseAcquire(args [][]byte) (a acquisition, err error) {
 	return a, o.err
 }
 
-// wait takes the value of WAIT: milliseconds, 0 = without limit.
+// wait takes the value of WAIT in milliseconds, 0 = no limit.
 func (o *options) wait() time.Duration {
 	ms := optionValue(o, func(v []byte) (int64, error) {
 		n, ok := parseInt(v)
@@ -93,7 +93,7 @@ func (c *client) simbaAcquire(args [][]byte) {
 	}
 	a.Full = c.full
 	var out simba.Outcome
-	var ticket simba.Ticket // of a wait that ended with the mutex
+	var ticket simba.Ticket // not nil if the wait ended with the mutex
 	switch {
 	case a.wait && c.executing:
 		out, err = c.acquireUnwaiting(a)
@@ -117,8 +117,8 @@ func (c *client) simbaAcquire(args [][]byte) {
 	}
 }
 
-// acquireUnwaiting is ACQUIRE ... WAIT inside EXEC, where nothing blocks: the
-// wait's time runs out at once.
+// acquireUnwaiting is ACQUIRE ... WAIT inside EXEC, where nothing blocks. The wait times out at
+// once.
 func (c *client) acquireUnwaiting(a acquisition) (simba.Outcome, error) {
 	a.Waiter = c.conn.NewWait()
 	out, ticket, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
@@ -128,8 +128,8 @@ func (c *client) acquireUnwaiting(a acquisition) (simba.Outcome, error) {
 	return ticket.End(simba.EndTimeout)
 }
 
-// acquireOrRefuse is ACQUIRE ... WAIT when no more clients may be blocked: an owner renews, a free
-// mutex is granted, and who would have to wait is refused.
+// acquireOrRefuse is ACQUIRE ... WAIT when no more clients may be blocked. An owner renews, a free
+// mutex is granted, and a request that would wait is refused.
 func (c *client) acquireOrRefuse(a acquisition) (simba.Outcome, error) {
 	a.NoQueue = true
 	out, _, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
@@ -140,8 +140,8 @@ func (c *client) acquireOrRefuse(a acquisition) (simba.Outcome, error) {
 	return out, err
 }
 
-// acquireWaiting is ACQUIRE ... WAIT. A ticket comes with a mutex that was granted
-// after the client was blocked.
+// acquireWaiting is ACQUIRE ... WAIT. It returns a ticket if the mutex was granted after the client
+// was blocked.
 func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.Ticket, err error) {
 	w := c.conn.NewWait()
 	a.Waiter = w
@@ -155,7 +155,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	}
 	call := &blockedCall{mutex: a.Mutex, contender: a.Contender, wait: w}
 	c.waiting.Store(call)
-	call.judge(c) // who changes the rules from now on sees the call
+	call.judge(c) // a change of the rules from now on finds the call
 	var why resp.Wakeup
 	var revoked *denial
 	for out.Status == simba.StatusWaiting && err == nil {
@@ -173,7 +173,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	if err == nil && (out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed) {
 		err = c.commitGrant(&a, &out)
 	}
-	switch { // a lease is told, whatever else has happened
+	switch { // a granted lease is the reply, whatever else has happened
 	case err != nil:
 		return out, nil, err
 	case out.Status == simba.StatusAcquired:
@@ -194,9 +194,9 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	return out, nil, nil
 }
 
-// commitGrant settles a lease that a wait ended with, and takes off its windows what that took: who
-// waits cannot count them from when it asked. One that ran out meanwhile is told as a wait that
-// ended without.
+// commitGrant waits until a grant after a wait is durable, and takes that time off the lease's
+// windows. The waiter cannot count the windows from its request. If the lease has expired
+// meanwhile, the wait ends without it.
 func (c *client) commitGrant(a *acquisition, out *simba.Outcome) error {
 	began := time.Now()
 	if c.conn.Commit() != nil {
@@ -214,7 +214,7 @@ func (c *client) commitGrant(a *acquisition, out *simba.Outcome) error {
 	}
 	c.conn.RestOn(seq)
 	status := simba.StatusTimeout
-	if t.Token == out.Token { // its contender has renewed it
+	if t.Token == out.Token { // the contender has renewed the lease
 		status = out.Status
 	}
 	*out = simba.Outcome{Status: status, Owner: t.Owner, Token: t.Token, TTL: t.TTL, Transition: t.Transition, Seq: seq}
@@ -234,22 +234,21 @@ func endReason(w resp.Wakeup) simba.EndReason {
 	}
 }
 
-// noteOwner keeps the session's leases in step with what came of an acquire.
+// noteOwner updates the session's leases after an acquire.
 func (c *client) noteOwner(a *acquisition, out *simba.Outcome) {
 	owns := out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed
 	switch {
 	case owns && a.session:
 		c.bind(a.Mutex, a.Contender, out.Token)
 	case owns:
-		delete(c.session.byMutex, a.Mutex) // asked for again, without SESSION
+		delete(c.session.byMutex, a.Mutex) // requested again without SESSION
 	default:
 		c.unbind(a.Mutex, out.Token)
 	}
 }
 
-// deliver sends the reply of a grant that a blocked client waited for. Should
-// the client be gone it cannot have been told, so the mutex goes to the next
-// waiter at once instead of idling for a whole lease.
+// deliver sends the reply of a grant after a wait. If the client has disconnected, it hands the
+// mutex off to the next waiter at once, which would otherwise wait for the lease to expire.
 func (c *client) deliver(a *acquisition, out *simba.Outcome, ticket simba.Ticket) {
 	if c.conn.Flush() == nil {
 		return
@@ -261,12 +260,12 @@ func (c *client) deliver(a *acquisition, out *simba.Outcome, ticket simba.Ticket
 		err = c.conn.Commit()
 	}
 	if err != nil {
-		c.x.log.Warn("cannot pass on a mutex whose waiter is gone; its lease will expire",
+		c.x.log.Warn("cannot hand off a mutex whose waiter has disconnected; its lease will expire",
 			"mutex", a.Mutex, "contender", a.Contender, "token", out.Token, "err", err)
 	}
 }
 
-// writeOutcome replies with the record of ACQUIRE and GUARD.
+// writeOutcome writes the reply of ACQUIRE and GUARD.
 func (c *client) writeOutcome(out *simba.Outcome) {
 	c.conn.RestOn(out.Seq)
 	w := c.w
@@ -285,15 +284,15 @@ func (c *client) writeOutcome(out *simba.Outcome) {
 	w.Int(int64(out.Position))
 }
 
-// errTooManyWaiting is the answer to a WAIT beyond the limit. Its beginning is known to clients.
+// errTooManyWaiting is the reply to a WAIT beyond the limit. Clients know how it begins.
 const errTooManyWaiting replyError = "ERR max number of blocked clients reached, three quarters of maxclients: ask again later, or without WAIT"
 
-// waitLimit bounds how many connections WAIT may block: three quarters of maxclients, and one at
-// least. So waiters alone never keep an owner from connecting to renew its lease.
+// waitLimit is the limit of connections that WAIT may block: three quarters of maxclients, and at
+// least one. So waiters alone never keep an owner from connecting to renew its lease.
 type waitLimit struct{ blocked atomic.Int64 }
 
-// enter reports whether one more may be blocked. If so, leave is to be called when it is not any
-// more.
+// enter reports whether one more connection may be blocked. If so, the caller must call leave
+// afterwards.
 func (l *waitLimit) enter(maxClients int) bool {
 	if l.blocked.Add(1) <= max(1, int64(maxClients)*3/4) {
 		return true
@@ -308,10 +307,10 @@ func (l *waitLimit) leave() { l.blocked.Add(-1) }
 type blockedCall struct {
 	mutex, contender string
 	wait             *resp.Wait
-	revoked          atomic.Pointer[denial] // why it must not wait any longer
+	revoked          atomic.Pointer[denial] // why its user may not wait any longer
 }
 
-// judge ends the wait if the user of its client may no longer wait so.
+// judge ends the wait if the rules of the user no longer allow it.
 func (b *blockedCall) judge(c *client) {
 	u := c.user()
 	if u == nil {

@@ -14,19 +14,19 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// oneSeat is a backend with one mutex that someone else holds: each acquire with
-// a Waiter blocks, and its Ticket ends as a test decides.
-type oneSeat struct {
+// oneTicket is a backend with one mutex that another contender owns. Each acquire with a Waiter
+// blocks, and the test decides how its Ticket ends.
+type oneTicket struct {
 	*fakeBackend
 	mu      sync.Mutex // protects the rest
 	waiter  simba.Waiter
 	granted bool
-	missed  int // how many times more there is nothing to tell who was woken
+	missed  int // how many wake-ups come without a grant
 	ends    []simba.EndReason
 }
 
-func newOneSeat() *oneSeat {
-	s := &oneSeat{fakeBackend: new(fakeBackend)}
+func newOneTicket() *oneTicket {
+	s := &oneTicket{fakeBackend: new(fakeBackend)}
 	s.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
 		if r.Waiter == nil {
 			return simba.Outcome{Status: simba.StatusBusy, Owner: "o", Token: 6}, nil, nil
@@ -39,15 +39,15 @@ func newOneSeat() *oneSeat {
 	return s
 }
 
-// grant gives the mutex to the waiter, who may be told of it later.
-func (s *oneSeat) grant() simba.Waiter {
+// grant grants the mutex to the waiter without waking it.
+func (s *oneTicket) grant() simba.Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.granted = true
 	return s.waiter
 }
 
-func (s *oneSeat) End(why simba.EndReason) (simba.Outcome, error) {
+func (s *oneTicket) End(why simba.EndReason) (simba.Outcome, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ends = append(s.ends, why)
@@ -61,18 +61,18 @@ func (s *oneSeat) End(why simba.EndReason) (simba.Outcome, error) {
 	return simba.Outcome{Status: simba.StatusTimeout, Owner: "o", Token: 6, Seq: 10}, nil
 }
 
-func (s *oneSeat) Abandon() (simba.Seq, error) {
+func (s *oneTicket) Abandon() (simba.Seq, error) {
 	s.note("abandon")
 	return 12, nil
 }
 
-func (s *oneSeat) endings() []simba.EndReason {
+func (s *oneTicket) endings() []simba.EndReason {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.ends)
 }
 
-// status is the status in the record of an ACQUIRE.
+// status returns the status in the reply of an ACQUIRE.
 func status(reply string) string {
 	parts := strings.Split(reply, "\r\n")
 	if len(parts) < 5 {
@@ -81,33 +81,33 @@ func status(reply string) string {
 	return parts[4]
 }
 
-// seated runs a test against a oneSeat in a bubble of fake time.
-func seated(t *testing.T, test func(*testing.T, *site, *oneSeat)) {
+// withTicket runs a test against a oneTicket in fake time.
+func withTicket(t *testing.T, test func(*testing.T, *site, *oneTicket)) {
 	synctest.Test(t, func(t *testing.T) {
-		seat := newOneSeat()
-		s := newSite(t, Config{Backend: seat})
-		s.backend = seat.fakeBackend
-		test(t, s, seat)
+		ticket := newOneTicket()
+		s := newSite(t, Config{Backend: ticket})
+		s.backend = ticket.fakeBackend
+		test(t, s, ticket)
 	})
 }
 
-func wantEnd(t *testing.T, seat *oneSeat, want simba.EndReason) {
+func wantEnd(t *testing.T, ticket *oneTicket, want simba.EndReason) {
 	t.Helper()
-	if got := seat.endings(); len(got) != 1 || got[0] != want {
+	if got := ticket.endings(); len(got) != 1 || got[0] != want {
 		t.Errorf("the wait ended with %v, want once with %v", got, want)
 	}
 }
 
-// wantSettled fails unless the end of a wait without the mutex was settled.
-func wantSettled(t *testing.T, s *site) {
+// wantCommitted fails unless the end of a wait without a grant was durable before the reply.
+func wantCommitted(t *testing.T, s *site) {
 	t.Helper()
-	if got := s.backend.settlements(); !slices.Contains(got, 10) {
-		t.Errorf("settled %v: the end of the wait was told before it was durable", got)
+	if got := s.backend.commits(); !slices.Contains(got, 10) {
+		t.Errorf("committed %v: the reply came before the end of the wait was durable", got)
 	}
 }
 
-func TestAWaiterIsToldItsGrantWhenWoken(t *testing.T) {
-	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+func TestAWokenWaiterReceivesItsGrant(t *testing.T) {
+	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 		p := s.dial()
 		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
 		synctest.Wait()
@@ -115,61 +115,61 @@ func TestAWaiterIsToldItsGrantWhenWoken(t *testing.T) {
 			t.Fatalf("%d clients blocked, want 1", got)
 		}
 		time.Sleep(1000 * time.Hour) // WAIT 0 has no limit
-		seat.grant().Wake()
+		ticket.grant().Wake()
 		if got := status(p.reply()); got != "acquired" {
 			t.Errorf("status %q, want acquired", got)
 		}
-		wantEnd(t, seat, simba.EndWoken)
-		if got := s.backend.settlements(); !slices.Contains(got, 11) {
-			t.Errorf("settled %v: the reply was sent before its grant was", got)
+		wantEnd(t, ticket, simba.EndWoken)
+		if got := s.backend.commits(); !slices.Contains(got, 11) {
+			t.Errorf("committed %v: the reply was sent before its grant was", got)
 		}
 	})
 }
 
-// missing has the mutex granted in vain: there is nothing to tell when the waiter looks up.
-func (s *oneSeat) missing() simba.Waiter {
+// missing makes the next wake-up come without a grant.
+func (s *oneTicket) missing() simba.Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.missed++
 	return s.waiter
 }
 
-func TestAWaiterThatIsWokenInVainWaitsOn(t *testing.T) {
+func TestAWaiterWithoutAGrantWaitsOn(t *testing.T) {
 	for _, end := range []struct {
-		name, told string
-		by         func(*site, *oneSeat)
+		name, want string
+		by         func(*site, *oneTicket)
 		why        simba.EndReason
 	}{
-		{"until it is granted", "acquired", func(_ *site, seat *oneSeat) { seat.grant().Wake() }, simba.EndWoken},
-		{"until its time is up", "timeout", func(*site, *oneSeat) {}, simba.EndTimeout},
-		{"until it is unblocked", "timeout", func(s *site, _ *oneSeat) { s.dial().expect("CLIENT UNBLOCK 1", ":1\r\n") }, simba.EndTimeout},
-		{"until it is unblocked with an error", "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n", func(s *site, _ *oneSeat) {
+		{"until it is granted", "acquired", func(_ *site, ticket *oneTicket) { ticket.grant().Wake() }, simba.EndWoken},
+		{"until its time is up", "timeout", func(*site, *oneTicket) {}, simba.EndTimeout},
+		{"until it is unblocked", "timeout", func(s *site, _ *oneTicket) { s.dial().expect("CLIENT UNBLOCK 1", ":1\r\n") }, simba.EndTimeout},
+		{"until it is unblocked with an error", "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n", func(s *site, _ *oneTicket) {
 			s.dial().expect("CLIENT UNBLOCK 1 ERROR", ":1\r\n")
 		}, simba.EndLeft},
 	} {
 		t.Run(end.name, func(t *testing.T) {
-			seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+			withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 				p := s.dial()
 				began := time.Now()
 				p.send("SIMBA.ACQUIRE m c 1000 WAIT 1000")
 				synctest.Wait()
 				for range 2 {
 					time.Sleep(300 * time.Millisecond)
-					seat.missing().Wake()
+					ticket.missing().Wake()
 					synctest.Wait()
 				}
-				if got := s.backend.settlements(); !slices.Contains(got, 9) {
-					t.Errorf("settled %v: what the waiter's look has done was not", got)
+				if got := s.backend.commits(); !slices.Contains(got, 9) {
+					t.Errorf("committed %v: the change by the waiter's wake-up is missing", got)
 				}
-				end.by(s, seat)
-				if got := status(p.reply()); got != end.told {
-					t.Errorf("told %q, want %q", got, end.told)
+				end.by(s, ticket)
+				if got := status(p.reply()); got != end.want {
+					t.Errorf("got %q, want %q", got, end.want)
 				}
 				if took := time.Since(began); end.name == "until its time is up" && took != time.Second {
 					t.Errorf("waited %v, want 1s in all", took)
 				}
 				want := []simba.EndReason{simba.EndWoken, simba.EndWoken, end.why}
-				if got := seat.endings(); !slices.Equal(got, want) {
+				if got := ticket.endings(); !slices.Equal(got, want) {
 					t.Errorf("the wait ended with %v, want %v", got, want)
 				}
 			})
@@ -177,12 +177,12 @@ func TestAWaiterThatIsWokenInVainWaitsOn(t *testing.T) {
 	}
 }
 
-// An fsync that hangs holds up the reply, and the lease runs meanwhile.
-func TestAWaiterIsToldWhatIsLeftWhenTheReplyIsSent(t *testing.T) {
+// An fsync that hangs delays the reply while the lease runs.
+func TestAGrantAfterAWaitHasTheRemainingWindows(t *testing.T) {
 	for _, tt := range []struct {
 		hangs time.Duration
 		owner simba.Tenure
-		told  []string
+		want  []string
 	}{
 		{0, simba.Tenure{}, []string{"acquired", "c", ":7", ":1000"}},
 		{300 * time.Millisecond, simba.Tenure{}, []string{"acquired", "c", ":7", ":700"}},
@@ -190,8 +190,8 @@ func TestAWaiterIsToldWhatIsLeftWhenTheReplyIsSent(t *testing.T) {
 		{time.Minute, simba.Tenure{Owner: "o", Token: 8, TTL: time.Hour}, []string{"timeout", "o", ":8", ":3600000"}},
 		{time.Minute, simba.Tenure{Owner: "c", Token: 7, TTL: time.Hour}, []string{"acquired", "c", ":7", ":3600000"}}, // renewed
 	} {
-		seated(t, func(t *testing.T, s *site, seat *oneSeat) {
-			s.backend.settle = func(seq simba.Seq) error {
+		withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
+			s.backend.commit = func(seq simba.Seq) error {
 				if seq == 11 {
 					time.Sleep(tt.hangs)
 				}
@@ -201,20 +201,20 @@ func TestAWaiterIsToldWhatIsLeftWhenTheReplyIsSent(t *testing.T) {
 			p := s.dial()
 			p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
 			synctest.Wait()
-			seat.grant().Wake()
+			ticket.grant().Wake()
 			reply := strings.Split(p.reply(), "\r\n")
-			if got := []string{reply[4], reply[8], reply[11], reply[14]}; !slices.Equal(got, tt.told) {
-				t.Errorf("after %v: told %q, want %q", tt.hangs, got, tt.told)
+			if got := []string{reply[4], reply[8], reply[11], reply[14]}; !slices.Equal(got, tt.want) {
+				t.Errorf("after %v: got %q, want %q", tt.hangs, got, tt.want)
 			}
-			if got := s.backend.settlements(); tt.hangs >= time.Second && !slices.Contains(got, 20) {
-				t.Errorf("settled %v: the owner was told before it was durable", got)
+			if got := s.backend.commits(); tt.hangs >= time.Second && !slices.Contains(got, 20) {
+				t.Errorf("committed %v: the reply came before the owner was durable", got)
 			}
 		})
 	}
 }
 
-func TestAWaitEndsExactlyWhenItsTimeIsUp(t *testing.T) {
-	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+func TestAWaitTimesOutOnTime(t *testing.T) {
+	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 		p := s.dial()
 		began := time.Now()
 		if got := status(p.do("SIMBA.ACQUIRE m c 1000 WAIT 250")); got != "timeout" {
@@ -223,11 +223,11 @@ func TestAWaitEndsExactlyWhenItsTimeIsUp(t *testing.T) {
 		if took := time.Since(began); took != 250*time.Millisecond {
 			t.Errorf("waited %v, want 250ms", took)
 		}
-		wantEnd(t, seat, simba.EndTimeout)
+		wantEnd(t, ticket, simba.EndTimeout)
 	})
 }
 
-func TestAGrantIsToldWhateverEndedTheWait(t *testing.T) {
+func TestAGrantIsTheReplyWhateverEndsTheWait(t *testing.T) {
 	for _, end := range []struct {
 		name string
 		by   func(*site)
@@ -237,11 +237,11 @@ func TestAGrantIsToldWhateverEndedTheWait(t *testing.T) {
 		{"unblock error", func(s *site) { s.dial().expect("CLIENT UNBLOCK 1 ERROR", ":1\r\n") }},
 		{"shutdown", func(s *site) { s.running.Go(func() { s.server.Shutdown(context.Background()) }) }},
 	} {
-		seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+		withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 			p := s.dial()
 			p.send("SIMBA.ACQUIRE m c 1000 WAIT 1000")
 			synctest.Wait()
-			seat.grant() // its Wake is still under way
+			ticket.grant() // without its Wake
 			end.by(s)
 			if got := status(p.reply()); got != "acquired" {
 				t.Errorf("%s: status %q, want acquired", end.name, got)
@@ -250,26 +250,26 @@ func TestAGrantIsToldWhateverEndedTheWait(t *testing.T) {
 	}
 }
 
-func TestAnUnblockedWaiterIsToldHowItAsked(t *testing.T) {
+func TestClientUnblockEndsAWaitByTimeoutOrError(t *testing.T) {
 	for _, tt := range []struct {
 		command string
 		end     simba.EndReason
-		told    string
+		want    string
 	}{
 		{"CLIENT UNBLOCK 1", simba.EndTimeout, "timeout"},
 		{"client unblock 1 timeout", simba.EndTimeout, "timeout"},
 		{"CLIENT UNBLOCK 1 ERROR", simba.EndLeft, "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"},
 	} {
-		seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+		withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 			p := s.dial()
 			p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
 			synctest.Wait()
 			s.dial().expect(tt.command, ":1\r\n")
-			if got := status(p.reply()); got != tt.told {
-				t.Errorf("%s: told %q, want %q", tt.command, got, tt.told)
+			if got := status(p.reply()); got != tt.want {
+				t.Errorf("%s: got %q, want %q", tt.command, got, tt.want)
 			}
-			wantEnd(t, seat, tt.end)
-			wantSettled(t, s)
+			wantEnd(t, ticket, tt.end)
+			wantCommitted(t, s)
 			p.expect("PING", "+PONG\r\n")
 			s.dial().expect("CLIENT UNBLOCK 1", ":0\r\n")
 		})
@@ -277,35 +277,35 @@ func TestAnUnblockedWaiterIsToldHowItAsked(t *testing.T) {
 }
 
 func TestAShutdownUnblocksWaitersWithAnError(t *testing.T) {
-	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 		p := s.dial()
 		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
 		synctest.Wait()
 		s.running.Go(func() { s.server.Shutdown(context.Background()) })
 		if got := p.reply(); !strings.HasPrefix(got, "-UNBLOCKED the server is shutting down") {
-			t.Errorf("told %q", got)
+			t.Errorf("got %q", got)
 		}
 		p.expectEnd()
-		wantEnd(t, seat, simba.EndLeft)
-		wantSettled(t, s)
+		wantEnd(t, ticket, simba.EndLeft)
+		wantCommitted(t, s)
 	})
 }
 
-func TestAWaiterThatLeftKeepsItsPlaceAsPolling(t *testing.T) {
-	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+func TestADisconnectedWaiterStaysQueuedAsPolling(t *testing.T) {
+	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 		p := s.dial()
 		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
 		synctest.Wait()
 		p.nc.Close()
 		synctest.Wait()
-		wantEnd(t, seat, simba.EndGone)
-		if got := s.backend.asked(); len(got) != 1 {
-			t.Errorf("the backend was asked %q, want the acquire alone", got)
+		wantEnd(t, ticket, simba.EndGone)
+		if got := s.backend.takeCalls(); len(got) != 1 {
+			t.Errorf("calls %q, want the acquire alone", got)
 		}
 	})
 }
 
-// deadEnd is a connection whose writes fail from a certain one on.
+// deadEnd is a connection whose writes begin to fail at some point.
 type deadEnd struct {
 	net.Conn
 	writes int
@@ -318,35 +318,35 @@ func (d *deadEnd) Write(b []byte) (int, error) {
 	return d.Conn.Write(b)
 }
 
-func TestAGrantThatCannotBeToldGoesToTheNext(t *testing.T) {
-	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+func TestAGrantToADisconnectedWaiterIsHandedOff(t *testing.T) {
+	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 		near, far := net.Pipe()
 		s.running.Go(func() { s.server.ServeConn(&deadEnd{Conn: far}) })
 		p := newPeer(t, near)
 		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0 SESSION")
 		synctest.Wait()
-		s.backend.asked()
-		s.backend.settlements()
-		seat.grant().Wake()
+		s.backend.takeCalls()
+		s.backend.commits()
+		ticket.grant().Wake()
 		synctest.Wait()
 		want := []string{"abandon"}
-		if got := s.backend.asked(); !slices.Equal(got, want) {
-			t.Errorf("the backend was asked %q, want %q", got, want)
+		if got := s.backend.takeCalls(); !slices.Equal(got, want) {
+			t.Errorf("calls %q, want %q", got, want)
 		}
-		if got := s.backend.settlements(); !slices.Contains(got, 12) {
-			t.Errorf("settled %v, without what was passed on: the next waiter is not told", got)
+		if got := s.backend.commits(); !slices.Contains(got, 12) {
+			t.Errorf("committed %v, without the handoff: the next waiter is not woken", got)
 		}
 	})
 }
 
 func TestRepliesBeforeABlockedCommandAreSentFirst(t *testing.T) {
-	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 		p := s.dial()
 		p.send("PING", "SIMBA.ACQUIRE m c 1000 WAIT 0", "ECHO after")
 		if got := p.reply(); got != "+PONG\r\n" {
 			t.Fatalf("got %q while the next command is blocked", got)
 		}
-		seat.grant().Wake()
+		ticket.grant().Wake()
 		if got := status(p.reply()); got != "acquired" {
 			t.Errorf("status %q", got)
 		}
@@ -357,7 +357,7 @@ func TestRepliesBeforeABlockedCommandAreSentFirst(t *testing.T) {
 }
 
 func TestNothingBlocksInsideExec(t *testing.T) {
-	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 		p := s.dial()
 		p.expect("MULTI", ok)
 		p.expect("SIMBA.ACQUIRE m c 1000 WAIT 0", "+QUEUED\r\n")
@@ -367,14 +367,14 @@ func TestNothingBlocksInsideExec(t *testing.T) {
 			t.Errorf("EXEC replied %q", reply)
 		}
 		want := []string{"acquire m c 1s+0s noqueue=false session=false wait=true"}
-		if got := s.backend.asked(); !slices.Equal(got, want) {
-			t.Errorf("asked %q, want %q", got, want)
+		if got := s.backend.takeCalls(); !slices.Equal(got, want) {
+			t.Errorf("calls %q, want %q", got, want)
 		}
 	})
 }
 
-func TestTimeSpentBlockedIsNotACommandsOwn(t *testing.T) {
-	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+func TestBlockedTimeIsNotTheCommands(t *testing.T) {
+	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 		p := s.dial()
 		p.expect("CONFIG SET latency-monitor-threshold 1", ok)
 		p.do("SIMBA.ACQUIRE m c 1000 WAIT 60000")

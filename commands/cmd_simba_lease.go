@@ -15,7 +15,7 @@ var simbaGuardRow = command{
 var simbaReleaseRow = command{
 	name: "simba.release", arity: -3, flags: write | fast, keys: mutexWritten, actor: contenderActor,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaRelease,
-	summary:    "Gives the mutex up, or the place in its queue",
+	summary:    "Releases the mutex, or leaves its queue",
 	complexity: "O(1), O(log N) with N waiters of the mutex",
 	args:       []argument{mutexArg, contenderArg, tokenOption},
 }
@@ -23,7 +23,7 @@ var simbaReleaseRow = command{
 var simbaCheckRow = command{
 	name: "simba.check", arity: 3, flags: readonly | fast, keys: mutexRead,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaCheck,
-	summary:    "Tells whether a token is the current tenure's: the check that a protected resource makes",
+	summary:    "Reports whether a token is that of the present tenure, for a protected resource",
 	complexity: "O(1)",
 	args:       []argument{mutexArg, {name: "token", kind: integer}},
 }
@@ -31,7 +31,7 @@ var simbaCheckRow = command{
 var simbaBreakRow = command{
 	name: "simba.break", arity: -2, flags: write | admin, keys: mutexWritten,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaBreak,
-	summary:    "Frees the mutex whoever owns it; the next waiter gets it",
+	summary:    "Ends the tenure of any owner and hands the mutex off to the next waiter",
 	complexity: "O(1), O(log N) with N waiters of the mutex",
 	args:       []argument{mutexArg, {name: "text", token: "REASON", kind: str, optional: true}},
 }
@@ -116,7 +116,7 @@ func (c *client) simbaCheck(args [][]byte) {
 		c.fail(err)
 		return
 	}
-	if token == 0 { // what replies call no token is no tenure's, whatever the engine
+	if token == 0 { // in replies 0 means that there is no token
 		c.replyYes(false, 0)
 		return
 	}

@@ -10,7 +10,7 @@ import (
 var simbaOwnerRow = command{
 	name: "simba.owner", arity: 2, flags: readonly | fast, keys: mutexRead,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaOwner,
-	summary:    "Shows who owns the mutex, by which token and until when",
+	summary:    "Shows the owner of the mutex, its token and when its windows end",
 	complexity: "O(1)",
 	args:       []argument{mutexArg},
 }
@@ -18,7 +18,7 @@ var simbaOwnerRow = command{
 var simbaQueueRow = command{
 	name: "simba.queue", arity: -2, flags: readonly, keys: mutexRead,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaQueue,
-	summary:    "Lists who waits for the mutex, in order",
+	summary:    "Lists the waiters of the mutex, in order",
 	complexity: "O(N) with N waiters returned",
 	args:       []argument{mutexArg, countOption},
 }
@@ -26,7 +26,7 @@ var simbaQueueRow = command{
 var simbaScanRow = command{
 	name: "simba.scan", arity: -2, flags: readonly,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaScan,
-	summary:    "Iterates over the mutexes that are held or waited for",
+	summary:    "Iterates over the mutexes that have an owner or waiters",
 	complexity: "O(1) a call, O(N) for a whole iteration over N mutexes",
 	tips:       []string{"nondeterministic_output", "request_policy:special"},
 	args: []argument{{name: "cursor", kind: integer},
@@ -41,7 +41,7 @@ var simbaScanRow = command{
 var simbaHistoryRow = command{
 	name: "simba.history", arity: -2, flags: readonly, keys: mutexRead,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaHistory,
-	summary:    "Lists what happened to the mutex and its queue, from old to new",
+	summary:    "Lists the events of the mutex and its queue, oldest first",
 	complexity: "O(N) with N events kept by the server",
 	args: []argument{mutexArg, countOption,
 		{name: "seq", token: "SINCE", kind: integer, optional: true}},
@@ -85,8 +85,7 @@ func (c *client) simbaOwner(args [][]byte) {
 	w.Int(int64(t.Waiters))
 }
 
-// parseQueue reads SIMBA.QUEUE. Without COUNT the whole queue is shown, as far as
-// a COUNT could.
+// parseQueue reads SIMBA.QUEUE. The default COUNT is the largest.
 func parseQueue(args [][]byte) (mutex string, count int, err error) {
 	if mutex, err = parseMutex(args[1]); err != nil {
 		return "", 0, err
@@ -186,8 +185,8 @@ func (c *client) simbaScan(args [][]byte) {
 	c.writePage(page.Cursor, page.Mutexes)
 }
 
-// parseHistory reads SIMBA.HISTORY. One who asks SINCE an event wants to close a
-// gap, so without COUNT no event is left out.
+// parseHistory reads SIMBA.HISTORY. With SINCE a client closes a gap, so the default COUNT is the
+// largest.
 func parseHistory(args [][]byte) (r simba.HistoryRequest, err error) {
 	if r.Mutex, err = parseMutex(args[1]); err != nil {
 		return r, err

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestANameThatIsTooLongIsNotCopied: garbage that somebody makes without end holds up everybody.
+// TestANameThatIsTooLongIsNotCopied: a client must not cause garbage without limit.
 func TestANameThatIsTooLongIsNotCopied(t *testing.T) {
 	huge := bytes.Repeat([]byte("x"), 64<<10)
 	refused := testing.Benchmark(func(b *testing.B) {

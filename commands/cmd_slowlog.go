@@ -45,13 +45,13 @@ const (
 	defaultSlowlogLimit     = 128   // entries
 	maxSlowlogLimit         = 10000
 
-	// What an entry keeps of a command, as in Redis.
+	// The limits of an entry, as in Redis.
 	slowlogArgs     = 32
 	slowlogArgBytes = 128
 )
 
-// slowlog keeps the last commands that took long. Time spent blocked, or waiting
-// for the disk together with a batch's other commands, is not a command's own.
+// slowlog keeps the last slow commands. The time of a command does not include time spent blocked,
+// or waiting for the disk with the rest of a batch.
 type slowlog struct {
 	threshold atomic.Int64 // microseconds; negative = off
 	limit     atomic.Int64 // entries
@@ -70,7 +70,7 @@ type slowCall struct {
 	name   string
 }
 
-// consider adds the command, which has just run, to the log if it took long.
+// consider adds a command that has just run, if it was slow.
 func (l *slowlog) consider(c *client, e *entry, args [][]byte, took time.Duration) {
 	threshold := l.threshold.Load()
 	if threshold < 0 || took.Microseconds() < threshold || e.has(secret|skipSlowlog) {
@@ -105,7 +105,8 @@ func slowlogQuote(args [][]byte) []string {
 	return kept
 }
 
-// cutArgument cuts an argument that is longer than limit, and says so.
+// cutArgument shortens an argument that is longer than limit, and appends how many bytes are
+// missing.
 func cutArgument(a []byte, limit int) []byte {
 	if len(a) <= limit {
 		return a

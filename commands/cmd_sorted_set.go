@@ -12,7 +12,6 @@ import (
 // order, and a score is the time of arrival. Members with the same score are in the order of
 // their arrival; in Redis they are in alphabetical order.
 
-// The sorted set simba:{m}:contender is the queue of mutex m.
 var queueCommands = []command{
 	{
 		name: "zadd", arity: -4, flags: write | denyoom | fast, categories: catSortedSet, keys: oneKey("RW", "update"), actor: newMembers,
@@ -34,14 +33,14 @@ var queueCommands = []command{
 	{
 		name: "zrem", arity: -3, flags: write | fast, categories: catSortedSet, keys: oneKey("RW", "delete"), actor: oldMembers,
 		group: "sorted-set", since: "1.2.0", keyed: zrem,
-		summary:    "Remove one or more contenders from the queue of a mutex; if the mutex is free, it is their turn",
+		summary:    "Remove one or more contenders from the queue of a mutex; a free mutex is handed off to them",
 		complexity: "O(N) with N members of the queue",
 		args:       []argument{keyArg, {name: "member", kind: str, multiple: true}},
 	},
 	{
 		name: "zpopmin", arity: -2, flags: write | fast, categories: catSortedSet, keys: oneKey("RW", "access", "delete"),
 		group: "sorted-set", since: "5.0.0", keyed: zpopmin,
-		summary:    "Remove and return the next contenders from the queue of a mutex; if the mutex is free, it is their turn",
+		summary:    "Remove and return the next contenders from the queue of a mutex; a free mutex is handed off to them",
 		complexity: "O(M) with M contenders returned",
 		args:       []argument{keyArg, {name: "count", kind: integer, optional: true}},
 	},
@@ -62,7 +61,7 @@ var queueCommands = []command{
 	{
 		name: "zscore", arity: 3, flags: readonly | fast, categories: catSortedSet, keys: oneKey("RO", "access"),
 		group: "sorted-set", since: "1.2.0", keyed: zscore,
-		summary:    "Get the score of a contender in the queue of a mutex: when it came, in Unix seconds",
+		summary:    "Get the score of a contender in the queue of a mutex, its time of arrival in Unix seconds",
 		complexity: "O(N) with N members of the queue",
 		args:       []argument{keyArg, memberArg},
 	},
@@ -84,7 +83,7 @@ const (
 	errIncrPairs replyError = "ERR INCR option supports a single increment-element pair"
 )
 
-// queueAt returns the queue behind a key, which is empty if the key does not exist.
+// queueAt returns the queue behind a key. It is empty if the key does not exist.
 func queueAt(t *keyTx, key []byte) (simba.Key, []simba.QueueMember, error) {
 	k := parseKey(key)
 	if k.Part == simba.KeyQueue {
@@ -143,8 +142,8 @@ options:
 	return a, nil
 }
 
-// score returns the score that a contender gets, and whether it gets it: it has old now, or is
-// no member.
+// score returns the score that a contender gets, and whether it gets one. old is the present score
+// of a member.
 func (a *queueAdd) score(member bool, old, score float64) (float64, bool) {
 	if !member {
 		return score, !a.xx
@@ -175,7 +174,7 @@ func zadd(t *keyTx, args [][]byte) error {
 		old := was.Score
 		score, done = a.score(member, old, p.Score)
 		switch {
-		case math.IsNaN(score): // by INCR, so that it is the only one
+		case math.IsNaN(score): // only by INCR, which has one member
 			return errNaN
 		case !done || member && score == old:
 			continue
@@ -199,7 +198,7 @@ func zadd(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// plusZero makes 0 of -0, which a sorted set of Redis does not keep while it is small.
+// plusZero turns -0 into 0, because a small sorted set of Redis does not keep -0.
 func plusZero(f float64) float64 {
 	if f == 0 {
 		return 0
@@ -245,7 +244,7 @@ func zpopmin(t *keyTx, args [][]byte) error {
 	for _, p := range first {
 		t.Dequeue(k.Mutex, p.Contender)
 	}
-	if len(args) == 2 && len(first) == 1 { // without a count, RESP3 has no pairs either
+	if len(args) == 2 && len(first) == 1 { // without a count the reply is flat in RESP3 too
 		t.w.Array(2)
 		writeMember(t.w, first[0])
 		return nil
@@ -254,8 +253,8 @@ func zpopmin(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// placing makes a command of what writes the reply from a member's place, which has the index
-// i of n; a member that is not in the queue is answered by null.
+// memberReply makes a command of a function that writes the reply for a member. The member has
+// index i of n. The reply for a contender that is not in the queue is null.
 func memberReply(reply func(w *resp.Writer, p simba.QueueMember, i, n int)) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		_, queue, err := queueAt(t, args[1])

@@ -44,16 +44,17 @@ const (
 	errLex        replyError = "ERR BYLEX is not served: a queue is in the order of its scores"
 )
 
-// queueRange is a parsed ZRANGE, or one of the older commands for a part of what it does.
+// queueRange is a parsed ZRANGE, or a parsed older command that does a part of it.
 type queueRange struct {
 	byScore, reverse bool
-	scores           bool       // the reply has them
+	scores           bool       // the reply includes the scores
 	first, last      int64      // by index, in the order of the reply; negative = from the end
 	low, high        scoreBound // by score
 	offset, count    int64      // by score; a negative count = all
 }
 
-// ranging makes a command of a form of ZRANGE; free = its arguments may choose another.
+// ranging makes a command of a form of ZRANGE. If free is true, the arguments may choose another
+// form.
 func ranging(form queueRange, free bool) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		r := form
@@ -126,7 +127,7 @@ func (r *queueRange) parseScores(low, high []byte) error {
 	return nil
 }
 
-// of returns the places of a queue that are in the range.
+// of returns the members of a queue that are in the range.
 func (r *queueRange) of(queue []simba.QueueMember) []simba.QueueMember {
 	n := int64(len(queue))
 	var from, to int64
@@ -162,7 +163,7 @@ func (r *queueRange) of(queue []simba.QueueMember) []simba.QueueMember {
 	return part
 }
 
-// writeMembers writes members, or pairs of a member and its score: RESP2 has them flat.
+// writeMembers writes members, or pairs of a member and its score. In RESP2 pairs are flat.
 func writeMembers(w *resp.Writer, places []simba.QueueMember, scores bool) {
 	pairs := scores && w.Proto() == 3
 	n := len(places)
@@ -191,21 +192,21 @@ func writeMember(w *resp.Writer, p simba.QueueMember) {
 // scoreBound is an end of a range of scores.
 type scoreBound struct {
 	score   float64
-	without bool // the range does not have the score itself
+	without bool // the range excludes the score itself
 }
 
-// above reports whether the bound, as the lower one, is above a score.
+// above reports whether the lower bound is above a score.
 func (b scoreBound) above(score float64) bool {
 	return b.score > score || b.without && b.score == score
 }
 
-// below is the same of the upper one.
+// below reports whether the upper bound is below a score.
 func (b scoreBound) below(score float64) bool {
 	return b.score < score || b.without && b.score == score
 }
 
-// parseScoreBound is laxer than ZADD is with a score, as Redis is: blanks may lead, no number
-// is 0, and one beyond the range of a double is infinite.
+// parseScoreBound is as lenient as Redis, more than ZADD with a score. Blanks may precede the
+// number, an empty number is 0, and a number beyond the range of a double is infinite.
 func parseScoreBound(s string) (b scoreBound, ok bool) {
 	s, b.without = strings.CutPrefix(s, "(")
 	if s = strings.TrimLeft(s, " \t\n\v\f\r"); s == "" {
@@ -215,8 +216,8 @@ func parseScoreBound(s string) (b scoreBound, ok bool) {
 	return b, ok
 }
 
-// parseDouble reads a number as C's strtod does, which knows hexadecimal integers and no
-// underscores; not a NaN.
+// parseDouble reads a number as C's strtod does, with hexadecimal integers and without underscores.
+// It refuses NaN.
 func parseDouble(s string) (f float64, inRange, ok bool) {
 	mantissa, digits, exponent := strings.ToLower(s), "123456789", "e"
 	if unsigned := strings.TrimLeft(mantissa, "+-"); strings.HasPrefix(unsigned, "0x") {

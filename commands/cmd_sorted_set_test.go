@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestQueuesAnswerAsRedisDoes(t *testing.T) {
+func TestQueuesReplyAsRedis(t *testing.T) {
 	const z = "simba:{m}:contender"
 	commands := []string{
 		"ZADD Z", "ZADD Z 1", "ZADD Z NX", "ZADD Z 1 a 2", "ZADD Z 1 2 CH", "ZADD Z NX XX", "ZADD Z NX XX 1", "ZADD Z NX GT CH INCR LT 1 f 2", "ZREM Z", "ZRANGE Z 0", "ZRANK Z", "ZRANK Z a b", "ZCARD Z a",
@@ -64,7 +64,7 @@ func TestTheQueueOfAMutexIsASortedSet(t *testing.T) {
 	p.expect("ZRANGE simba:{job}:contender 0 -1", bulks("second"))
 }
 
-func TestOfTheSameScoreTheFirstToComeIsTheFirst(t *testing.T) {
+func TestEqualScoresAreInOrderOfArrival(t *testing.T) {
 	p := newEngineSite(t).dial()
 	p.expect("ZADD simba:{job}:contender 1 c 1 b 0 z 1 a", ":4\r\n")
 	p.expect("ZRANGE simba:{job}:contender 0 -1", bulks("z", "c", "b", "a"))
@@ -72,8 +72,8 @@ func TestOfTheSameScoreTheFirstToComeIsTheFirst(t *testing.T) {
 	p.expect("ZRANGE simba:{job}:contender 0 -1 REV", bulks("a", "b", "c", "z"))
 }
 
-// TestWhoIsTakenOutOfTheQueueWithTheReleaseIsNext does what Simba's script for a release does.
-func TestWhoIsTakenOutOfTheQueueWithTheReleaseIsNext(t *testing.T) {
+// TestARemovedWaiterIsNextAfterTheRelease does the same as Simba's script for a release.
+func TestARemovedWaiterIsNextAfterTheRelease(t *testing.T) {
 	for _, command := range []string{"ZREM simba:{job}:contender second", "ZPOPMIN simba:{job}:contender"} {
 		s := newEngineSite(t)
 		p, listener := s.dial(), s.dial()
@@ -92,7 +92,7 @@ func TestWhoIsTakenOutOfTheQueueWithTheReleaseIsNext(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsAndIsTakenOutOfTheQueueWithTheReleaseHasTheMutex(t *testing.T) {
+func TestARemovedBlockedWaiterGetsTheMutex(t *testing.T) {
 	s := newEngineSite(t)
 	p, waiter := s.dial(), s.dial()
 	p.do("SET job first")

@@ -4,7 +4,6 @@ import "github.com/simba-resp/simba-resp"
 
 // The value of a lock key is the owner of its mutex.
 
-// A lock key is a mutex, its value the owner, its expiry the end of the lease.
 var stringCommands = []command{
 	{
 		name: "get", arity: 2, flags: readonly | fast, categories: catString, keys: oneKey("RO", "access"),
@@ -31,7 +30,7 @@ var stringCommands = []command{
 	{
 		name: "getset", arity: 3, flags: write | denyoom | fast, categories: catString, keys: oneKey("RW", "access", "update"), actor: oneValue,
 		group: "string", since: "1.0.0", keyed: getset,
-		summary:    "Take the mutex of a lock key from its owner and return who that was",
+		summary:    "Take the mutex of a lock key from its owner and return the old owner",
 		complexity: "O(1)",
 		args:       []argument{keyArg, valueArg},
 	},
@@ -54,7 +53,7 @@ var stringCommands = []command{
 		name: "set", arity: -3, flags: write | denyoom | renewing | cheap, categories: catString, keys: oneKey("RW", "access", "update", "variable_flags"), actor: oneValue,
 		keyNotes: "RW and ACCESS due to the optional `GET` argument",
 		group:    "string", since: "1.0.0", keyed: set,
-		summary:    "Set the value of a lock key: its mutex has a new owner, or the same with a new lease",
+		summary:    "Set the value of a lock key: a new owner takes the mutex, or the present one renews its lease",
 		complexity: "O(1)",
 		args: []argument{
 			keyArg, valueArg,
@@ -86,13 +85,13 @@ var stringCommands = []command{
 	},
 }
 
-// put makes a mutex whose lock is old a string. The owner that it has keeps its tenure and gets
-// a new lease; any other value is a new tenure.
+// put sets the mutex with the lock old to a string. The present owner keeps its tenure and gets a
+// new lease. Any other value begins a new tenure.
 func (t *keyTx) put(mutex string, old simba.Lock, value string, d lease) {
 	switch {
 	case d.over && old.Exists():
 		t.Drop(mutex)
-	case d.over: // it would live no moment
+	case d.over: // it has expired already
 	case old.Exists() && old.Fields == nil && old.Owner == value:
 		t.Change(mutex, d.of(old), !d.kept)
 	default:
@@ -121,7 +120,7 @@ func get(t *keyTx, args [][]byte) error {
 func mget(t *keyTx, args [][]byte) error {
 	t.w.Array(len(args) - 1)
 	for _, key := range args[1:] {
-		l, _ := t.str(parseKey(key)) // what is no string has no value here
+		l, _ := t.str(parseKey(key)) // a key of another type counts as missing
 		t.writeValue(l)
 	}
 	return nil
@@ -141,10 +140,11 @@ type setOptions struct {
 	nx, xx, get   bool
 	keep, persist bool
 	expiry        expiryForm
-	at            []byte // the expiry's argument; nil = none is given
+	at            []byte // the argument of the expiry; nil = there is none
 }
 
-// parseSetOptions reads them as Redis does: the same one may come twice, and the last counts.
+// parseSetOptions reads the options as Redis does: an option may come twice, and the last one
+// counts.
 func parseSetOptions(rest [][]byte, getex bool) (o setOptions, err error) {
 	for i := 0; i < len(rest); i++ {
 		word, set := rest[i], !getex
@@ -219,15 +219,15 @@ func set(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// setIf sets a string unless NX or XX forbids it, and reports whether it did. NX asks for the
-// mutex as a contender does, so it fails too while it is another's turn.
+// setIf sets a string unless NX or XX forbids it, and reports whether it did. NX also fails while
+// the mutex is reserved for another waiter, as ACQUIRE does.
 func (t *keyTx) setIf(k simba.Key, args [][]byte, value string, d lease, o setOptions) (bool, error) {
 	old, exists := t.lookup(k)
 	switch {
 	case o.nx && exists, o.xx && !exists:
 		return false, nil
 	case k.Part == simba.KeyToken && exists && old.Owner == value:
-		return true, nil // as a contender writes what it was told
+		return true, nil // a contender writes the token that it received
 	case k.Part != simba.KeyLock:
 		return false, viewError(args, k)
 	case o.nx && !t.Open(k.Mutex, value):
@@ -298,7 +298,7 @@ func getex(t *keyTx, args [][]byte) error {
 	switch {
 	case err != nil:
 		return err
-	case !l.Exists(): // Redis looks at the time only then
+	case !l.Exists(): // Redis checks the time only if the key exists
 	case (o.at != nil || o.persist) && k.Part != simba.KeyLock:
 		return viewError(args, k)
 	case o.at != nil:

@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-func TestStringsAnswerAsInRedis(t *testing.T) {
+func TestStringsReplyAsRedis(t *testing.T) {
 	expectSameAsRedis(t, []string{
 		"GET k", "SET k v", "GET k", "SET k v NX", "SET k w XX", "GET k", "SET none w XX", "SET k x GET", "SET none x XX GET", "SET k y NX GET", "GET k", "SET fresh y NX GET", "GET fresh",
 		"SET k v EX 0", "SET k v EX -1", "SET k v PX x", "SET k v EX 9223372036854775807", "SET k v PX 9223372036854775807", "SET k v EX 99999999999999999999",
@@ -24,7 +24,7 @@ func TestStringsAnswerAsInRedis(t *testing.T) {
 	})
 }
 
-func TestCountersAnswerAsInRedis(t *testing.T) {
+func TestCountersReplyAsRedis(t *testing.T) {
 	expectSameAsRedis(t, []string{
 		"INCR n", "INCR n", "DECR n", "INCRBY n 40", "DECRBY n -1", "GET n", "TTL n", "INCRBY n x", "INCRBY n 1.5", "INCRBY n 9223372036854775808", "DECRBY n -9223372036854775808", "DECRBY n x",
 		"SET n 9223372036854775807", "INCR n", "INCRBY n -1", "INCRBY n 2", "SET n -9223372036854775808", "DECR n", "INCRBY n -1", "DECRBY n 1", "DECRBY n -1", "GET n",
@@ -33,7 +33,7 @@ func TestCountersAnswerAsInRedis(t *testing.T) {
 	})
 }
 
-// token returns the token of a mutex' tenure, as SIMBA.OWNER shows it.
+// token returns the token of a mutex' tenure from SIMBA.OWNER.
 func token(p *peer, mutex string) string {
 	_, after, _ := strings.Cut(p.do("SIMBA.OWNER "+mutex), "token\r\n")
 	line, _, _ := strings.Cut(after, "\r\n")
@@ -64,7 +64,7 @@ func TestALockKeyIsAMutex(t *testing.T) {
 	p.expect("SIMBA.OWNER jobs", "$-1\r\n")
 }
 
-func TestSettingTheOwnersOwnValueGoesOnWithItsTenure(t *testing.T) {
+func TestSettingTheSameValueKeepsTheTenure(t *testing.T) {
 	p := newEngineSite(t).dial()
 	p.expect("SET m w1 PX 3600000", ok)
 	first := token(p, "m")
@@ -76,7 +76,7 @@ func TestSettingTheOwnersOwnValueGoesOnWithItsTenure(t *testing.T) {
 	}
 }
 
-func TestSettingAnotherValueIsANewTenure(t *testing.T) {
+func TestSettingAnotherValueBeginsATenure(t *testing.T) {
 	p := newEngineSite(t).dial()
 	p.do("SET m w0")
 	for i, command := range []string{"SET m w1 PX 3600000", "SET m w2 XX KEEPTTL", "SETEX m 100 w3", "GETSET m w4", "SET m w5 GET"} {
@@ -92,7 +92,7 @@ func TestSettingAnotherValueIsANewTenure(t *testing.T) {
 	}
 }
 
-func TestTheSameValueInAHashIsAnotherTenure(t *testing.T) {
+func TestTheSameValueInAHashBeginsATenure(t *testing.T) {
 	p := newEngineSite(t).dial()
 	p.do("HSET m w1 1")
 	before := token(p, "m")
@@ -103,7 +103,7 @@ func TestTheSameValueInAHashIsAnotherTenure(t *testing.T) {
 	}
 }
 
-func TestSetNXWaitsForItsTurn(t *testing.T) {
+func TestSetNXRespectsAReservation(t *testing.T) {
 	s := newEngineSite(t)
 	p, waiter := s.dial(), s.dial()
 	p.expect("SET m w1", ok)
@@ -119,7 +119,7 @@ func TestSetNXWaitsForItsTurn(t *testing.T) {
 	p.expect("SET m w2 NX", ok)
 }
 
-func TestSetWithoutNXDoesNotWait(t *testing.T) {
+func TestSetWithoutNXIgnoresAReservation(t *testing.T) {
 	s := newEngineSite(t)
 	p, waiter := s.dial(), s.dial()
 	p.expect("SET m w1", ok)
@@ -130,7 +130,7 @@ func TestSetWithoutNXDoesNotWait(t *testing.T) {
 	p.expect("GET m", bulk("w3"))
 }
 
-func TestToCountChangesNeitherTenureNorLease(t *testing.T) {
+func TestCountersKeepTenureAndLease(t *testing.T) {
 	p := newEngineSite(t).dial()
 	p.expect("SET n 1 PXAT 4000000000000", ok)
 	before := token(p, "n")
@@ -156,7 +156,7 @@ func TestValuesAndKeysAreKeptByteForByte(t *testing.T) {
 	p.expect("EXISTS "+long+" k", ":2\r\n")
 }
 
-func TestALeaseOfMoreThanAHundredYearsIsRefused(t *testing.T) {
+func TestLeasesLongerThanAHundredYearsAreRefused(t *testing.T) {
 	p := newEngineSite(t).dial()
 	p.do("SET k v")
 	most := int64(simba.MaxLockTTL.Seconds())
@@ -171,10 +171,10 @@ func TestALeaseOfMoreThanAHundredYearsIsRefused(t *testing.T) {
 	p.expect(fmt.Sprintf("SET k w EX %d", most), ok)
 }
 
-func TestAQueueIsMadeNoLock(t *testing.T) {
+func TestAQueueCannotBecomeALock(t *testing.T) {
 	p := newEngineSite(t).dial()
 	const q = "simba:{m}:contender"
-	for range 2 { // without and with somebody in it
+	for range 2 { // an empty queue, then one with a waiter
 		for _, command := range []string{"SET " + q + " v", "SETEX " + q + " 10 v", "PSETEX " + q + " 10 v"} {
 			name := strings.ToLower(strings.Fields(command)[0])
 			p.expect(command, failed("ERR '"+name+"' cannot make a lock of '"+q+"': it is the queue of a mutex"))

@@ -18,7 +18,7 @@ var transactionCommands = []command{
 	{
 		name: "exec", arity: 1, flags: control | skipSlowlog | immediate | unmonitored, categories: catTransaction,
 		group: "transactions", since: "1.2.0", run: (*client).exec,
-		summary:    "Execute all commands issued after MULTI: in one step, unless SIMBA.* is among them; nothing blocks in between",
+		summary:    "Execute all commands issued after MULTI, in one step unless SIMBA.* is among them; no command blocks",
 		complexity: "Depends on commands in the transaction",
 	},
 	{
@@ -41,7 +41,7 @@ func (c *client) multi([][]byte) {
 	c.w.Simple("OK")
 }
 
-// enqueue keeps a command for EXEC.
+// enqueue queues a command for EXEC.
 func (c *client) enqueue(e *entry, args [][]byte) {
 	size := len(args) * argumentOverhead
 	for _, a := range args {
@@ -74,8 +74,9 @@ func (c *client) endTransaction() {
 	c.forgetWatch()
 }
 
-// exec runs what was queued and replies with the array of their replies: in one step if all
-// of them are commands of the keyspace, else each by itself, with other clients' in between.
+// exec runs the queued commands and replies with the array of their replies. If all are commands of
+// the keyspace, they are one transaction. Otherwise each runs alone, with those of other clients in
+// between.
 func (c *client) exec(args [][]byte) {
 	defer c.x.monitors.feed(c, args) // after its commands, as in Redis
 	tx, watched := c.tx, c.watched
@@ -97,14 +98,14 @@ func (c *client) exec(args [][]byte) {
 	}
 }
 
-// execEach runs the commands one after the other, each as if it were alone.
+// execEach runs each command alone.
 func (c *client) execEach(tx *transaction) {
 	c.executing = true
 	start, parked := c.w.Len(), time.Duration(0)
 	c.w.Array(len(tx.queue))
 	for _, q := range tx.queue {
 		args := tx.unpack(q)
-		// What came before in the transaction may have changed what is allowed.
+		// An earlier command of the transaction may have changed the rules.
 		err := c.admit(q.entry, args)
 		if c.w.Len()-start > maxExecReply {
 			err = errExecReply
@@ -118,7 +119,7 @@ func (c *client) execEach(tx *transaction) {
 		parked += c.parked
 	}
 	c.executing = false
-	c.failed, c.parked = false, parked // they were the inner commands'
+	c.failed, c.parked = false, parked // they describe the inner commands
 }
 
 // execKeyed runs the commands in one transaction, if no watched key has changed.
@@ -139,8 +140,8 @@ func (c *client) execKeyed(tx *transaction, watched watches) {
 	}
 }
 
-// executed notes the commands of an EXEC where each would be noted that runs alone. It waits
-// for the end of the transaction, since one that conflicts begins anew.
+// executed records the commands of an EXEC in the statistics and logs. It runs after the
+// transaction, because a conflict runs the commands again.
 func (c *client) executed(tx *transaction) {
 	for i, q := range tx.queue {
 		call := &tx.calls[i]
@@ -160,7 +161,7 @@ func (c *client) executed(tx *transaction) {
 	}
 }
 
-// nullArray is the reply of an EXEC that was not executed.
+// nullArray is the reply of an EXEC that did not run.
 func (c *client) nullArray() {
 	if c.w.Proto() == 3 {
 		c.w.Null()
@@ -169,20 +170,20 @@ func (c *client) nullArray() {
 	c.w.Array(-1)
 }
 
-// execution is how a command of an EXEC went.
+// execution is the result of a command in an EXEC.
 type execution struct {
 	took time.Duration
 	err  error // its reply
 }
 
-// maxTorn is how many scripts of one EXEC may fail after they have changed something: all
-// that ran before has to run again for each.
+// maxTorn is how many scripts of one EXEC may fail after a change. For each, all commands before it
+// run again.
 const maxTorn = 16
 
-const errTorn replyError = "ERR nothing executed: too many scripts of this transaction failed half done"
+const errTorn replyError = "ERR nothing executed: too many scripts of this transaction failed after a change"
 
-// runAll runs the commands of an EXEC and replies with the array of their replies. A command
-// that fails has an error for its reply, and the others go on, as in Redis.
+// runAll runs the commands of an EXEC and replies with the array of their replies. The reply of a
+// command that fails is its error, and the others go on, as in Redis.
 func (t *keyTx) runAll(tx *transaction) error {
 	tx.calls = slices.Grow(tx.calls[:0], len(tx.queue))[:len(tx.queue)]
 	start, torn := t.w.Len(), 0
@@ -194,9 +195,8 @@ func (t *keyTx) runAll(tx *transaction) error {
 		case i == len(tx.queue):
 			return nil
 		}
-		// What the script did before it failed must go, and the transaction can only forget
-		// everything. The commands before run again, with the same result: what they read
-		// and the time are the same.
+		// Discard forgets all changes, not only those of the script. The commands before it run
+		// again with the same results, because the reads and the time are the same.
 		if torn++; torn > maxTorn {
 			return errTorn
 		}
@@ -207,7 +207,7 @@ func (t *keyTx) runAll(tx *transaction) error {
 	}
 }
 
-// mayRun says why a command that was queued must not run any more.
+// mayRun returns why a queued command must not run any more.
 func (t *keyTx) mayRun(e *entry, args [][]byte) error {
 	if d := e.deny(t.user, args); d != nil {
 		return d.inExec()
@@ -215,8 +215,8 @@ func (t *keyTx) mayRun(e *entry, args [][]byte) error {
 	return nil
 }
 
-// runSome runs the commands until one leaves the transaction torn, or too large, and returns its
-// index. Of those before known it knows which ones fail: they don't run.
+// runSome runs the commands until one leaves the transaction torn or too large, and returns its
+// index. It does not run the commands before known that have failed.
 func (t *keyTx) runSome(tx *transaction, known int) int {
 	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
 	t.w.Array(len(tx.queue))

@@ -21,7 +21,7 @@ const (
 	nullTwo = "*-1\r\n" // EXEC of what a watched key forbids, in RESP2
 )
 
-// transaction sends commands between MULTI and EXEC and returns what EXEC replies.
+// transaction sends commands between MULTI and EXEC and returns the reply of EXEC.
 func (p *peer) transaction(commands ...string) string {
 	p.t.Helper()
 	p.expect("MULTI", ok)
@@ -38,7 +38,7 @@ func (p *peer) expectTransaction(reply string, commands ...string) {
 	}
 }
 
-func TestATransactionIsOneStepForOthers(t *testing.T) {
+func TestATransactionIsAtomic(t *testing.T) {
 	s := newLockSite(t)
 	const writers, rounds = 3, 50
 	var all sync.WaitGroup
@@ -70,15 +70,15 @@ func TestATransactionIsOneStepForOthers(t *testing.T) {
 	reader.expect("GET a", bulk(fmt.Sprint(writers*rounds)))
 }
 
-func TestACommandThatFailsLeavesTheOthersOfItsTransaction(t *testing.T) {
+func TestAFailedCommandKeepsTheRestOfItsTransaction(t *testing.T) {
 	p := newLockSite(t).dial()
 	p.expect("SET s word", ok)
 	p.expectTransaction("*4\r\n"+ok+failed(string(errNotInteger))+bulk("1")+bulk("word"),
 		"SET a 1", "INCR s", "GET a", "GET s")
 }
 
-// TestALongTransactionMakesLittleGarbage: what Go collects holds up everybody.
-func TestALongTransactionMakesLittleGarbage(t *testing.T) {
+// TestALongTransactionAllocatesLittle: garbage collection slows all clients down.
+func TestALongTransactionAllocatesLittle(t *testing.T) {
 	const commands = 1000
 	words := func(line string) [][]byte { return bytes.Fields([]byte(line)) }
 	multi, set, exec := words("MULTI"), words("SET key value PX 1000"), words("EXEC")
@@ -104,7 +104,7 @@ func TestALongTransactionMakesLittleGarbage(t *testing.T) {
 	}
 }
 
-func TestQueuedArgumentsAreKeptAsTheyCame(t *testing.T) {
+func TestQueuedArgumentsAreUnchanged(t *testing.T) {
 	tx := new(transaction)
 	var want [][][]byte
 	for i, size := range []int{0, 1, 100, 500, queueChunk/4 - 12, queueChunk/4 - 11, queueChunk/4 - 10, queueChunk / 4, queueChunk, 10 * queueChunk, 7, 1000, 1000, 1000, 1000, 1000} {
@@ -121,7 +121,7 @@ func TestQueuedArgumentsAreKeptAsTheyCame(t *testing.T) {
 	}
 }
 
-func TestATransactionHasNothingOfTheOneBefore(t *testing.T) {
+func TestATransactionStartsEmpty(t *testing.T) {
 	tx := &transaction{broken: true, grows: true, bytes: 1, calls: []execution{{took: 1, err: errWrongType}}}
 	for _, args := range [][][]byte{{[]byte("GET"), []byte("a")}, {[]byte("QUIT")}} {
 		tx.queue = append(tx.queue, queuedCommand{new(entry), tx.pack(args)})
@@ -153,13 +153,13 @@ func TestATransactionHasNothingOfTheOneBefore(t *testing.T) {
 	p.expectTransaction("*0\r\n")
 }
 
-func TestATransactionReadsWhatItHasWritten(t *testing.T) {
+func TestATransactionReadsItsOwnWrites(t *testing.T) {
 	p := newLockSite(t).dial()
 	p.expectTransaction("*5\r\n"+ok+bulk("w1")+":1\r\n$-1\r\n"+ok, "SET a w1", "GET a", "DEL a", "GET a", "SET a w2 NX")
 	p.expect("GET a", bulk("w2"))
 }
 
-func TestATransactionWithOtherCommandsRunsOneByOne(t *testing.T) {
+func TestOtherCommandsInATransactionRunOneByOne(t *testing.T) {
 	p := newLockSite(t).dial()
 	reply := p.transaction("SET a w1 PX 60000", "SIMBA.ACQUIRE a w2 1000 NOQUEUE", "ACL WHOAMI", "GET a")
 	if !strings.HasPrefix(reply, "*4\r\n"+ok) || !strings.HasSuffix(reply, bulk("default")+bulk("w1")) {
@@ -167,7 +167,7 @@ func TestATransactionWithOtherCommandsRunsOneByOne(t *testing.T) {
 	}
 }
 
-func TestAWatchedKeyThatChangesStopsTheTransaction(t *testing.T) {
+func TestAChangedWatchedKeyPreventsExec(t *testing.T) {
 	for name, change := range map[string]string{
 		"set":     "SET a other",
 		"same":    "SET a w1", // a new lease is a change too
@@ -189,7 +189,7 @@ func TestAWatchedKeyThatChangesStopsTheTransaction(t *testing.T) {
 	}
 }
 
-func TestAWatchedKeyThatDoesNotChangeLetsTheTransactionRun(t *testing.T) {
+func TestAnUnchangedWatchedKeyAllowsExec(t *testing.T) {
 	s := newLockSite(t)
 	p, q := s.dial(), s.dial()
 	p.expect("WATCH a b", ok)
@@ -202,7 +202,7 @@ func TestAWatchedKeyThatDoesNotChangeLetsTheTransactionRun(t *testing.T) {
 	p.expectTransaction("*0\r\n")
 }
 
-func TestAWatchedKeyMayBeChangedByItsWatcherToo(t *testing.T) {
+func TestAChangeByTheWatcherPreventsExecToo(t *testing.T) {
 	p := newLockSite(t).dial()
 	p.expect("WATCH a", ok)
 	p.expect("SET a w1", ok)
@@ -213,7 +213,7 @@ func TestAWatchedKeyMayBeChangedByItsWatcherToo(t *testing.T) {
 	p.expectTransaction("_\r\n", "SET a w2")
 }
 
-func TestAWatchedKeyThatEndsStopsTheTransaction(t *testing.T) {
+func TestAnExpiredWatchedKeyPreventsExec(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLockSite(t)
 		p := s.dial()
@@ -226,7 +226,7 @@ func TestAWatchedKeyThatEndsStopsTheTransaction(t *testing.T) {
 	})
 }
 
-func TestAWatchedQueueStopsTheTransactionToo(t *testing.T) {
+func TestAChangedWatchedQueuePreventsExec(t *testing.T) {
 	s := newLockSite(t)
 	p, q := s.dial(), s.dial()
 	q.expect("SET a w1 PX 60000", ok)
@@ -237,7 +237,7 @@ func TestAWatchedQueueStopsTheTransactionToo(t *testing.T) {
 	p.expectTransaction(nullTwo, "GET a")
 }
 
-func TestAWatchHoldsForOtherCommandsToo(t *testing.T) {
+func TestWatchCoversOtherCommandsToo(t *testing.T) {
 	s := newLockSite(t)
 	p, q := s.dial(), s.dial()
 	p.expect("WATCH a", ok)
@@ -248,7 +248,7 @@ func TestAWatchHoldsForOtherCommandsToo(t *testing.T) {
 	p.expect("GET a", bulk("w1"))
 }
 
-func TestAWatchEndsWithoutItsTransactionToo(t *testing.T) {
+func TestWatchEndsWithoutExecToo(t *testing.T) {
 	for name, end := range map[string][]string{
 		"unwatch":         {"UNWATCH"},
 		"discard":         {"MULTI", "DISCARD"},
@@ -269,7 +269,7 @@ func TestAWatchEndsWithoutItsTransactionToo(t *testing.T) {
 	}
 }
 
-func TestAWatchIsRefusedInsideMultiAndBeyondItsLimit(t *testing.T) {
+func TestWatchIsRefusedInMultiAndBeyondItsLimit(t *testing.T) {
 	p := newLockSite(t).dial()
 	p.expect("MULTI", ok)
 	p.expect("WATCH a", failed("ERR WATCH inside MULTI is not allowed"))
@@ -295,7 +295,7 @@ func TestAnEngineWithoutKeysWatchesNone(t *testing.T) {
 	p.expectTransaction("*1\r\n"+ok, "UNWATCH")
 }
 
-// counting is a keyspace that counts the locks that are read.
+// counting is a keyspace that counts the reads of locks.
 type counting struct {
 	*engine.Engine
 	reads atomic.Int64
@@ -315,7 +315,7 @@ func (t countingTx) Lock(mutex string) simba.Lock {
 	return t.Tx.Lock(mutex)
 }
 
-func TestATransactionThatIsTooLargeIsNotFinished(t *testing.T) {
+func TestATooLargeTransactionStopsEarly(t *testing.T) {
 	space := &counting{Engine: newConflicting(t).Engine}
 	p := newSite(t, Config{Backend: space}).dial()
 	const most = simba.MaxTxKeys + 1000
@@ -348,7 +348,7 @@ func TestATransactionThatIsTooLargeIsNotFinished(t *testing.T) {
 	}
 }
 
-func TestTheReplyOfATransactionOverKeysIsBounded(t *testing.T) {
+func TestTheReplyOfAKeyTransactionIsBounded(t *testing.T) {
 	p := newLockSite(t).dial()
 	p.expect("SET a "+strings.Repeat("x", 60<<10), ok)
 	get := make([]string, maxExecReply/(60<<10)+10)
@@ -361,7 +361,7 @@ func TestTheReplyOfATransactionOverKeysIsBounded(t *testing.T) {
 	}
 }
 
-// conflicting is a keyspace whose transactions conflict some times before they do not.
+// conflicting is a keyspace whose transactions conflict a few times.
 type conflicting struct {
 	*engine.Engine
 	times int
@@ -403,13 +403,13 @@ func newConflictingSite(t *testing.T) (*site, *conflicting) {
 	return newSite(t, Config{Backend: space}), space
 }
 
-func TestATransactionThatConflictsRunsAgainAndCountsOnce(t *testing.T) {
+func TestAConflictingTransactionRunsAgainAndCountsOnce(t *testing.T) {
 	s, space := newConflictingSite(t)
 	p, monitor := s.dial(), s.dial()
 	monitor.expect("MONITOR", ok)
 	space.times = 7
 	p.expectTransaction("*3\r\n:1\r\n"+failed(string(errNotInteger))+":2\r\n", "INCR a", "INCRBY a x", "INCR a")
-	p.expect("ECHO end", bulk("end")) // nothing is left of the replies before
+	p.expect("ECHO end", bulk("end")) // no earlier reply is left
 	for _, command := range []string{"MULTI", "INCR", "INCRBY", "INCR", "EXEC"} {
 		if line := monitor.reply(); !strings.Contains(line, `"`+command+`"`) {
 			t.Errorf("MONITOR shows %q, want %s", line, command)
@@ -425,7 +425,7 @@ func TestATransactionThatConflictsRunsAgainAndCountsOnce(t *testing.T) {
 	}
 }
 
-func TestATransactionThatAlwaysConflictsIsGivenUp(t *testing.T) {
+func TestATransactionFailsAfterTooManyConflicts(t *testing.T) {
 	s, space := newConflictingSite(t)
 	p := s.dial()
 	space.times = 200 // twice as often as an engine runs it
@@ -434,7 +434,7 @@ func TestATransactionThatAlwaysConflictsIsGivenUp(t *testing.T) {
 	p.expect("GET a", "$-1\r\n")
 }
 
-func TestAConflictIsNoChangeOfAWatchedKey(t *testing.T) {
+func TestAConflictOnAnotherKeyRunsExecAgain(t *testing.T) {
 	s, space := newConflictingSite(t)
 	p := s.dial()
 	p.expect("WATCH a", ok)

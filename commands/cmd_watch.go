@@ -23,12 +23,12 @@ var watchCommands = []command{
 	},
 }
 
-// watches are the keys of WATCH, with the version that each had then.
+// watches has the versions of the keys of WATCH.
 type watches map[simba.Key]uint64
 
 func isQueue(k simba.Key) bool { return k.Part == simba.KeyQueue }
 
-// maxWatched is how many keys a connection may watch: the engine counts the changes of each.
+// maxWatched is how many keys a connection may watch. The engine counts the changes of each.
 const maxWatched = 1000
 
 func (c *client) watchKeys(args [][]byte) {
@@ -56,7 +56,7 @@ func (c *client) watchKeys(args [][]byte) {
 		c.watched = make(watches)
 	}
 	for _, k := range added {
-		if _, ok := c.watched[k]; !ok { // it may be given twice
+		if _, ok := c.watched[k]; !ok { // the arguments may repeat a key
 			c.watched[k] = space.Watch(k.Mutex, isQueue(k))
 		}
 	}
@@ -68,7 +68,7 @@ func (c *client) unwatch([][]byte) {
 	c.w.Simple("OK")
 }
 
-// unwatchKeyed is UNWATCH inside EXEC, which has ended the watch.
+// unwatchKeyed is UNWATCH inside EXEC, which has ended the WATCH.
 func unwatchKeyed(t *keyTx, _ [][]byte) error {
 	t.w.Simple("OK")
 	return nil
@@ -99,7 +99,7 @@ func (t *keyTx) checkWatched(watched watches) error {
 	return nil
 }
 
-// unchanged reports whether no watched key has changed; otherwise EXEC is answered.
+// unchanged reports whether no watched key has changed. If one has, it writes the reply of EXEC.
 func (c *client) unchanged(watched watches) bool {
 	err := c.transact(func(t *keyTx) error { return t.checkWatched(watched) })
 	switch {

@@ -1,22 +1,21 @@
-// Package commands is the table of commands and their handlers: it parses what
-// a connection sent, makes one call to the simba.Backend and writes the reply.
+// Package commands has the table of commands and their handlers. A handler parses the arguments,
+// makes one call to the simba.Backend and writes the reply.
 //
 //	resp.Server ── Serve ──► find in the table ─► admit ─► handler ─► simba.Backend
 //	            ── Closed ─► release what SESSION bound to the connection
 //
-// One table, the slices in the files cmd_*.go, says everything there is to
-// know of a command. Dispatch, arity errors, COMMAND, the HELP subcommands,
-// SIMBA.HELP and the table in the README are all made from it.
+// A file cmd_<family>.go has the rows, parsers and handlers of one family of commands. The rows of
+// all families are the table. Dispatch, arity errors, COMMAND, the HELP subcommands, SIMBA.HELP and
+// the table in the README follow from it.
 //
 // Invariants:
 //
-//   - A handler parses every argument before it calls the backend: an error of
-//     syntax or range changes nothing.
-//   - A reply that rests on a change is appended at once and sent only when that is
-//     durable: every result's Seq goes to Conn.RestOn.
-//   - A handler appends exactly one reply, SUBSCRIBE and its kin one a channel.
-//   - Errors go out through client.fail, the only place that turns an error into
-//     text and counts it.
+//   - A handler parses every argument before it calls the backend, so an error of syntax or range
+//     changes nothing.
+//   - The Seq of every result goes to Conn.RestOn. The connection sends the reply when that change
+//     is durable.
+//   - A handler writes one reply. SUBSCRIBE and similar commands write one for each channel.
+//   - Only client.fail turns an error into text and counts it.
 package commands
 
 import (
@@ -33,43 +32,40 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// Config is what the commands need of the rest of the server.
+// Config configures New.
 type Config struct {
-	// Backend keeps the mutexes. Required.
+	// Backend keeps the mutexes. It is required.
 	Backend simba.Backend
-	// StoreTimeout is how long a command that asks the backend many times may take
-	// for it; 0 = as long as it takes.
+	// StoreTimeout limits the time of a command that calls the backend many times; 0 = no limit.
 	StoreTimeout time.Duration
-	// Settings are what CONFIG GET and SET work on, besides the commands' own.
+	// Settings are parameters of CONFIG GET and SET, besides those of this package.
 	Settings []Setting
-	// Users are who may do what, by the names of Catalog; nil = only the default user,
-	// who may do everything without a password.
+	// Users are the accounts and their rules, with the names of Catalog; nil = only the default
+	// user, which may do everything without a password.
 	Users *access.Accounts
 	// Info holds facts for INFO.
 	Info Info
-	// About returns more fields for INFO's section server; nil = none.
+	// About returns more fields for the server section of INFO; nil = none.
 	About func() []Field
-	// Persistence returns more fields for INFO's section persistence; nil = none.
+	// Persistence returns more fields for the persistence section of INFO; nil = none.
 	Persistence func() []Field
-	// MaxMemory is as in SetMaxMemory.
+	// MaxMemory is the argument of SetMaxMemory.
 	MaxMemory uint64
-	// Shutdown asks for a graceful stop and returns at once; nil = SHUTDOWN is
-	// refused.
+	// Shutdown begins a graceful stop and returns at once; nil = SHUTDOWN is refused.
 	Shutdown func()
-	// Logger takes what no client can be told; nil = slog.Default(). It must not block: clients
+	// Logger gets what concerns no client; nil = slog.Default(). It must not block, because clients
 	// wait for it.
 	Logger *slog.Logger
-	// Audit takes who did what that matters to those who run the server; nil = Logger. It must
-	// not block either.
+	// Audit gets the audit log; nil = Logger. It must not block either.
 	Audit *slog.Logger
 }
 
-// Info holds facts about the server that don't change while it runs.
+// Info describes the server. It does not change while the server runs.
 type Info struct {
 	Version    string    // of simba-resp
 	Engine     string    // "embedded", ...
-	Durability string    // "always", "async", "memory"; "" = it is a store's, not this server's
-	Survives   bool      // leases outlive this process
+	Durability string    // "always", "async", "memory"; "" = the store decides
+	Survives   bool      // leases survive the end of this process
 	Executable string    // path
 	ConfigFile string    // path, "" = none
 	TCPPort    int       // 0 = not on TCP
@@ -80,11 +76,11 @@ type Info struct {
 // Field is a line of INFO.
 type Field struct{ Name, Value string }
 
-// Commands executes what connections send. It is a resp.Handler, used by all
-// connections at once.
+// Commands executes the commands of all connections. It is a resp.Handler, and safe for concurrent
+// use.
 type Commands struct {
 	backend     simba.Backend
-	keyspace    simba.Keyspace // the backend's; nil = it has none, and its calls wait for a store
+	keyspace    simba.Keyspace // nil if the backend has none; then its calls wait for a store
 	users       *access.Accounts
 	info        Info
 	about       func() []Field
@@ -99,7 +95,7 @@ type Commands struct {
 	table  *table
 
 	settings  []Setting
-	settingMu sync.Mutex // serializes CONFIG SET, so that it is all or nothing
+	settingMu sync.Mutex // held during CONFIG SET, which changes all or nothing
 
 	scripting scripting
 	keyEvents keyEvents
@@ -116,13 +112,13 @@ type Commands struct {
 	audit       audit
 	loginDelays loginDelays
 
-	certificateName func(*resp.Conn) string // that of the connection; a test's own
-	memPeak         atomic.Uint64           // largest used_memory that INFO has seen
+	certificateName func(*resp.Conn) string // tests replace it
+	memPeak         atomic.Uint64           // the largest used_memory in an INFO
 }
 
 var _ resp.Handler = (*Commands)(nil)
 
-// New returns the handler of cfg. Attach must be called before it serves, and Close after.
+// New returns the handler for cfg. The caller must call Attach before it serves, and Close after.
 func New(cfg Config) *Commands {
 	x := &Commands{
 		backend:      cfg.Backend,
@@ -139,7 +135,7 @@ func New(cfg Config) *Commands {
 	}
 	x.keyspace, _ = cfg.Backend.(simba.Keyspace)
 	if x.users == nil {
-		x.users, _ = access.Open(Catalog(), access.Options{}) // no file, no fault
+		x.users, _ = access.Open(Catalog(), access.Options{}) // without a file there is no error
 	}
 	if x.log == nil {
 		x.log = slog.Default()
@@ -164,18 +160,17 @@ func New(cfg Config) *Commands {
 	return x
 }
 
-// Attach tells the commands which server they serve: the handler needs the
-// server as much as the server its handler.
+// Attach sets the server. The server needs the handler first.
 func (x *Commands) Attach(s *resp.Server) { x.server = s }
 
-// Close ends what goes on in background, and has the log tell what it has left out. The server that
-// is served must have been shut down.
+// Close ends background work and logs what the audit log has left out. The server must have been
+// shut down.
 func (x *Commands) Close() {
 	x.audit.close()
 }
 
-// LongArguments reports whether a command takes arguments as long as a whole command: scripts.
-// It is a resp.Limits.Long.
+// LongArguments reports whether an argument of a command may be as long as a whole command, such as
+// a script. It is a resp.Limits.Long.
 func (x *Commands) LongArguments(name []byte) bool {
 	e := lookup(x.table.byName, name)
 	if e == nil {
@@ -192,8 +187,8 @@ func (x *Commands) LongArguments(name []byte) bool {
 // age is the time since the server's start.
 func (x *Commands) age() time.Duration { return time.Since(x.info.Started) }
 
-// Opened implements resp.Handler: who has shown a certificate is known before the first command is
-// read, with the limits of a user.
+// Opened implements resp.Handler. The user of a certificate, and so its limits, must be known
+// before the first command is read.
 func (x *Commands) Opened(conn *resp.Conn) {
 	if x.certificateName(conn) != "" {
 		x.client(conn)
@@ -218,11 +213,11 @@ func (x *Commands) Serve(conn *resp.Conn, args [][]byte) {
 	}
 }
 
-// CommitWaited is a resp.Config.CommitWaited: LATENCY shows the waits for the disk.
+// CommitWaited is a resp.Config.CommitWaited. LATENCY shows these waits for the disk.
 func (x *Commands) CommitWaited(took time.Duration) { x.latency.consider(commitEvent, took) }
 
-// Closed implements resp.Handler. A connection that the server closes while it
-// stops keeps the leases that SESSION bound to it: its client comes back.
+// Closed implements resp.Handler. A connection that the server closes while it stops keeps the
+// leases of its SESSION, because its client comes back.
 func (x *Commands) Closed(conn *resp.Conn) {
 	c, ok := conn.State().(*client)
 	if !ok {

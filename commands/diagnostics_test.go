@@ -11,15 +11,14 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// slowBackend takes its time: a RELEASE takes as many milliseconds as its TOKEN,
-// a Commit 40 ms.
+// slowBackend is slow. A RELEASE takes as many milliseconds as its TOKEN, a Commit 40 ms.
 func slowBackend() *fakeBackend {
 	return &fakeBackend{
 		release: func(r simba.ReleaseRequest) (bool, simba.Seq, error) {
 			time.Sleep(time.Duration(r.Token) * time.Millisecond)
 			return true, 1, nil
 		},
-		settle: func(simba.Seq) error { time.Sleep(40 * time.Millisecond); return nil },
+		commit: func(simba.Seq) error { time.Sleep(40 * time.Millisecond); return nil },
 	}
 }
 
@@ -27,7 +26,7 @@ func TestTheSlowlogKeepsTheNewestSlowCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newSite(t, Config{Backend: slowBackend()}).dial()
 		p.do("CLIENT SETNAME me")
-		p.do("SIMBA.RELEASE m c TOKEN 9") // below the threshold of 10 ms; the settling is not its own time
+		p.do("SIMBA.RELEASE m c TOKEN 9") // below the threshold of 10 ms without its Commit
 		p.do("SIMBA.RELEASE m c TOKEN 10")
 		p.do("SIMBA.RELEASE " + strings.Repeat("m", 130) + " c TOKEN 20")
 		p.expect("SLOWLOG LEN", ":2\r\n")
@@ -54,7 +53,7 @@ func TestTheSlowlogKeepsTheNewestSlowCommands(t *testing.T) {
 	})
 }
 
-func TestWhatACommandOfAnExecWaitsForIsTheWorkOfNone(t *testing.T) {
+func TestWaitsInsideExecCountForNoCommand(t *testing.T) {
 	const work, parked = 3 * time.Millisecond, 50 * time.Millisecond
 	slow := func(c *client) {
 		time.Sleep(work + parked)
@@ -186,7 +185,7 @@ func TestAMonitorSeesCommandsButNoSecrets(t *testing.T) {
 	})
 }
 
-func TestAMonitorMayBeSilentUntilItsReset(t *testing.T) {
+func TestTheIdleTimeoutExcludesMonitors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, Config{})
 		s.server.SetIdleTimeout(time.Minute)
@@ -206,7 +205,7 @@ func TestAMonitorMayBeSilentUntilItsReset(t *testing.T) {
 	})
 }
 
-func TestWhatAMonitorIsShownIsBounded(t *testing.T) {
+func TestMonitorLinesAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	line := string(monitorLine(time.Unix(1, 0), "pipe", [][]byte{[]byte("ECHO"), []byte(long)}))
 	if want := `+1.000000 [0 pipe] "ECHO" "` + long[:1024] + `... (1976 more bytes)"` + "\r\n"; line != want {
@@ -244,7 +243,7 @@ func infoFields(t *testing.T, reply string) map[string]string {
 func TestInfoShowsRealFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := slowBackend()
-		backend.settle = nil
+		backend.commit = nil
 		backend.stats = simba.Stats{Held: 3, Mutexes: 5, Blocked: 1, Polling: 2, Acquired: 10, Renewed: 20, Released: 6, Expired: 1, Broken: 1, Handoffs: 4, Seq: 40, Token: 10, RecoveryDelay: 1500 * time.Millisecond}
 		s := newSite(t, Config{
 			Backend:     backend,
@@ -330,7 +329,7 @@ func TestOpsPerSecondFollowTheLoad(t *testing.T) {
 			p.do("PING")
 			time.Sleep(10 * time.Millisecond)
 		}
-		if got := rate(); got != "99" && got != "100" { // without or with the one that asks
+		if got := rate(); got != "99" && got != "100" { // without or with INFO itself
 			t.Errorf("%s operations a second, want 100", got)
 		}
 		time.Sleep(time.Hour)

@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// What both servers answer byte for byte alike.
+// Both servers reply to these commands with the same bytes.
 var sameBytes = []string{
 	"PING", "PING a", "PING a b", "ECHO", `ECHO "a\r\nb"`, "ECHO a b",
 	"nonsense", "nonsense a b", `nonsense "` + strings.Repeat("x", 200) + `" b`, strings.Repeat("y", 200),
@@ -54,19 +54,19 @@ var sameBytes = []string{
 	"COMMAND LIST FILTERBY PATTERN multi",
 }
 
-// What both servers answer to a RESP2 connection that has a subscription.
+// Both servers reply with the same bytes to a RESP2 connection with a subscription.
 var sameBytesSubscribed = []string{
 	"SUBSCRIBE a", "SSUBSCRIBE s", "PING", "PING x", "PING x y", "nonsense", "ECHO x", "CLIENT LIST", "CLIENT nonsense", "MULTI", "COMMAND", "HELLO 2",
 	"UNSUBSCRIBE a", "ECHO x", "SUNSUBSCRIBE", "ECHO x", "PSUBSCRIBE x*", "ECHO x", "RESET", "ECHO x", "SUBSCRIBE a", "QUIT",
 }
 
-// What both servers answer in the same form, with other values.
+// Both servers reply to these commands in the same form, with different values.
 var sameShape = []string{
 	"HELLO", "TIME", "CLIENT ID", "CLIENT INFO", "CLIENT LIST", "INFO", "INFO server", "INFO nonsense", "INFO all",
 	"COMMAND COUNT", "AUTH nobody x", "ACL LOG", "ACL CAT", "ACL CAT transaction", "CLIENT HELP", "CONFIG HELP", "PUBSUB HELP", "SLOWLOG HELP", "LATENCY HELP", "MEMORY HELP", "MODULE HELP", "ACL HELP", "COMMAND HELP",
 }
 
-// What COMMAND INFO must tell alike: clients route and pipeline by it.
+// COMMAND INFO must be the same in both servers, because clients route and pipeline by it.
 var sameInfo = []string{
 	"auth", "echo", "hello", "ping", "quit", "reset", "select", "client|getname", "client|id", "client|info", "client|kill", "client|list", "client|no-evict",
 	"client|setname", "client|tracking", "client|trackinginfo", "client|unblock", "client|help", "publish", "spublish", "subscribe", "psubscribe", "unsubscribe",
@@ -75,14 +75,14 @@ var sameInfo = []string{
 	"latency|histogram", "command|count", "command|docs", "command|info", "command|list", "acl|whoami", "acl|cat", "acl|users", "acl|list", "acl|getuser", "acl|load", "acl|log", "acl|save", "acl|setuser", "acl|deluser", "acl|dryrun", "acl|genpass", "acl|help",
 }
 
-func TestSharedCommandsAnswerAsRedisDoes(t *testing.T) {
+func TestSharedCommandsReplyAsRedis(t *testing.T) {
 	redis := realRedis(t)
 	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
 		ours := newSite(t, Config{}).dial()
 		theirs := redis(t)
 		for _, p := range []*peer{ours, theirs} {
 			p.do(proto)
-			p.expect("CONFIG SET slowlog-log-slower-than -1", ok) // on a busy machine any command may be slow
+			p.expect("CONFIG SET slowlog-log-slower-than -1", ok)
 		}
 		for _, command := range sameBytes {
 			if command == "RESET" && proto == "HELLO 3" {
@@ -96,7 +96,7 @@ func TestSharedCommandsAnswerAsRedisDoes(t *testing.T) {
 	}
 }
 
-func TestASubscribedConnectionIsServedAsRedisDoes(t *testing.T) {
+func TestASubscribedConnectionRepliesAsRedis(t *testing.T) {
 	redis := realRedis(t)
 	ours, theirs := newSite(t, Config{}).dial(), redis(t)
 	for _, command := range sameBytesSubscribed {
@@ -108,7 +108,7 @@ func TestASubscribedConnectionIsServedAsRedisDoes(t *testing.T) {
 	ours.expectEnd()
 }
 
-func TestSharedCommandsAnswerInTheFormOfRedis(t *testing.T) {
+func TestRepliesHaveTheFormOfRedis(t *testing.T) {
 	redis := realRedis(t)
 	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
 		ours := newSite(t, Config{}).dial()
@@ -146,7 +146,7 @@ func shape(reply string) string {
 	return b.String()
 }
 
-// realRedis starts a Redis, with more arguments if there are any, and returns a way to connect to it.
+// realRedis starts a Redis with optional arguments, and returns a function that connects to it.
 func realRedis(t testing.TB, args ...string) func(testing.TB) *peer {
 	t.Helper()
 	bin, err := exec.LookPath("redis-server")
@@ -159,7 +159,8 @@ func realRedis(t testing.TB, args ...string) func(testing.TB) *peer {
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	args = append([]string{"--port", "0", "--unixsocket", socket, "--save", "", "--daemonize", "no"}, args...)
 	cmd := exec.Command(bin, args...)
-	cmd.SysProcAttr = stores.DieWithParent() // it has the pipe by which a fuzzer sees that its worker is gone
+	// It holds the pipe by which a fuzzer notices the end of its worker.
+	cmd.SysProcAttr = stores.DieWithParent()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-func TestABatchIsSettledOnceForItsLargestSeq(t *testing.T) {
+func TestABatchCommitsOnceItsLargestSeq(t *testing.T) {
 	seq := simba.Seq(40)
 	backend := &fakeBackend{
 		acquire: func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
@@ -29,37 +29,37 @@ func TestABatchIsSettledOnceForItsLargestSeq(t *testing.T) {
 	for range 4 {
 		p.reply()
 	}
-	if got := backend.settlements(); !slices.Equal(got, []simba.Seq{42}) {
-		t.Errorf("settled %v, want [42]", got)
+	if got := backend.commits(); !slices.Equal(got, []simba.Seq{42}) {
+		t.Errorf("committed %v, want [42]", got)
 	}
 	p.do("SIMBA.RELEASE o c")
-	if got := backend.settlements(); !slices.Equal(got, []simba.Seq{7}) {
-		t.Errorf("the next batch settled %v, want [7]", got)
+	if got := backend.commits(); !slices.Equal(got, []simba.Seq{7}) {
+		t.Errorf("the next batch committed %v, want [7]", got)
 	}
 }
 
-func TestABatchIsSettledEvenIfItOwesNothing(t *testing.T) {
+func TestABatchCommitsEvenWithoutAChange(t *testing.T) {
 	s := newSite(t, Config{})
 	p := s.dial()
-	p.do("SIMBA.OWNER m") // may have found that a lease has ended, of which others must hear
-	if got := s.backend.settlements(); !slices.Equal(got, []simba.Seq{0}) {
-		t.Errorf("settled %v, want [0]", got)
+	p.do("SIMBA.OWNER m") // it may have expired a lease, so a notice may be due
+	if got := s.backend.commits(); !slices.Equal(got, []simba.Seq{0}) {
+		t.Errorf("committed %v, want [0]", got)
 	}
 	p.do("PING")
-	if got := s.backend.settlements(); len(got) > 0 {
-		t.Errorf("PING settled %v", got)
+	if got := s.backend.commits(); len(got) > 0 {
+		t.Errorf("PING committed %v", got)
 	}
 }
 
-func TestWhatCannotBeSettledIsNotTold(t *testing.T) {
+func TestRepliesAreDroppedIfTheCommitFails(t *testing.T) {
 	s := newSite(t, Config{})
-	s.backend.settle = func(simba.Seq) error { return errors.New("disk gone") }
+	s.backend.commit = func(simba.Seq) error { return errors.New("disk gone") }
 	p := s.dial()
 	p.send("SIMBA.OWNER m")
 	p.expectEnd()
 }
 
-func TestWhatIsReadIsSettledBeforeItIsTold(t *testing.T) {
+func TestReadsAreDurableBeforeTheReply(t *testing.T) {
 	held := simba.Tenure{Owner: "c", Token: 1}
 	backend := &fakeBackend{
 		stats:   simba.Stats{Held: 3, Seq: 9},
@@ -72,18 +72,18 @@ func TestWhatIsReadIsSettledBeforeItIsTold(t *testing.T) {
 	p := newSite(t, Config{Backend: backend}).dial()
 	reads := []string{"SIMBA.OWNER m", "SIMBA.QUEUE m", "SIMBA.SCAN 0", "SIMBA.CHECK m 1", "SIMBA.HISTORY m", "SCAN 0", "SCAN 0 TYPE hash",
 		"TYPE simba:{m}", "STRLEN simba:{m}", "MEMORY USAGE simba:{m}", "DBSIZE", "INFO keyspace", "INFO stats", "INFO simba"}
-	for range 2 { // of a mutex that is held, and of one that is free: somebody may have released it just now
+	for range 2 { // a held mutex and a free one, whose release may not be durable
 		for _, read := range reads {
 			p.do(read)
-			if got := backend.settlements(); !slices.Equal(got, []simba.Seq{9}) {
-				t.Errorf("%s settled %v, want [9]", read, got)
+			if got := backend.commits(); !slices.Equal(got, []simba.Seq{9}) {
+				t.Errorf("%s committed %v, want [9]", read, got)
 			}
 		}
 		held = simba.Tenure{}
 	}
 }
 
-func TestWithoutAPasswordGivenOnlyAuthenticationIsServed(t *testing.T) {
+func TestOnlyAuthenticationIsServedBeforeAuth(t *testing.T) {
 	file := newUsersFile(t, "user default on >sesam ~* &* +@all")
 	s := newSite(t, Config{Users: file.open()})
 	p := s.dial()
@@ -123,7 +123,7 @@ func TestWithoutAPasswordGivenOnlyAuthenticationIsServed(t *testing.T) {
 	s.dial().expect("PING", "+PONG\r\n")
 }
 
-func TestAPasswordSetLaterIsForNewConnections(t *testing.T) {
+func TestALaterPasswordAppliesToNewConnections(t *testing.T) {
 	file := newUsersFile(t, "user default on nopass ~* &* +@all")
 	s := newSite(t, Config{Users: file.open()})
 	old := s.dial()
@@ -134,7 +134,7 @@ func TestAPasswordSetLaterIsForNewConnections(t *testing.T) {
 	s.dial().expect("PING", "-NOAUTH Authentication required.\r\n")
 }
 
-func TestHelloTellsWhoWeAre(t *testing.T) {
+func TestHelloDescribesTheServer(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	for _, proto := range []int{2, 3, 2} {
 		p.expect(fmt.Sprintf("HELLO %d", proto), record(proto, "server", bulk("redis"), "version", bulk("7.2.0"), "proto", integers(int64(proto)),
@@ -142,15 +142,15 @@ func TestHelloTellsWhoWeAre(t *testing.T) {
 	}
 }
 
-func TestArgumentsOfInlineCommandsAreServedToo(t *testing.T) {
+func TestInlineCommandsAreServed(t *testing.T) {
 	s := newSite(t, Config{})
 	p := s.dial()
 	if _, err := p.nc.Write([]byte("simba.owner 'm'\r\n")); err != nil {
 		t.Fatal(err)
 	}
 	p.reply()
-	if got := s.backend.asked(); !slices.Equal(got, []string{"owner m"}) {
-		t.Errorf("asked %q", got)
+	if got := s.backend.takeCalls(); !slices.Equal(got, []string{"owner m"}) {
+		t.Errorf("calls %q", got)
 	}
 }
 
@@ -206,12 +206,12 @@ func TestTheReplyOfATransactionIsBounded(t *testing.T) {
 		p.expect("SIMBA.HISTORY m", "+QUEUED\r\n")
 	}
 	reply := p.do("EXEC")
-	if ran, refused := len(backend.asked()), strings.Count(reply, "-"+string(errExecReply)); ran >= queued || refused != queued-ran {
+	if ran, refused := len(backend.takeCalls()), strings.Count(reply, "-"+string(errExecReply)); ran >= queued || refused != queued-ran {
 		t.Errorf("of %d commands %d ran and %d were refused", queued, ran, refused)
 	}
 }
 
-func TestASubscriptionHasNoPlaceInATransaction(t *testing.T) {
+func TestSubscriptionsAreRefusedInATransaction(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	p.expect("MULTI", ok)
 	for _, command := range []string{"SUBSCRIBE a b", "UNSUBSCRIBE", "MONITOR", "CLIENT REPLY OFF"} {
@@ -242,8 +242,8 @@ func TestPasswordsOfQueuedCommandsStayOutOfTheSlowlog(t *testing.T) {
 	}
 }
 
-// TestAcquireAllocatesOnlyItsNames guards the hot path: the mutex and the
-// contender as strings, and nothing else.
+// TestAcquireAllocatesOnlyItsNames checks that the hot path allocates only the names of the mutex
+// and of the contender.
 func TestAcquireAllocatesOnlyItsNames(t *testing.T) {
 	onConnection(t, func(x *Commands, conn *resp.Conn) {
 		allocs := testing.AllocsPerRun(1000, func() {

@@ -117,7 +117,7 @@ func TestDocsHaveTheFormThatClientsParse(t *testing.T) {
 	field := func(k, v string) string { return bulk(k) + bulk(v) }
 	status := func(s string) string { return "*1\r\n+" + s + "\r\n" }
 	p.expect("COMMAND DOCS simba.queue nonsense", "*2\r\n"+bulk("simba.queue")+"*10\r\n"+
-		field("summary", "Lists who waits for the mutex, in order")+field("since", "0.1.0")+field("group", "simba")+
+		field("summary", "Lists the waiters of the mutex, in order")+field("since", "0.1.0")+field("group", "simba")+
 		field("complexity", "O(N) with N waiters returned")+bulk("arguments")+"*2\r\n"+
 		"*6\r\n"+field("name", "mutex")+field("type", "key")+bulk("key_spec_index")+":0\r\n"+
 		"*8\r\n"+field("name", "count")+field("type", "integer")+field("token", "COUNT")+bulk("flags")+status("optional"))
@@ -127,8 +127,7 @@ func TestDocsHaveTheFormThatClientsParse(t *testing.T) {
 	}
 }
 
-// TestRedisCliHelps runs the real redis-cli, which builds its help and its hints
-// from COMMAND DOCS.
+// TestRedisCliHelps runs the real redis-cli, which makes its help and hints from COMMAND DOCS.
 func TestRedisCliHelps(t *testing.T) {
 	if _, err := exec.LookPath("redis-cli"); err != nil {
 		if os.Getenv("CI") == "true" {

@@ -10,12 +10,12 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A replyError is an error in the words that go on the wire, its code first.
+// A replyError is the text of an error reply, which begins with its code.
 type replyError string
 
 func (e replyError) Error() string { return string(e) }
 
-// A scriptedError is what a script failed with. Its words, the code too, may be the script's own.
+// A scriptedError is the error of a script. The script may choose all of its text.
 type scriptedError string
 
 func (e scriptedError) Error() string { return string(e) }
@@ -33,11 +33,12 @@ const (
 	errWrongPass  replyError = "WRONGPASS invalid username-password pair or user is disabled."
 )
 
-// wireText turns an error into the text of an error reply, code first. What an engine failed at may
-// be tried again: every request of a contender is idempotent by its id. What its store refuses
-// until an operator mends it is no TRYAGAIN: clients would ask for ever, and nobody would look. The
-// one command that must not be repeated blindly is BREAK: it names no tenure, so the second may end
-// that of the next owner.
+// wireText turns an error into the text of an error reply, which begins with a code.
+//
+// A client may repeat a request after TRYAGAIN, because every request of a contender is idempotent.
+// BREAK is the exception: it names no tenure, so a second BREAK may end the tenure of the next
+// owner. A refusal that lasts until an operator acts is no TRYAGAIN, because clients would retry
+// for ever.
 func wireText(err error) string {
 	var reply replyError
 	var scripted scriptedError
@@ -70,19 +71,18 @@ func (c *client) fail(err error) {
 	c.w.Error(text)
 }
 
-// What is kept of the codes that scripts make up: what is beyond it counts as one, as in Redis.
+// The limits for the codes that scripts choose. All others count as one, as in Redis.
 const (
 	maxErrorCodes   = 128
 	maxErrorCode    = 64 // bytes
 	otherErrorCodes = "ERRORSTATS_OVERFLOW"
 )
 
-// errorTally counts error replies by their code. Errors are not the hot path, so
-// a mutex will do.
+// errorTally counts error replies by code.
 type errorTally struct {
 	mu    sync.Mutex
 	total uint64
-	codes map[string]uint64 // few: codes are our own words, and at most maxErrorCodes with those of scripts
+	codes map[string]uint64 // at most maxErrorCodes, and those of this server
 }
 
 func (t *errorTally) add(err error) {
@@ -97,7 +97,7 @@ func (t *errorTally) add(err error) {
 	if scripted && !known && (len(t.codes) >= maxErrorCodes || len(code) > maxErrorCode) {
 		code = otherErrorCodes
 	}
-	t.codes[strings.Clone(code)]++ // not a part of a text that may be long
+	t.codes[strings.Clone(code)]++ // the text may be long
 	t.total++
 }
 

@@ -7,17 +7,17 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// lease is how long a command wants a lock to last.
+// lease is the lease that a command asks for.
 type lease struct {
 	ttl    time.Duration
-	endsAt int64 // Unix milliseconds, if the command named the end; else 0
+	endsAt int64 // Unix milliseconds if the command gave the end, else 0
 	over   bool  // the end has passed
-	kept   bool  // it is the lease that the lock has
+	kept   bool  // the lock keeps the lease that it has
 }
 
 func forever() lease { return lease{ttl: simba.Endless} }
 
-// unchanged is the lease that the key has.
+// unchanged returns a lease that keeps the one of the key.
 func unchanged() lease { return lease{ttl: simba.KeepTTL, kept: true} }
 
 // of returns l with that lease.
@@ -26,7 +26,7 @@ func (d lease) of(l simba.Lock) simba.Lock {
 	return l
 }
 
-// end returns when a lease that begins now would end, in Unix milliseconds.
+// end returns when a lease from now would end, in Unix milliseconds.
 func (d lease) end(now time.Time) int64 {
 	if d.endsAt != 0 {
 		return d.endsAt
@@ -34,13 +34,13 @@ func (d lease) end(now time.Time) int64 {
 	return now.UnixMilli() + d.ttl.Milliseconds()
 }
 
-// expiryForm is how a command or an option of it gives an expiry.
+// expiryForm is the form of a time in an argument.
 type expiryForm struct {
 	unit     time.Duration // a second or a millisecond
-	absolute bool          // since 1970, not from now
+	absolute bool          // since 1970, else from now
 }
 
-// The ways to write a time in an argument.
+// The forms of a time in an argument.
 var (
 	inSeconds = expiryForm{unit: time.Second}
 	inMillis  = expiryForm{unit: time.Millisecond}
@@ -63,7 +63,7 @@ func (f expiryForm) parse(t *keyTx, args [][]byte, value []byte, lo int64) (leas
 	now, left := t.Now().UnixMilli(), n*factor
 	if f.absolute {
 		d.endsAt = left
-		left = max(left, 0) - now // of the past any point will do
+		left = max(left, 0) - now // all times before 1970 are the same
 	}
 	if left <= 0 {
 		return lease{over: true}, nil
@@ -75,7 +75,7 @@ func (f expiryForm) parse(t *keyTx, args [][]byte, value []byte, lo int64) (leas
 	return d, nil
 }
 
-// renew gives a lock another lease; it is over at once if that is.
+// renew gives a lock another lease. It ends the tenure if that lease is over already.
 func (t *keyTx) renew(mutex string, l simba.Lock, d lease) {
 	if d.over {
 		t.Drop(mutex)

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// Spring Integration 7.1 sends the compare-and-set commands of Redis 8.4 first. It
-// falls back to its scripts only if the error says that the server does not know
-// them, in exactly these words.
+// Spring Integration 7.1 sends the compare-and-set commands of Redis 8.4 first. It falls back to
+// its scripts only if the error has exactly these words for an unknown command.
 const (
 	unknownWords = "-ERR unknown command"
 	syntaxWords  = "-ERR syntax error"
@@ -23,7 +22,7 @@ var newerThanRedis7 = []struct{ command, words string }{
 	{"SET billing:1 v IFNE v", syntaxWords},
 }
 
-// fallback is how the commands reach a server: the answers are to the command itself.
+// fallback is how the commands reach a server. The replies are to the command itself.
 var fallback = map[string]func(p *peer, command string) string{
 	"alone":             func(p *peer, command string) string { return p.do(command) },
 	"while it is held":  func(p *peer, command string) string { p.do("SET billing:1 v"); return p.do(command) },
@@ -41,13 +40,13 @@ func inPipeline(p *peer, command string) string {
 	return got
 }
 
-// queuedAndRun returns what the command is answered, then what EXEC is.
+// queuedAndRun returns the replies to the command and to EXEC.
 func queuedAndRun(p *peer, command string) string {
 	p.do("MULTI")
 	return p.do(command) + p.do("EXEC")
 }
 
-func TestCommandsThatRedis7DoesNotKnowAreRefusedInItsWords(t *testing.T) {
+func TestUnknownCommandsGetTheErrorsOfRedis7(t *testing.T) {
 	redis := realRedis(t, "--aclfile", newUsersFile(t, sharedUsers...).path)
 	for name, send := range fallback {
 		for _, tt := range newerThanRedis7 {

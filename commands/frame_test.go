@@ -10,11 +10,11 @@ import (
 // maxFrameDepth is deeper than any reply nests.
 const maxFrameDepth = 64
 
-// errPartFrame says that a frame is not whole yet.
+// errPartFrame is returned for an incomplete frame.
 var errPartFrame = errors.New("a part of a frame")
 
-// frameLen returns the length of the frame that s begins with, as strictly as RESP2 and RESP3 define it:
-// readFrame takes more for a frame.
+// frameLen returns the length of the frame at the beginning of s, as strictly as RESP2 and RESP3
+// define it. readFrame is more lenient.
 func frameLen(s string) (int, error) { return frameLenAt(s, 0) }
 
 func frameLenAt(s string, depth int) (int, error) {

@@ -26,9 +26,9 @@ const (
 	states = 1 << iota
 )
 
-// FuzzCommand sends a command of the table, which the fuzzer picks by its number, with arguments that it makes up out
-// of those that the table's grammar yields. Whatever they are: the reply is one well-formed frame, an error has
-// changed nothing, and the connection's next PING is answered.
+// FuzzCommand sends a command of the table, chosen by its number, with arguments that follow from
+// its grammar. In all cases the reply is one well-formed frame, an error has changed nothing, and
+// the next PING works.
 func FuzzCommand(f *testing.F) {
 	all := slices.Collect(newTable().all())
 	r := rand.New(rand.NewPCG(1, 2))
@@ -49,7 +49,7 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// argumentMark is between the arguments that the fuzzer makes up.
+// argumentMark separates the arguments of the fuzzer.
 const argumentMark = "\x1e"
 
 func joinArguments(args []string) []byte { return []byte(strings.Join(args, argumentMark)) }
@@ -61,7 +61,7 @@ func splitArguments(joined []byte) [][]byte {
 	return bytes.Split(joined, []byte(argumentMark))
 }
 
-// What fits an argument of each kind, and what is at the edge of it.
+// Arguments of each kind, valid ones and ones at the limits.
 var (
 	fuzzNumbers = []string{"0", "1", "-1", "2", "3", "100", "5000", "86400000", "9223372036854775807", "9223372036854775808", "-9223372036854775808",
 		"18446744073709551617", "01", "+1", " 1", "1.5", "1e3", "inf", "-inf", "nan", "", "x", "1\x00"}
@@ -73,7 +73,7 @@ var (
 		"return redis.status_reply('a\\r\\nb')", "redis.setresp(3) return {double=1.5}", "return {}", "x", "#!lua\nreturn 1"}
 )
 
-// argumentsOf makes up arguments by the grammar of a command, mostly.
+// argumentsOf generates arguments, mostly by the grammar of a command.
 func argumentsOf(r *rand.Rand, grammar []argument) []string {
 	var out []string
 	pick := func(from []string) string { return from[r.IntN(len(from))] }
@@ -116,10 +116,11 @@ func required(a argument) argument {
 	return a
 }
 
-// fuzzCommand is one run of FuzzCommand, in a bubble: time stands still, and what waits is seen to wait.
+// fuzzCommand is one run of FuzzCommand in fake time, so that it sees which goroutines wait.
 func fuzzCommand(t *testing.T, e *entry, state int, args [][]byte) {
 	if len(args) > 1 && strings.HasPrefix(e.full, "eval") && !slices.Contains(fuzzScripts, string(args[1])) {
-		args[1] = []byte(fuzzScripts[len(args[1])%len(fuzzScripts)]) // other scripts are FuzzScript's: they may run for ever
+		// FuzzScript has other scripts, which may be endless.
+		args[1] = []byte(fuzzScripts[len(args[1])%len(fuzzScripts)])
 	}
 	eng, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
 	if err != nil {
@@ -204,12 +205,13 @@ func fuzzCommand(t *testing.T, e *entry, state int, args [][]byte) {
 	t.Fatalf("%s: the next PING is not answered", describe())
 }
 
-// checkReplies fails unless there is one reply, or as many as the command is documented to have.
+// checkReplies fails unless the number of replies is as documented for the command.
 func checkReplies(t *testing.T, e *entry, p *fuzzPeer, proto int, replies []string, describe func() string) {
 	t.Helper()
 	wanted := 0
 	for _, frame := range replies {
-		if frame[0] != '>' && frame[0] != '+' || !strings.Contains(frame, " [0 pipe] ") { // a MONITOR's line is no reply
+		// A MONITOR's line is no reply.
+		if frame[0] != '>' && frame[0] != '+' || !strings.Contains(frame, " [0 pipe] ") {
 			wanted++
 		}
 	}
@@ -218,7 +220,7 @@ func checkReplies(t *testing.T, e *entry, p *fuzzPeer, proto int, replies []stri
 	case p.ended(): // QUIT, SHUTDOWN, CLIENT KILL of itself
 	case strings.HasSuffix(e.full, "subscribe"): // one a channel
 	case e.full == "client|reply":
-	case proto == 3 && wanted > 1 && countPushes(replies) >= wanted-1: // what it caused is pushed to it too
+	case proto == 3 && wanted > 1 && countPushes(replies) >= wanted-1: // with its own pushes
 	default:
 		t.Fatalf("%s: %d replies: %q", describe(), wanted, replies)
 	}
@@ -233,7 +235,7 @@ func countPushes(replies []string) (n int) {
 	return n
 }
 
-// stateOf is all that an error must not have changed.
+// stateOf returns all state that an error must not have changed.
 func stateOf(t *testing.T, eng *engine.Engine, helper *fuzzPeer) string {
 	t.Helper()
 	ctx := context.Background()
@@ -261,7 +263,7 @@ func stateOf(t *testing.T, eng *engine.Engine, helper *fuzzPeer) string {
 	return b.String()
 }
 
-// fuzzPeer is a client in a bubble that takes everything that it is sent.
+// fuzzPeer is a client in fake time that reads all of its input.
 type fuzzPeer struct {
 	t    testing.TB
 	nc   net.Conn
@@ -288,7 +290,7 @@ func dialFuzz(t testing.TB, s *site) *fuzzPeer {
 	return p
 }
 
-// frames sends a command and returns all that came of it when everything waits.
+// frames sends a command and returns all replies when every goroutine waits.
 func (p *fuzzPeer) frames(command ...string) []string {
 	p.t.Helper()
 	if _, err := p.nc.Write(appendCommand(nil, command)); err != nil {
@@ -308,7 +310,7 @@ func (p *fuzzPeer) do(command ...string) string {
 	return frames[0]
 }
 
-// take cuts what has come into frames. It fails unless they are well-formed.
+// take splits the input into frames. It fails unless they are well-formed.
 func (p *fuzzPeer) take() (frames []string) {
 	p.t.Helper()
 	p.mu.Lock()

@@ -25,8 +25,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Exit(m.Run()) }
 
-// fakeBackend answers as its functions say, and remembers what it was asked. A
-// function that is nil answers with zero values.
+// fakeBackend calls its functions, and records all calls. A nil function returns zero values.
 type fakeBackend struct {
 	acquire func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error)
 	guard   func(simba.GuardRequest) (simba.Outcome, error)
@@ -37,14 +36,14 @@ type fakeBackend struct {
 	check   func(string, uint64) (bool, simba.Seq, error)
 	break_  func(string, string) (bool, simba.Seq, error)
 	history func(simba.HistoryRequest) ([]simba.Event, simba.Seq, error)
-	settle  func(simba.Seq) error
+	commit  func(simba.Seq) error
 	stats   simba.Stats
 
 	subscribed func(context.Context, string) error
 
-	mu      sync.Mutex // protects the rest
-	calls   []string
-	settled []simba.Seq
+	mu        sync.Mutex // protects the rest
+	calls     []string
+	committed []simba.Seq
 }
 
 var _ simba.Backend = (*fakeBackend)(nil)
@@ -55,8 +54,8 @@ func (f *fakeBackend) note(format string, args ...any) {
 	f.calls = append(f.calls, fmt.Sprintf(format, args...))
 }
 
-// asked returns the calls so far, Commit apart, and forgets them.
-func (f *fakeBackend) asked() []string {
+// takeCalls returns the calls so far except Commit, and forgets them.
+func (f *fakeBackend) takeCalls() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	calls := f.calls
@@ -64,12 +63,12 @@ func (f *fakeBackend) asked() []string {
 	return calls
 }
 
-// settlements returns the Seqs that were settled so far, and forgets them.
-func (f *fakeBackend) settlements() []simba.Seq {
+// commits returns the Seqs that were committed so far, and forgets them.
+func (f *fakeBackend) commits() []simba.Seq {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.settled
-	f.settled = nil
+	s := f.committed
+	f.committed = nil
 	return s
 }
 
@@ -163,12 +162,12 @@ func (*fakeBackend) TryCommit(simba.Seq) (done bool, err error) { return false, 
 
 func (f *fakeBackend) Commit(_ context.Context, seq simba.Seq) error {
 	f.mu.Lock()
-	f.settled = append(f.settled, seq)
+	f.committed = append(f.committed, seq)
 	f.mu.Unlock()
-	if f.settle == nil {
+	if f.commit == nil {
 		return nil
 	}
-	return f.settle(seq)
+	return f.commit(seq)
 }
 
 // site is a server with the commands of this package.
@@ -272,7 +271,7 @@ func (c *signalConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// listen serves on a port of this machine and returns its address.
+// listen serves on a local TCP port and returns its address.
 func (s *site) listen() string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -282,7 +281,7 @@ func (s *site) listen() string {
 	return ln.Addr().String()
 }
 
-// peer is a client that shows replies as the bytes that came.
+// peer is a client that returns replies as bytes.
 type peer struct {
 	t  testing.TB
 	nc net.Conn
@@ -295,8 +294,8 @@ func newPeer(t testing.TB, nc net.Conn) *peer {
 	return p
 }
 
-// send writes a command, its words parted by blanks. '…' in double quotes is one
-// word, with Go's escapes.
+// send writes a command, whose words are separated by blanks. Text in double quotes is one word,
+// with Go's escapes.
 func (p *peer) send(commands ...string) {
 	p.t.Helper()
 	var b []byte
@@ -348,7 +347,7 @@ func (p *peer) do(command string) string {
 // reply reads one frame, with all that is in it.
 func (p *peer) reply() string {
 	p.t.Helper()
-	p.nc.SetReadDeadline(time.Now().Add(time.Hour)) // of fake time, mostly: fail, don't hang
+	p.nc.SetReadDeadline(time.Now().Add(time.Hour)) // so that a test fails and does not hang
 	frame, err := readFrame(p.r)
 	if err != nil {
 		p.t.Fatalf("reply: %v", err)
@@ -356,7 +355,7 @@ func (p *peer) reply() string {
 	return frame
 }
 
-// expect fails unless the command is answered by that frame.
+// expect fails unless the reply to the command is that frame.
 func (p *peer) expect(command, frame string) {
 	p.t.Helper()
 	if got := p.do(command); got != frame {

@@ -12,35 +12,36 @@ import (
 	"github.com/simba-resp/simba-resp/engine"
 )
 
-// Lock-key commands are sent to a real Redis and to a server with the embedded engine, and the replies are
-// compared byte by byte. The known differences, which no sequence asks for or which same allows for:
+// These tests send commands on keys to a real Redis and to a server with the embedded engine, and
+// compare the replies byte by byte. The known differences, "here" in this server and "there" in
+// Redis, which the sequences avoid or the function same accepts:
 //
-//	simba:{m} and m                another spelling of the same key here, two keys there; so is the queue
+//	simba:{m} and m                one key here, two keys there; so is the queue
 //	                               simba:{m}:contender a key of its own there
-//	DEL of a queue                 leaves those in place here who wait for a mutex
-//	a sorted set of another name   refused here: this is a lock server; and so is a lock with the name of a queue
-//	FLUSHALL                       leaves those in place here who wait for a mutex
-//	those with the same score      are in the order of their coming here, of their bytes there
-//	KEYS, SCAN, DBSIZE in an EXEC  tell here what was before it
+//	DEL of a queue                 keeps the waiters here
+//	a sorted set of another name   refused here, and so is a lock with the name of a queue
+//	FLUSHALL                       keeps the waiters here
+//	members with the same score    are in order of arrival here, in order of their bytes there
+//	KEYS, SCAN, DBSIZE in an EXEC  do not see the changes of the EXEC here
 //	a NUL in an error's text       ends the text there
 //	an expiry in over 100 years    refused here
 //	the order of KEYS, SCAN        the tables' own, in both
-//	the order of a large hash      there of its hash table (more than 512 fields, or more than 64 bytes in one),
-//	                               here always that of the setting
-//	RANDOMKEY                      random: it is asked for where there is one key
+//	the order of a large hash      is that of a hash table there (over 512 fields or 64 bytes),
+//	                               always the order of setting here
+//	RANDOMKEY                      is random, so the sequences use it with one key
 //	TTL and its like               two servers read two clocks
-//	a script that does not compile Lua's own words, which are another implementation's here
+//	a script that does not compile gets the error of another implementation of Lua here
 const differentialSequences = 250
 
-// TestLockKeysAnswerAsRedisDoes sends generated sequences of commands, with valid and invalid arguments.
-func TestLockKeysAnswerAsRedisDoes(t *testing.T) {
+// TestLockKeysReplyAsRedis sends generated sequences of commands, with valid and invalid arguments.
+func TestLockKeysReplyAsRedis(t *testing.T) {
 	compareSequences(t, func(r *rand.Rand) []string {
 		return append([]string{"RANDOMKEY", "SET orders w1", "RANDOMKEY"}, newGenerator(r, plainKeys).sequence(lockTemplates)...)
 	})
 }
 
-// TestAQueueAnswersAsASortedSetOfRedis does so with the queue of a mutex that is held.
-func TestAQueueAnswersAsASortedSetOfRedis(t *testing.T) {
+// TestAQueueRepliesAsASortedSetOfRedis does so with the queue of a mutex that is held.
+func TestAQueueRepliesAsASortedSetOfRedis(t *testing.T) {
 	compareSequences(t, func(r *rand.Rand) []string {
 		return append([]string{"SET q holder"}, newGenerator(r, []string{"simba:{q}:contender"}).sequence(queueTemplates)...)
 	})
@@ -89,7 +90,7 @@ func newLockSiteOf(t testing.TB, users *access.Accounts) *site {
 	return newSite(t, Config{Backend: newEngine(t), Users: users})
 }
 
-// newEngine returns one without a disk. It is stopped after what is made later is cleaned up.
+// newEngine returns an engine without a disk. It stops after everything that is made later.
 func newEngine(t testing.TB) *engine.Engine {
 	t.Helper()
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
@@ -120,8 +121,9 @@ func same(command, got, want string) bool {
 	return false
 }
 
-// sameTime reports whether both are integers for about the same time. The expiries that are generated lie at
-// least 1,000 s apart, and by its size a number is in seconds or in milliseconds, left or since 1970.
+// sameTime reports whether both are integers for about the same time. The generated expiries differ
+// by at least 1,000 s. The size of a number shows whether it is in seconds or milliseconds,
+// relative or absolute.
 func sameTime(got, want string) bool {
 	a, errA := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(got, ":")))
 	b, errB := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(want, ":")))
@@ -138,7 +140,7 @@ func sortedLines(reply string) string {
 	return strings.Join(lines, "\r\n")
 }
 
-// sameLeaves compares what an EXEC returns, in any order of lines but for times.
+// sameLeaves compares the replies of an EXEC, in any order of lines, with sameTime for times.
 func sameLeaves(got, want string) bool {
 	a, b := strings.Split(sortedLines(got), "\r\n"), strings.Split(sortedLines(want), "\r\n")
 	if len(a) != len(b) {
@@ -152,7 +154,7 @@ func sameLeaves(got, want string) bool {
 	return true
 }
 
-// generator makes up commands.
+// generator generates commands.
 type generator struct {
 	*rand.Rand
 	keys   []string
@@ -173,7 +175,8 @@ func newGenerator(r *rand.Rand, keys []string) *generator {
 
 func (g *generator) pick(from ...string) string { return from[g.IntN(len(from))] }
 
-// seconds is an expiry that differs by 1,000 s or more from any other of the sequence, or an invalid one.
+// seconds returns an expiry that differs by at least 1,000 s from all others of the sequence, or an
+// invalid one.
 func (g *generator) seconds(base, unit int) string {
 	if g.IntN(8) == 0 {
 		return g.pick("0", "-1", "x", "1.5", `""`, "9223372036854775807", "9223372036854775808", "-9223372036854775808", `" 5"`)
@@ -183,7 +186,7 @@ func (g *generator) seconds(base, unit int) string {
 	return strconv.Itoa((base + 100_000 + 1000*n) * unit)
 }
 
-// score is one that no other member of the sequence has, or an invalid one.
+// score returns a score that no other member of the sequence has, or an invalid one.
 func (g *generator) score() string {
 	if g.IntN(12) == 0 {
 		return g.pick("x", "nan", `""`, "1.5x", `" 1"`)
@@ -193,7 +196,7 @@ func (g *generator) score() string {
 	return s
 }
 
-// year2090 is in Unix seconds: later than any relative expiry, and not yet refused.
+// year2090 is in Unix seconds. It is later than all relative expiries, but not refused.
 const year2090 = 3_800_000_000
 
 // expand replaces the words in braces.
@@ -241,7 +244,7 @@ func (g *generator) expand(template string) string {
 	return strings.Join(out, " ")
 }
 
-// at is a time as an expiry: one to come, one that has passed, or none.
+// at returns a time for an expiry: a future one, a past one, or none.
 func (g *generator) at(unit int) string {
 	if g.IntN(6) == 0 {
 		return g.pick("1", "1000", "0", "-1", "x", "9223372036854775808")
@@ -269,7 +272,7 @@ func (g *generator) sequence(templates []string) []string {
 		for multi && ofAllKeys(template) {
 			template = g.pick(templates...)
 		}
-		if template == "DBSIZE" { // there it counts what has expired, if nobody asked for it since
+		if template == "DBSIZE" { // there it counts expired keys until they are read
 			commands = append(commands, "EXISTS "+strings.Join(g.keys, " "))
 		}
 		commands = append(commands, g.command(template))
@@ -313,7 +316,7 @@ func (g *generator) command(template string) string {
 	return strings.TrimSpace(name + " " + rest)
 }
 
-// The commands, those that matter most several times.
+// The commands. The most important ones occur several times.
 var lockTemplates = []string{
 	"SET {k} {v} {set}", "SET {k} {v} {set}", "SET {k} {v} {set}", "SET {k} {v} {set}", "SET {k} {v} NX PX {px}", "SET {k} {v} NX PX {px}", "SET {k} {v} XX {set}", "SET {k} {v} GET {set}",
 	"SETNX {k} {v}", "SETEX {k} {ex} {v}", "PSETEX {k} {px} {v}", "GETSET {k} {v}", "GET {k}", "GET {k}", "GET {k}", "GETDEL {k}", "GETEX {k} {getex}", "GETEX {k} {getex}", "MGET {k} {k} {k}", "STRLEN {k}",
@@ -338,7 +341,7 @@ var queueTemplates = []string{
 	"MULTI", "EXEC", "EXEC", "WATCH {k}", "GET q", "TYPE q",
 }
 
-// What both servers make of a script's replies, and of its errors.
+// Both servers convert the replies and errors of these scripts in the same way.
 var sameScripts = []string{
 	`EVAL "return 1" 0`, `EVAL "return 3.99" 0`, `EVAL "return -3.99" 0`, `EVAL "return 1e30" 0`, `EVAL "return 2^53" 0`, `EVAL "return 0/0" 0`,
 	`EVAL "return 'a'" 0`, `EVAL "return ''" 0`, `EVAL "return '\\0\xff\\r\\n'" 0`, `EVAL "return nil" 0`, `EVAL "return" 0`, `EVAL "" 0`, `EVAL "return true" 0`, `EVAL "return false" 0`,
@@ -392,7 +395,7 @@ var differentScripts = map[string]string{
 
 const ownWords = "another implementation of Lua has other words"
 
-func TestScriptsAnswerAsRedisDoes(t *testing.T) {
+func TestScriptsReplyAsRedis(t *testing.T) {
 	redis := realRedis(t)
 	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
 		ours, theirs := newLockSite(t).dial(), redis(t)

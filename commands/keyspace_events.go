@@ -10,16 +10,16 @@ import (
 // keyEvents is the value of notify-keyspace-events, a set of keyEventLetters.
 type keyEvents struct{ letters atomic.Uint32 }
 
-// keyEventLetters are those that Redis knows, in the order in which it shows them.
+// keyEventLetters are the letters of Redis, in the order in which it shows them.
 const keyEventLetters = "g$lshzxetdnKEm"
 
-// Sets of letters with a meaning of their own.
+// Sets of letters with a special meaning.
 var (
-	allKeyEvents = letterSet("g$lshzxetd") // what A stands for
+	allKeyEvents = letterSet("g$lshzxetd") // the meaning of A
 	hiddenByA    = letterSet("n")          // Redis does not show it next to A
 )
 
-// Kinds of events that occur on lock keys, by their letters.
+// The letters of the events that lock keys have.
 var keyEventKinds = map[rune]simba.KeyEvents{
 	'K': simba.KeyEventsByKey, 'E': simba.KeyEventsByEvent,
 	'g': simba.KeyEventGeneric, '$': simba.KeyEventString, 'x': simba.KeyEventExpired,
@@ -60,7 +60,7 @@ func formatKeyEvents(set uint32) string {
 	return b.String()
 }
 
-// kindsOf are the kinds of events that an engine knows of those in a set of letters.
+// kindsOf returns the kinds of events of an engine for a set of letters.
 func kindsOf(set uint32) (kinds simba.KeyEvents) {
 	for i, l := range keyEventLetters {
 		if set&(1<<i) != 0 {

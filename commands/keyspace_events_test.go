@@ -6,7 +6,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-func TestKeyEventsAreShownAsRedisShowsThem(t *testing.T) {
+func TestNotifyKeyspaceEventsIsFormattedAsInRedis(t *testing.T) {
 	redis := realRedis(t)
 	ours, theirs := newLockSite(t).dial(), redis(t)
 	for _, letters := range []string{"KEA", "EK", "EA", "AKE", "Kg", "g$lshzxetdmnKE", "g$lshzxetdKE", "lshzetdmn", "xE", "E$x", "KEAmn", "KEn", "A", "q", "KEé", ""} {
@@ -19,7 +19,7 @@ func TestKeyEventsAreShownAsRedisShowsThem(t *testing.T) {
 	}
 }
 
-func TestLettersChooseTheKeyEventsThatOccur(t *testing.T) {
+func TestLettersSelectKeyEvents(t *testing.T) {
 	for letters, want := range map[string]simba.KeyEvents{
 		"":      0,
 		"Kg":    simba.KeyEventsByKey | simba.KeyEventGeneric,

@@ -9,27 +9,28 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// keyTx is the transaction in which a command of the keyspace runs: its own, or one that it
-// shares with the other commands of an EXEC or of a script.
+// keyTx is the transaction in which a command of the keyspace runs. The commands of an EXEC or of a
+// script share one.
 type keyTx struct {
 	simba.Tx
 	x    *Commands
-	w    *resp.Writer // where the reply goes
-	c    *client      // who asks
-	user *access.User // who that is, by the rules when the transaction began
-	conn *resp.Conn   // of the client
+	w    *resp.Writer // for the reply
+	c    *client
+	user *access.User // with the rules when the transaction began
+	conn *resp.Conn   // of c
 
-	// torn says that a script has failed after it changed something, which nobody must see.
+	// torn reports that a script has failed after it changed something. Those changes must be
+	// discarded.
 	torn bool
-	// final says that a script was stopped: not even a conflict makes it run again.
+	// final reports that a script was stopped. It must not run again, even after a conflict.
 	final bool
 
 	steps int  // counted by step
 	again bool // it has conflicted before
 }
 
-// yield lets other connections have the processor. A transaction that runs again does not give
-// way: other clients' changes meanwhile would make it conflict once more.
+// yield lets other connections run. A transaction that runs again does not yield, because changes
+// by other clients would make it conflict once more.
 func (t *keyTx) yield() {
 	if !t.again {
 		t.c.yield()
@@ -61,15 +62,15 @@ func (t *keyTx) Queued(mutex, contender string) (simba.QueueMember, bool) {
 	return t.Tx.Queued(mutex, contender)
 }
 
-// keyedCommand runs a command of the keyspace: it parses every argument, reads, changes, and
-// writes one reply to t.w; or it returns an error for the reply, and has changed nothing
-// (a script, which may have, sets t.torn). It may be called again with the same arguments in
-// another transaction, so it changes nothing but by t.
+// keyedCommand runs a command of the keyspace. It parses every argument, reads, changes, and writes
+// one reply to t.w. If it returns an error, which is the reply, it has changed nothing, except for
+// a script that sets t.torn. It may run again with the same arguments in another transaction, so it
+// has no effects but by t.
 type keyedCommand func(t *keyTx, args [][]byte) error
 
 const errContended replyError = "TRYAGAIN the keys change too often"
 
-// keyspace returns the keys of the engine, or why it has none.
+// keyspace returns the keyspace of the engine, or an error if it has none.
 func (c *client) keyspace() (simba.Keyspace, error) {
 	if c.x.keyspace == nil {
 		return nil, replyErrorf("ERR '%s' is served by the embedded engine only, and this server keeps its mutexes in %s", c.running.full, c.x.info.Engine)
@@ -95,10 +96,10 @@ func (c *client) runKeyed(args [][]byte) {
 type keyUpdate struct {
 	t     keyTx
 	do    func(t *keyTx) error
-	start int   // of the reply
+	start int   // where the reply begins
 	err   error // of the last run
 
-	bound func(simba.Tx) error // run
+	bound func(simba.Tx) error // the method run
 }
 
 // idleUpdates are calls that have ended, for their memory.
@@ -108,8 +109,8 @@ var idleUpdates = sync.Pool{New: func() any {
 	return u
 }}
 
-// transact runs do in a transaction. It may run it several times, and keeps the reply of the last
-// run, unless that fails.
+// transact runs do in a transaction. It may run do several times, and keeps only the reply of the
+// last run. If that fails it keeps none.
 func (c *client) transact(do func(t *keyTx) error) error {
 	space, err := c.keyspace()
 	if err != nil {
@@ -141,11 +142,11 @@ func (u *keyUpdate) run(tx simba.Tx) error {
 		if t.final && u.err != nil {
 			return u.err
 		}
-		t.c.yield() // while nothing is read that could change
+		t.c.yield() // before it reads anything
 	}
 	t.w.Truncate(u.start)
 	t.Tx, t.torn, t.final, t.steps = tx, false, false, 0
-	if t.user = t.c.user(); t.user == nil { // it was removed this moment
+	if t.user = t.c.user(); t.user == nil { // the user has just been removed
 		t.conn.CloseAfterReply()
 		return errUserGone
 	}

@@ -22,14 +22,14 @@ func TestGlobsAndChannelNamesAreBounded(t *testing.T) {
 		p.expect(command+" "+strings.Repeat("a", 1025), failed("ERR "+argument+" has 1025 bytes, at most 1024 are allowed"))
 	}
 	p.expect("PUBLISH "+strings.Repeat("a", 1025)+" x", failed("ERR channel has 1025 bytes, at most 1024 are allowed"))
-	p.expect("PUBSUB CHANNELS", "*0\r\n") // no part of a refused SUBSCRIBE was done
+	p.expect("PUBSUB CHANNELS", "*0\r\n") // a refused SUBSCRIBE subscribes to nothing
 	p.expect("PUBSUB NUMPAT", ":0\r\n")
 	p.expect("COMMAND LIST FILTERBY PATTERN "+strings.Repeat("a", 1024), "*0\r\n")
 	p.do("SUBSCRIBE " + strings.Repeat("a", 1024))
 	p.do("PSUBSCRIBE " + strings.Repeat("a", 1024))
 }
 
-func TestTheSubscriptionsOfAConnectionAreBounded(t *testing.T) {
+func TestSubscriptionsOfAConnectionAreBounded(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	const atATime = 1000
 	for i := range maxSubscriptions / atATime {
@@ -51,7 +51,7 @@ func TestTheSubscriptionsOfAConnectionAreBounded(t *testing.T) {
 	p.expect("PSUBSCRIBE a", subscribed("psubscribe", "a", maxSubscriptions))
 }
 
-func TestWhatAClientCallsItselfIsBounded(t *testing.T) {
+func TestClientNamesAreBounded(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	longest, tooLong := strings.Repeat("a", 128), strings.Repeat("a", 129)
 	for command, argument := range map[string]string{

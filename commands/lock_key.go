@@ -7,10 +7,10 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// parseKey reads a key: a mutex, or one of its views.
+// parseKey reads the key of a mutex or of one of its views.
 func parseKey(key []byte) simba.Key { return simba.ParseKey(string(key)) }
 
-// viewError is why a command cannot write to a view of a mutex.
+// viewError returns why a command cannot write to a view of a mutex.
 func viewError(args [][]byte, k simba.Key) error {
 	switch k.Part {
 	case simba.KeyQueue:
@@ -22,8 +22,8 @@ func viewError(args [][]byte, k simba.Key) error {
 	}
 }
 
-// view returns what a string key shows that is no lock's: a token, with the expiry of the lease.
-// The zero Lock is a key that does not exist.
+// view returns the token behind a string key as a lock, with the expiry of the lease. The zero Lock
+// means that the key does not exist.
 func (t *keyTx) view(k simba.Key) simba.Lock {
 	n, l := uint64(0), simba.Lock{TTL: simba.Endless}
 	switch k.Part {
@@ -44,8 +44,8 @@ func (t *keyTx) view(k simba.Key) simba.Lock {
 
 const errWrongType replyError = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
-// lookup returns the lock behind a key and whether the key exists. The key of a queue has no
-// lock; a token looks like one.
+// lookup returns the lock behind a key and whether the key exists. A queue has no lock. A token
+// looks like a lock.
 func (t *keyTx) lookup(k simba.Key) (l simba.Lock, exists bool) {
 	switch k.Part {
 	case simba.KeyQueue:
@@ -58,7 +58,7 @@ func (t *keyTx) lookup(k simba.Key) (l simba.Lock, exists bool) {
 	return l, l.Exists()
 }
 
-// str returns the lock behind a string key, the zero Lock for a key that does not exist.
+// str returns the lock behind a string key, the zero Lock if the key does not exist.
 func (t *keyTx) str(k simba.Key) (simba.Lock, error) {
 	l, exists := t.lookup(k)
 	if exists && (k.Part == simba.KeyQueue || l.Fields != nil) {
@@ -67,10 +67,10 @@ func (t *keyTx) str(k simba.Key) (simba.Lock, error) {
 	return l, nil
 }
 
-// drop deletes a key of any type but a counter of tokens, and reports whether it existed.
+// drop deletes a key of any type except a counter of tokens, and reports whether it existed.
 //
-// Who waits keeps its place when the queue is deleted: contenders of Simba 3.2 and 3.3, which have
-// no queue, do that at each release. A token goes with its tenure.
+// Waiters stay in a queue that is deleted, because contenders of Simba 3.2 and 3.3, which have no
+// queue, delete it at each release. A token is deleted with its tenure.
 func (t *keyTx) drop(k simba.Key) bool {
 	_, exists := t.lookup(k)
 	switch {
@@ -83,5 +83,5 @@ func (t *keyTx) drop(k simba.Key) bool {
 	return exists
 }
 
-// nameOf returns the name of the command in args as errors show it.
+// nameOf returns the name of the command in args for errors.
 func nameOf(args [][]byte) string { return strings.ToLower(string(args[0])) }

@@ -8,13 +8,12 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// loginDelays slow down who tries passwords: the reply to a wrong one waits, longer with each, on
-// the connection's own goroutine. They are counted by address, so that another connection is no way
-// around it; others of the same address whose password is right do not wait.
+// loginDelays slows password guessing down. It delays the reply to each wrong password, and the
+// delay grows. It counts failures by address, so a new connection does not help. A right password
+// from the same address is not delayed.
 //
-// Who does not listen to the reply but tries again on a new connection pays otherwise: when an
-// address owes more waiting than maxOwedDelay, its next password is looked at only after a wait,
-// right or wrong.
+// A client may ignore the reply and try again on a new connection. When the unfinished delays of an
+// address exceed maxOwedDelay, its next password waits before it is checked, right or wrong.
 type loginDelays struct {
 	mu    sync.Mutex
 	hosts map[netip.Prefix]*loginFailures
@@ -23,21 +22,21 @@ type loginDelays struct {
 type loginFailures struct {
 	failures int
 	last     time.Time
-	owed     time.Time // until when its waits would last, one after the other
+	owed     time.Time // when its delays would end, one after the other
 }
 
 const (
-	freeFailures   = 3                      // without a wait: people mistype
-	firstDelay     = 100 * time.Millisecond // doubles with each
+	freeFailures   = 3                      // without a delay, for typing errors
+	firstDelay     = 100 * time.Millisecond // doubles with each failure
 	maxDelay       = 5 * time.Second
 	maxOwedDelay   = 32 * maxDelay
-	debtDelay      = time.Second      // of a password that may be right: clients give up after 2 s to 5 s
-	forgetFailures = 10 * time.Minute // after the last one
+	debtDelay      = time.Second      // for any password; clients time out after 2 s to 5 s
+	forgetFailures = 10 * time.Minute // after the last failure
 	maxHosts       = 4096             // addresses in memory
 )
 
-// hostOf is the part of an address that one attacker has for sure: the machine's, of IPv6 the
-// network's. What is no address is all one host.
+// hostOf returns the part of an address that identifies an attacker: the IPv4 address, or the IPv6
+// network. All other texts are one host.
 func hostOf(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -47,22 +46,22 @@ func hostOf(remote string) netip.Prefix {
 	if addr.Is6() {
 		bits = 64
 	}
-	host, _ := addr.Prefix(bits) // bits fit
+	host, _ := addr.Prefix(bits) // bits are valid
 	return host
 }
 
-// failed counts a wrong password and returns how long the reply has to wait.
+// failed counts a wrong password and returns the delay of its reply.
 func (g *loginDelays) failed(host netip.Prefix) time.Duration {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	who := g.hosts[host]
-	if who == nil || now.Sub(who.last) >= forgetFailures {
-		who = g.enter(host, now)
+	f := g.hosts[host]
+	if f == nil || now.Sub(f.last) >= forgetFailures {
+		f = g.enter(host, now)
 	}
-	who.failures++
-	who.last = now
-	over := who.failures - freeFailures
+	f.failures++
+	f.last = now
+	over := f.failures - freeFailures
 	if over <= 0 {
 		return 0
 	}
@@ -70,26 +69,26 @@ func (g *loginDelays) failed(host netip.Prefix) time.Duration {
 	if over < 16 {
 		wait = min(wait, firstDelay<<(over-1))
 	}
-	if who.owed.Before(now) {
-		who.owed = now
+	if f.owed.Before(now) {
+		f.owed = now
 	}
-	if who.owed = who.owed.Add(wait); who.owed.Sub(now) > 2*maxOwedDelay {
-		who.owed = now.Add(2 * maxOwedDelay) // it is to be forgotten some day
+	if f.owed = f.owed.Add(wait); f.owed.Sub(now) > 2*maxOwedDelay {
+		f.owed = now.Add(2 * maxOwedDelay) // so that it ends
 	}
 	return wait
 }
 
-// toll is how long a password of that host waits before it is looked at.
+// beforeCheck returns the delay before a password of that host is checked.
 func (g *loginDelays) beforeCheck(host netip.Prefix) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if who := g.hosts[host]; who != nil && time.Until(who.owed) > maxOwedDelay {
+	if f := g.hosts[host]; f != nil && time.Until(f.owed) > maxOwedDelay {
 		return debtDelay
 	}
 	return 0
 }
 
-// enter makes room for a host, if need be at the cost of the one that was silent longest.
+// enter adds a host. If there are too many, it removes the one with the oldest failure.
 func (g *loginDelays) enter(host netip.Prefix, now time.Time) *loginFailures {
 	if g.hosts == nil {
 		g.hosts = make(map[netip.Prefix]*loginFailures)
@@ -97,25 +96,24 @@ func (g *loginDelays) enter(host netip.Prefix, now time.Time) *loginFailures {
 	if len(g.hosts) >= maxHosts {
 		var silent netip.Prefix
 		oldest := now
-		for h, who := range g.hosts {
+		for h, f := range g.hosts {
 			switch {
-			case now.Sub(who.last) >= forgetFailures:
+			case now.Sub(f.last) >= forgetFailures:
 				delete(g.hosts, h)
-			case !who.last.After(oldest):
-				silent, oldest = h, who.last
+			case !f.last.After(oldest):
+				silent, oldest = h, f.last
 			}
 		}
 		if len(g.hosts) >= maxHosts {
 			delete(g.hosts, silent)
 		}
 	}
-	who := new(loginFailures)
-	g.hosts[host] = who
-	return who
+	f := new(loginFailures)
+	g.hosts[host] = f
+	return f
 }
 
-// pause has the command wait. Its connection notices meanwhile that the client has left, or that
-// the server stops: then the wait is over.
+// pause makes the command wait. The wait ends early if the client disconnects or the server stops.
 func (c *client) pause(d time.Duration) resp.Wakeup {
 	if d <= 0 {
 		return resp.TimedOut

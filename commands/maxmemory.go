@@ -6,23 +6,22 @@ import (
 	"sync/atomic"
 )
 
-// memoryLimit is maxmemory: it compares the bytes that the engine counts of its mutexes with a
-// limit. Both are known at once, so what a command adds or frees counts for the next one. The zero
-// memoryLimit has no limit.
+// memoryLimit compares the memory that the engine counts for its mutexes with maxmemory. The sum is
+// always up to date, so a command affects the next one. The zero memoryLimit has no limit.
 //
-// Each command is compared when it begins, a transaction and a script too. So the sum can exceed
-// the limit by what the commands add that run at one time.
+// Each command is checked when it begins, a transaction and a script too. The commands that run at
+// one time can exceed the limit by what they add.
 //
-// The rest of the process' memory is bounded otherwise: what connections hold by limits of each of
-// them, scripts by their cache, garbage by how much the heap may grow before it is collected.
+// Other limits bound the rest of the memory. Connections have limits of their own, scripts a cache,
+// and the growth of the heap before a collection is limited.
 type memoryLimit struct {
 	bytes  atomic.Uint64 // 0 = no limit
 	used   func() uint64
 	log    *slog.Logger
-	logged atomic.Bool // the log says that the limit is exceeded
+	logged atomic.Bool // the last line says that the limit is exceeded
 }
 
-// exceeded reports whether what grows is refused.
+// exceeded reports whether commands that take memory are refused.
 func (l *memoryLimit) exceeded() bool {
 	limit := l.bytes.Load()
 	if limit == 0 {
@@ -32,34 +31,34 @@ func (l *memoryLimit) exceeded() bool {
 	switch logged := l.logged.Load(); {
 	case !logged && used > limit:
 		if l.logged.CompareAndSwap(false, true) {
-			l.log.Warn("used memory is above maxmemory: what takes more is refused", "used", used, "maxmemory", limit)
+			l.log.Warn("used memory is above maxmemory: refusing commands that take more", "used", used, "maxmemory", limit)
 		}
-	case logged && used <= limit-limit/8: // else a server that is about full would fill its log
+	case logged && used <= limit-limit/8: // well below, so that few lines are logged near it
 		l.clear(used, limit)
 	}
 	return used > limit
 }
 
-// clear has the log say that nothing is refused, if it says otherwise.
+// clear logs that nothing is refused any more, if the last line says otherwise.
 func (l *memoryLimit) clear(used, limit uint64) {
 	if l.logged.CompareAndSwap(true, false) {
-		l.log.Info("used memory is no longer above maxmemory: nothing is refused", "used", used, "maxmemory", limit)
+		l.log.Info("used memory is no longer above maxmemory: accepting all commands", "used", used, "maxmemory", limit)
 	}
 }
 
-// set changes the limit; 0 = none.
+// set changes the limit; 0 = no limit.
 func (l *memoryLimit) set(limit uint64) {
 	l.bytes.Store(limit)
 	if limit == 0 {
 		l.clear(l.used(), 0)
 		return
 	}
-	l.exceeded() // so that the log says it at once
+	l.exceeded() // logs it at once
 }
 
-// SetMaxMemory limits the memory that the engine's mutexes may take, in bytes; 0 = no limit. Above
-// it, what takes more is refused by simba.ErrOutOfMemory. Cached scripts may take an eighth of it.
-// It is for an engine that is a simba.Keyspace: others count no mutexes.
+// SetMaxMemory limits the memory of the engine's mutexes, in bytes; 0 = no limit. Above the limit,
+// requests that take more memory get simba.ErrOutOfMemory. Cached scripts may take an eighth of the
+// limit. Only an engine that is a simba.Keyspace counts its memory.
 func (x *Commands) SetMaxMemory(bytes uint64) {
 	scripts := bytes / 8
 	if bytes == 0 {
@@ -69,7 +68,7 @@ func (x *Commands) SetMaxMemory(bytes uint64) {
 	x.memory.set(bytes)
 }
 
-// dataset is how many bytes the engine's mutexes take.
+// dataset returns the memory of the engine's mutexes, in bytes.
 func (x *Commands) dataset() uint64 {
 	if x.keyspace == nil {
 		return 0
@@ -81,11 +80,11 @@ func (x *Commands) dataset() uint64 {
 // renew a lease is checked when it runs: SIMBA.ACQUIRE by the engine (simba.AcquireRequest.Full),
 // SET and similar commands by keyTx.mayGrow.
 
-// mayGrow reports whether a full server refuses e on this connection, whatever it would do.
+// mayGrow reports whether a full server refuses e on this connection, whatever its arguments are.
 //
-// Inside MULTI that is nearly everything, as in Redis: to queue takes memory. GUARD, RELEASE, DEL
-// and their kin are queued all the same. What may renew or begin is not, ACQUIRE and SET: only when
-// it runs it would be known which.
+// Inside MULTI it refuses nearly everything, as Redis does, because queueing takes memory. It still
+// queues GUARD, RELEASE, DEL and similar commands. It does not queue ACQUIRE and SET, because only
+// their run shows whether they renew a lease.
 func (c *client) mayGrow(e *entry) bool {
 	switch {
 	case c.tx == nil:
@@ -96,8 +95,8 @@ func (c *client) mayGrow(e *entry) bool {
 	return !e.has(write) || e.has(denyoom)
 }
 
-// mayGrow reports whether a full server refuses e with these arguments in the transaction: unless
-// it gives a lock key the value that it has, which renews the tenure.
+// mayGrow reports whether a full server refuses e with these arguments. It allows setting a lock
+// key to its present value, which renews the tenure.
 func (t *keyTx) mayGrow(e *entry, args [][]byte) bool {
 	if !e.has(denyoom) || !e.has(renewing) {
 		return e.has(denyoom)

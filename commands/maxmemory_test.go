@@ -11,7 +11,7 @@ import (
 
 const oom = "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
-// countedMemory is a limit for what the test says is used.
+// countedMemory is a limit with a sum that the test sets.
 type countedMemory struct {
 	memoryLimit
 	bytes uint64
@@ -27,7 +27,7 @@ func newCountedMemory() *countedMemory {
 
 const mib = 1 << 20
 
-func TestTheLimitIsExceededByWhatIsAboveItAndByNothingElse(t *testing.T) {
+func TestMaxMemoryIsExceededOnlyAboveTheLimit(t *testing.T) {
 	m := newCountedMemory()
 	for _, step := range []struct {
 		limit uint64
@@ -45,26 +45,26 @@ func TestTheLimitIsExceededByWhatIsAboveItAndByNothingElse(t *testing.T) {
 	}
 }
 
-// owing is a Keyspace that has freed more than it has counted.
+// owing is a Keyspace with a negative sum of bytes.
 type owing struct{ simba.Keyspace }
 
 func (owing) Bytes() int64 { return -1 }
 
-func TestLessThanNothingIsNotALot(t *testing.T) {
+func TestANegativeCountOfBytesIsZero(t *testing.T) {
 	if n := (&Commands{keyspace: owing{}}).dataset(); n != 0 {
 		t.Errorf("%d bytes", n)
 	}
 }
 
-func TestTheLogTellsOnceThatTheLimitIsExceededAndOnceThatItIsNot(t *testing.T) {
+func TestMaxMemoryIsLoggedOnceEachWay(t *testing.T) {
 	m := newCountedMemory()
 	m.set(80 * mib)
 	for _, used := range []uint64{79, 100, 100, 80, 81, 71, 100, 70, 60, 80} {
 		m.bytes = used * mib
 		m.exceeded()
 	}
-	const above = `level=WARN msg="used memory is above maxmemory: what takes more is refused" used=104857600 maxmemory=83886080`
-	const below = `level=INFO msg="used memory is no longer above maxmemory: nothing is refused" used=73400320 maxmemory=83886080`
+	const above = `level=WARN msg="used memory is above maxmemory: refusing commands that take more" used=104857600 maxmemory=83886080`
+	const below = `level=INFO msg="used memory is no longer above maxmemory: accepting all commands" used=73400320 maxmemory=83886080`
 	if got := m.log.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, above) || !strings.Contains(got, below) {
 		t.Errorf("the log:\n%s", got)
 	}
@@ -77,7 +77,7 @@ func TestTheLogTellsOnceThatTheLimitIsExceededAndOnceThatItIsNot(t *testing.T) {
 	}
 }
 
-func TestWhatIsReleasedMakesRoomAtOnce(t *testing.T) {
+func TestAReleaseFreesMemoryAtOnce(t *testing.T) {
 	s := newEngineSite(t)
 	p := s.dial()
 	p.do("SIMBA.ACQUIRE a x 60000")
@@ -93,7 +93,8 @@ func TestWhatIsReleasedMakesRoomAtOnce(t *testing.T) {
 	}
 }
 
-// Above the limit, both are asked the same. What differs on purpose is in the tests below.
+// Above the limit, both servers get the same commands. The tests below have the intended
+// differences.
 var sameWhenFull = []string{
 	"SET new v", "SET new v NX PX 1000", "SETEX new 10 v", "PSETEX new 1000 v", "SETNX new v", "SETNX k v", "GETSET k v", "INCR n", "INCRBY n 2", "DECR n", "HSET h f v", "HSETNX h f v", "HMSET h f v", "HINCRBY h c 1",
 	"ZADD simba:{q}:contender 1 b", "SET k other", "SET k", "SETNX k",
@@ -105,7 +106,7 @@ var sameWhenFull = []string{
 	"SUBSCRIBE ch", "PING", "UNSUBSCRIBE ch", "DEL k", "GET k",
 }
 
-func TestAFullServerRefusesAndServesWhatRedisDoes(t *testing.T) {
+func TestAFullServerRefusesTheCommandsThatRedisRefuses(t *testing.T) {
 	redis := realRedis(t)
 	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
 		s := newLockSite(t)
@@ -139,7 +140,7 @@ func TestAFullServerRefusesAndServesWhatRedisDoes(t *testing.T) {
 	}
 }
 
-func TestAFullServerRenewsAndTakesBackButGrantsNothingNew(t *testing.T) {
+func TestAFullServerRenewsAndReleasesButGrantsNothingNew(t *testing.T) {
 	s := newEngineSite(t)
 	p, waiter := s.dial(), s.dial()
 	p.do("SIMBA.ACQUIRE m a 60000")
@@ -173,7 +174,7 @@ func TestAFullServerRenewsAndTakesBackButGrantsNothingNew(t *testing.T) {
 	p.expect("SET key a NX PX 1000", "$-1\r\n")
 	p.expect(`EVAL "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('set', KEYS[1], ARGV[1], 'xx', 'px', 80000) end" 1 key a`, ok)
 
-	// A transaction that renews or gives up is queued and runs.
+	// A transaction that renews or releases is queued and runs.
 	p.expect("MULTI", ok)
 	p.expect("SIMBA.GUARD m2 a 60000", "+QUEUED\r\n")
 	p.expect("SIMBA.RELEASE m2 a", "+QUEUED\r\n")
@@ -187,7 +188,7 @@ func TestAFullServerRenewsAndTakesBackButGrantsNothingNew(t *testing.T) {
 
 	p.expect("SIMBA.RELEASE m a", ":1\r\n")
 	if got := waiter.reply(); !strings.Contains(got, "acquired") {
-		t.Errorf("who waited already: %q", got)
+		t.Errorf("the earlier waiter: %q", got)
 	}
 	p.expect("DEL key", ":1\r\n")
 	if got := p.do("INFO errorstats"); !strings.Contains(got, "errorstat_OOM:count=") {
@@ -199,7 +200,7 @@ func TestAFullServerRenewsAndTakesBackButGrantsNothingNew(t *testing.T) {
 	}
 }
 
-func TestInfoShowsTheLimitAndWhatItIsComparedWith(t *testing.T) {
+func TestInfoShowsMaxMemoryAndTheCountedBytes(t *testing.T) {
 	s := newSite(t, Config{})
 	p := s.dial()
 	if got := p.do("INFO memory"); !strings.Contains(got, "\r\nmaxmemory:0\r\nmaxmemory_human:0B\r\nmaxmemory_policy:noeviction\r\n") {

@@ -5,11 +5,11 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// Notices returns the way of an engine's notices to the subscribers of b.
+// Notices returns a simba.Notices that publishes to the subscribers of b.
 //
-// A notice goes to SUBSCRIBE, PSUBSCRIBE and SSUBSCRIBE alike, so a contender may
-// listen as its client library prefers. Those who count as reached are only the
-// subscribers of exactly that channel: one who watches a pattern is an onlooker.
+// SUBSCRIBE, PSUBSCRIBE and SSUBSCRIBE all receive a notice, so a contender may use the one that
+// its client library prefers. Only subscribers of exactly that channel count as reached. A
+// subscriber of a pattern does not.
 func Notices(b *resp.Broker) simba.Notices { return notices{b} }
 
 type notices struct{ broker *resp.Broker }

@@ -8,40 +8,39 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// outage is what the commands of one batch have lost to a store that does not
-// answer. The replies of a batch are sent together, so a pipeline or a transaction
-// of a hundred commands must not wait a hundred timeouts long. Failures that come at
-// once cost nothing, and don't keep the next command from asking another node. A store
-// that refuses (simba.MisconfiguredError) has answered, so it is no outage.
+// outage counts the time that the commands of one batch have lost to a store that does not answer.
+// The replies of a batch are sent together, so a pipeline of a hundred commands must not wait for a
+// hundred timeouts. A failure without delay costs nothing, and the next command may reach another
+// node. A store that refuses (simba.MisconfiguredError) has answered, so that is no outage.
 type outage struct {
-	err   error         // the last
+	err   error         // the last one
 	lost  time.Duration // time that failed commands took
 	fresh bool          // err came after the last note
 }
 
-// outageLimit is the time after which the rest of a batch no longer asks the store.
+// outageLimit is the lost time after which the rest of a batch does not call the store.
 const outageLimit = time.Second
 
-// met takes note of why a command failed, if the store was the reason.
+// met records the error of a command if the store caused it.
 func (o *outage) met(err error) {
 	if lost := (*simba.UnavailableError)(nil); errors.As(err, &lost) {
 		o.err, o.fresh = lost, true
 	}
 }
 
-// note adds the time of what failed to what is lost, if the store was the reason.
+// note adds the time of a command to the lost time if the store caused its failure.
 func (o *outage) note(took time.Duration) {
 	if o.fresh {
 		o.lost, o.fresh = o.lost+took, false
 	}
 }
 
-// over reports whether the batch has lost all that it may.
+// over reports whether the batch has lost as much as it may.
 func (o *outage) over() bool { return o.lost >= outageLimit }
 
-// refusing is a backend whose store is not asked any more.
+// refusing is a backend that fails without calling its store.
 type refusing struct {
-	simba.Backend // for what does not ask the store
+	simba.Backend // for calls that do not reach the store
 	err           error
 }
 
@@ -77,7 +76,7 @@ func (r refusing) Break(context.Context, string, string) (bool, simba.Seq, error
 	return false, 0, r.err
 }
 
-// Subscribed tells the store's engine, but does not wait for the store.
+// Subscribed reports the subscription to the engine, but does not wait for the store.
 func (r refusing) Subscribed(ctx context.Context, channel string, pattern bool) (simba.Seq, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()

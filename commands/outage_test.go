@@ -18,7 +18,7 @@ const backendTimeout = 3 * time.Second
 
 const unavailable = "TRYAGAIN engine redis unavailable: dial tcp 127.0.0.1:6379: connect: connection refused"
 
-// lostStore is a backend whose store fails each request after so long.
+// lostStore is a backend whose store fails each request after some time.
 func lostStore(after time.Duration) *fakeBackend {
 	lost := &simba.UnavailableError{Engine: "redis", Err: errors.New("dial tcp 127.0.0.1:6379: connect: connection refused")}
 	return &fakeBackend{
@@ -70,17 +70,17 @@ var storeCommands = []string{
 	"MEMORY USAGE simba:{m}",
 }
 
-func TestAStoreThatIsLostIsToldInOneLineOfTryAgain(t *testing.T) {
+func TestAnOutageIsOneLineOfTryAgain(t *testing.T) {
 	p := newSite(t, Config{Backend: lostStore(0)}).dial()
 	for _, command := range storeCommands {
 		p.expect(command, failed(unavailable))
 	}
 }
 
-func TestAPipelineWaitsForALostStoreOnce(t *testing.T) {
+func TestAPipelineWaitsOnceForAStoreOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newSite(t, Config{Backend: lostStore(backendTimeout)}).dial()
-		for range 2 { // the next pipeline asks again
+		for range 2 { // the next pipeline calls the store again
 			began := time.Now()
 			p.send(storeCommands...)
 			for _, command := range storeCommands {
@@ -100,7 +100,7 @@ func TestAPipelineWaitsForALostStoreOnce(t *testing.T) {
 	})
 }
 
-func TestATransactionWaitsForALostStoreOnce(t *testing.T) {
+func TestATransactionWaitsOnceForAStoreOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newSite(t, Config{Backend: lostStore(backendTimeout)}).dial()
 		p.expect("MULTI", ok)
@@ -117,7 +117,7 @@ func TestATransactionWaitsForALostStoreOnce(t *testing.T) {
 	})
 }
 
-func TestAfterAQuickFailureThePipelineGoesOn(t *testing.T) {
+func TestAPipelineGoesOnAfterAQuickFailure(t *testing.T) {
 	backend := lostStore(0)
 	owner := backend.owner
 	backend.owner = func(m string) (simba.Tenure, simba.Seq, error) {
@@ -133,7 +133,7 @@ func TestAfterAQuickFailureThePipelineGoesOn(t *testing.T) {
 	}
 }
 
-func TestEverySubscriptionIsToldToAnEngineThatLostItsStore(t *testing.T) {
+func TestSubscriptionsAreReportedDuringAStoreOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := lostStore(backendTimeout)
 		p := newSite(t, Config{Backend: backend}).dial()
@@ -145,13 +145,13 @@ func TestEverySubscriptionIsToldToAnEngineThatLostItsStore(t *testing.T) {
 		if took := time.Since(began); took != backendTimeout {
 			t.Errorf("it took %v, want %v", took, backendTimeout)
 		}
-		if got := fmt.Sprint(backend.asked()); got != "[subscribed a pattern=false subscribed b pattern=false subscribed c pattern=false]" {
-			t.Errorf("asked %s", got)
+		if got := fmt.Sprint(backend.takeCalls()); got != "[subscribed a pattern=false subscribed b pattern=false subscribed c pattern=false]" {
+			t.Errorf("calls %s", got)
 		}
 	})
 }
 
-func TestTheEndOfASessionWaitsForALostStoreOnce(t *testing.T) {
+func TestTheEndOfASessionWaitsOnceForAStoreOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := granting()
 		backend.release = lostStore(backendTimeout).release
@@ -161,15 +161,15 @@ func TestTheEndOfASessionWaitsForALostStoreOnce(t *testing.T) {
 		for i := range 10 {
 			p.do(fmt.Sprintf("SIMBA.ACQUIRE m%d c 1000 SESSION", i))
 		}
-		backend.asked()
+		backend.takeCalls()
 		p.nc.Close()
 		time.Sleep(backendTimeout)
 		synctest.Wait()
 		if left := len(s.server.Conns()); left != 0 {
 			t.Errorf("%d connections are not over", left)
 		}
-		if got := backend.asked(); len(got) != 1 {
-			t.Errorf("asked %q", got)
+		if got := backend.takeCalls(); len(got) != 1 {
+			t.Errorf("calls %q", got)
 		}
 		if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "leases=10") {
 			t.Errorf("the log says\n%s", &log)
@@ -177,7 +177,7 @@ func TestTheEndOfASessionWaitsForALostStoreOnce(t *testing.T) {
 	})
 }
 
-func TestALeaseThatSessionMayHaveBoundIsReleasedWithIt(t *testing.T) {
+func TestASessionReleasesALeaseThatItMayHaveBound(t *testing.T) {
 	backend := granting()
 	backend.acquire = lostStore(0).acquire
 	backend.guard = func(simba.GuardRequest) (simba.Outcome, error) {
@@ -188,16 +188,16 @@ func TestALeaseThatSessionMayHaveBoundIsReleasedWithIt(t *testing.T) {
 		p.expect("SIMBA.ACQUIRE m c 1000 SESSION", failed(unavailable))
 		p.expect("SIMBA.ACQUIRE n c 1000", failed(unavailable))
 		p.do("SIMBA.GUARD m c 1000")
-		backend.asked()
+		backend.takeCalls()
 		p.nc.Close()
 		synctest.Wait()
-		if got := fmt.Sprint(backend.asked()); got != `[release m c token=0 session=true reason="session closed"]` {
-			t.Errorf("asked %s", got)
+		if got := fmt.Sprint(backend.takeCalls()); got != `[release m c token=0 session=true reason="session closed"]` {
+			t.Errorf("calls %s", got)
 		}
 	})
 }
 
-func TestASweepStopsAtTheFirstSilenceOfTheStore(t *testing.T) {
+func TestASweepStopsAtTheFirstStoreError(t *testing.T) {
 	backend := granting()
 	asked := 0
 	backend.check = func(string, uint64) (bool, simba.Seq, error) {
@@ -209,11 +209,11 @@ func TestASweepStopsAtTheFirstSilenceOfTheStore(t *testing.T) {
 		p.do(fmt.Sprintf("SIMBA.ACQUIRE m%d c 1000 SESSION", i))
 	}
 	if asked != 1 {
-		t.Errorf("asked %d times", asked)
+		t.Errorf("%d calls", asked)
 	}
 }
 
-// pagesOf is a backend that knows its figures by a scan only, of so many pages.
+// pagesOf is a backend without figures, with a scan of so many pages.
 func pagesOf(pages uint64, each time.Duration) *fakeBackend {
 	return &fakeBackend{
 		stats: simba.Stats{Held: -1, Mutexes: -1, Polling: -1},
@@ -228,16 +228,16 @@ func pagesOf(pages uint64, each time.Duration) *fakeBackend {
 	}
 }
 
-func TestDbsizeCountsWhatTheEngineHasNoFigureFor(t *testing.T) {
+func TestDbsizeCountsMutexesForEnginesWithoutAFigure(t *testing.T) {
 	backend := pagesOf(3, 0)
 	p := newSite(t, Config{Backend: backend, StoreTimeout: backendTimeout}).dial()
 	p.expect("DBSIZE", ":6\r\n")
-	if got := backend.asked(); len(got) != 3 || got[0] != "scan 0 count=10000 held=true contended=false match=false" {
-		t.Errorf("asked %q", got)
+	if got := backend.takeCalls(); len(got) != 3 || got[0] != "scan 0 count=10000 held=true contended=false match=false" {
+		t.Errorf("calls %q", got)
 	}
 }
 
-func TestDbsizeThatTakesTooLongIsGivenUp(t *testing.T) {
+func TestDbsizeTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newSite(t, Config{Backend: pagesOf(0, time.Second), StoreTimeout: backendTimeout}).dial()
 		began := time.Now()
@@ -246,14 +246,14 @@ func TestDbsizeThatTakesTooLongIsGivenUp(t *testing.T) {
 			t.Errorf("after %v", took)
 		}
 		p = newSite(t, Config{Backend: lostStore(0), StoreTimeout: backendTimeout}).dial()
-		p.expect("DBSIZE", ":0\r\n") // an engine that knows
+		p.expect("DBSIZE", ":0\r\n") // an engine with figures
 	})
 	backend := lostStore(0)
 	backend.stats.Held = -1
 	newSite(t, Config{Backend: backend, StoreTimeout: backendTimeout}).dial().expect("DBSIZE", failed(unavailable))
 }
 
-func TestInfoLeavesOutWhatTheEngineDoesNotKnow(t *testing.T) {
+func TestInfoOmitsUnknownFigures(t *testing.T) {
 	p := newSite(t, Config{Backend: pagesOf(1, 0), Info: Info{Engine: "redis", Survives: true}}).dial()
 	info := infoFields(t, p.do("INFO everything"))
 	for _, name := range []string{"mutexes", "mutexes_held", "waiters_polling", "db0", "durability"} {

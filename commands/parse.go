@@ -71,8 +71,8 @@ func checkLength(name string, b []byte, limit int) error {
 	return nil
 }
 
-// maxGlobLen bounds what a client makes the server match: the time that a glob
-// takes grows with its length times that of the name.
+// maxGlobLen is the longest glob. Matching takes time in proportion to the length of the glob times
+// that of the name.
 const maxGlobLen = 1024
 
 // parseGlob reads the argument called name, a glob.
@@ -83,14 +83,14 @@ func parseGlob(name string, b []byte) (string, error) {
 	return string(b), nil
 }
 
-// parseAnyToken reads a fencing token as replies have it: 0 if there is none.
+// parseAnyToken reads a fencing token from a reply; 0 = none.
 func parseAnyToken(name string, b []byte) (uint64, error) {
 	n, err := parseRange(name, b, 0, math.MaxInt64)
 	return uint64(n), err
 }
 
-// parseToken reads a fencing token that names a tenure. To take 0 for "any" would
-// undo the fence for whoever sends a token that it never got.
+// parseToken reads a fencing token that names a tenure. It refuses 0: as "any token" it would
+// defeat fencing for a client that never got a token.
 func parseToken(name string, b []byte) (uint64, error) {
 	n, err := parseRange(name, b, 1, math.MaxInt64)
 	return uint64(n), err
@@ -112,7 +112,7 @@ func equalFold(b []byte, word string) bool {
 	return true
 }
 
-// shorten cuts what a client sent to what an error may quote.
+// shorten cuts a text of a client for an error.
 func shorten(b []byte) []byte { return b[:min(len(b), 128)] }
 
 // options walks the options that follow a command's fixed arguments, in any
@@ -127,12 +127,12 @@ func shorten(b []byte) []byte { return b[:min(len(b), 128)] }
 //		}
 //	}
 //
-// The first fault ends the walk and stays in err.
+// The first error ends the walk and stays in err.
 type options struct {
 	rest [][]byte
-	word []byte    // the option at hand
-	name string    // the same, as the command spells it
-	seen [4]string // those before; no command has more options
+	word []byte    // the present option
+	name string    // the same, in upper case
+	seen [4]string // the options before; no command has more
 	n    int
 	err  error
 }
@@ -146,7 +146,7 @@ func (o *options) next() bool {
 	return true
 }
 
-// is reports whether the option at hand is name, in upper case.
+// is reports whether the present option is name, in upper case.
 func (o *options) is(name string) bool {
 	if !equalFold(o.word, name) {
 		return false
@@ -210,7 +210,7 @@ func optionValue[T any](o *options, parse func([]byte) (T, error)) (v T) {
 	return v
 }
 
-// unknown refuses the option at hand.
+// unknown refuses the present option.
 func (o *options) unknown() {
 	o.err = replyErrorf("ERR syntax error: unknown option '%s'", shorten(o.word))
 }

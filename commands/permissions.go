@@ -14,7 +14,7 @@ import (
 // This file decides what a user may do, by the user's rules and by the keys, channels and
 // contenders of a command.
 
-// Catalog returns all commands as the rules of users name them.
+// Catalog returns all commands for the rules of users.
 func Catalog() *access.Catalog {
 	var list []access.Command
 	for e := range newTable().all() {
@@ -23,7 +23,7 @@ func Catalog() *access.Catalog {
 	return access.NewCatalog(list, categoryNames[:], resp.Match)
 }
 
-// channelUse is what a command does with the channels among its arguments.
+// channelUse is how a command uses the channels among its arguments.
 type channelUse uint8
 
 // The uses. Channels begin at the first argument.
@@ -34,12 +34,12 @@ const (
 	listensByGlob            // to globs of channels
 )
 
-// actor says in whose name a command acts: which of its arguments are contender ids.
+// actor is which arguments of a command are contender ids, in whose name it acts.
 type actor struct {
 	ids func(args [][]byte) [][]byte // nil = none
-	// values says that they are what lock code for Redis makes up at random, such as the values of
-	// lock keys: they need not be names of the user's, but must not be another's
-	// (access.User.MayName).
+	// values reports that the ids are values that lock code for Redis often chooses at random, such
+	// as those of lock keys. They need not be names of the user, but must not be names of another
+	// user (access.User.MayName).
 	values bool
 }
 
@@ -50,19 +50,19 @@ var (
 		if a, err := parseQueueAdd(args); err == nil {
 			return everySecond(args[len(args)-2*len(a.members)+1:])
 		}
-		return nil // it will fail
+		return nil // the command will fail
 	}}
 	oneValue    = actor{values: true, ids: func(args [][]byte) [][]byte { return args[2:3] }}
 	secondValue = actor{values: true, ids: func(args [][]byte) [][]byte { return args[3:4] }}
 	fieldValues = actor{values: true, ids: func(args [][]byte) [][]byte { return everySecond(args[2:]) }}
-	// A notice names the contender that took the mutex or gave it up. Contenders with scripts of
-	// their own publish those of themselves; of what another one is told to have done some believe
-	// it: Simba's on the JVM are owners once they hear that they are.
+	// A notice names the contender that took or released the mutex. Contenders with scripts of
+	// their own publish notices about themselves. Some believe a notice about themselves from
+	// another client: contenders of Simba on the JVM become owners by it.
 	noticeOwner = actor{values: true, ids: func(args [][]byte) [][]byte { return namedByNotice(args[1], args[2]) }}
 )
 
-// namedByNotice are the contenders that a message names if it is a notice of a mutex. One that has
-// several parts names each: who knows at which @@ its readers cut it.
+// namedByNotice returns the contenders that a message names if it is a notice of a mutex. Readers
+// may cut a message with several @@ at any of them, so it returns all parts.
 func namedByNotice(channel, message []byte) [][]byte {
 	owner, acquired := bytes.CutPrefix(message, []byte(simba.AcquiredNotice("")))
 	owner, released := bytes.CutPrefix(owner, []byte(simba.ReleasedNotice("")))
@@ -90,10 +90,10 @@ func everySecond(args [][]byte) (ids [][]byte) {
 	return ids
 }
 
-// notKey marks arguments that are routed like keys but are none.
+// notKey marks arguments that are routed like keys but are no keys.
 const notKey = "not_key"
 
-// use is how the keys are used, by the flags of Redis that say it.
+// use returns how the keys are used, by their flags of Redis.
 func (k *keys) use() (u access.Use) {
 	for _, f := range k.flags {
 		switch f {
@@ -106,7 +106,7 @@ func (k *keys) use() (u access.Use) {
 	return u
 }
 
-// denial is why a user may not run a command. It is the error of a command that is refused.
+// denial is the error of a command that the user may not run.
 type denial struct {
 	reason denialReason
 	object string // the command, key, channel or contender
@@ -115,7 +115,7 @@ type denial struct {
 
 func (d *denial) Error() string { return d.words }
 
-// direct gives the denial the words for who ran the command.
+// direct sets the words for a command that a client runs.
 func (d *denial) direct() *denial {
 	d.words = denialWords[d.reason].direct
 	if d.reason == deniedCommand {
@@ -124,13 +124,13 @@ func (d *denial) direct() *denial {
 	return d
 }
 
-// inExec gives the denial the words for a command that might have run when it was queued.
+// inExec sets the words for a command that was allowed when it was queued.
 func (d *denial) inExec() *denial {
 	d.words = execDenial + denialWords[d.reason].exec
 	return d
 }
 
-// denialReason is what a user lacks the right for.
+// denialReason is the permission that a user lacks.
 type denialReason uint8
 
 const (
@@ -142,8 +142,7 @@ const (
 	denialReasons
 )
 
-// denialWords are what is told of a denial: by ACL LOG, to who runs a command, in EXEC if the rules
-// have changed since it was queued, to a script, and by ACL DRYRUN. They are Redis' own, but for
+// denialWords are the texts of a denial, each for one use. They are those of Redis, except for
 // contenders.
 var denialWords = [denialReasons]struct{ name, direct, exec, script, dryrun string }{
 	deniedCommand: {
@@ -180,7 +179,7 @@ var denialWords = [denialReasons]struct{ name, direct, exec, script, dryrun stri
 const execDenial = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. " +
 	"This command is no longer allowed for the following reason: "
 
-// deny returns why u may not run the command in args, nil if it may. The arity has been checked.
+// deny returns why u may not run the command in args, or nil. The arity has been checked.
 func (e *entry) deny(u *access.User, args [][]byte) *denial {
 	if u.Unlimited() {
 		return nil
@@ -206,7 +205,7 @@ func (e *entry) deniedKey(u *access.User, args [][]byte) []byte {
 	}
 	use := e.keyUse
 	if e.full == "set" && !slices.ContainsFunc(args[3:], func(a []byte) bool { return equalFold(a, "GET") }) {
-		use = access.Write // only with GET does it read
+		use = access.Write // SET reads only with GET
 	}
 	return firstNot(e.keysOf(args), func(key []byte) bool { return u.MayUse(parseKey(key).Mutex, use) })
 }
@@ -224,7 +223,7 @@ func (e *entry) deniedChannel(u *access.User, args [][]byte) []byte {
 }
 
 func (e *entry) deniedContender(u *access.User, args [][]byte) []byte {
-	if e.actor.ids == nil || e.actor.values && e.keys.first > 0 && parseKey(args[e.keys.first]).Part != simba.KeyLock { // a token is nobody's name
+	if e.actor.ids == nil || e.actor.values && e.keys.first > 0 && parseKey(args[e.keys.first]).Part != simba.KeyLock {
 		return nil
 	}
 	return firstNot(e.actor.ids(args), func(id []byte) bool {
@@ -235,8 +234,8 @@ func (e *entry) deniedContender(u *access.User, args [][]byte) []byte {
 	})
 }
 
-// firstNot returns the first argument that is not allowed, nil if all are; never nil for one that
-// is not.
+// firstNot returns the first argument that is not allowed, nil if all are. An empty argument that
+// is not allowed is not nil.
 func firstNot(args [][]byte, allowed func([]byte) bool) []byte {
 	for _, a := range args {
 		if !allowed(a) {
@@ -246,10 +245,11 @@ func firstNot(args [][]byte, allowed func([]byte) bool) []byte {
 	return nil
 }
 
-// mayListen reports whether a user may subscribe to a channel: by a rule for channels, or since it
-// is one of a mutex that the user may read. The channel of a contender is for who may act in its
-// name: its subscriber is the one whom the server takes for reached. So it needs a rule for
-// channels if it may be that of another contender too: of simba:m:<id> nobody knows where m ends.
+// mayListen reports whether a user may subscribe to a channel. A rule for channels allows it, or
+// the channel belongs to a mutex that the user may read. The channel of a contender also requires
+// that the user may act as the contender, because the server counts its subscriber as reached. In
+// simba:m:<id> the end of m is ambiguous. If the channel may belong to another contender too, only
+// a rule for channels allows it.
 func mayListen(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true
@@ -264,9 +264,9 @@ func mayListen(u *access.User, channel string) bool {
 	return ok && !strings.Contains(m, "}:") && u.MayUse(m, access.Read) && u.MayActAs(contender)
 }
 
-// mayPublish reports whether a user may publish to a channel: by a rule for channels, or since it
-// is one on which contenders tell each other of a mutex that the user may write. What the server
-// itself says of a mutex, its events, nobody may say by a rule for the mutex.
+// mayPublish reports whether a user may publish to a channel. A rule for channels allows it, or
+// contenders use the channel for notices of a mutex that the user may write. Only a rule for
+// channels allows publishing on the event channel, which is the server's own.
 func mayPublish(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true

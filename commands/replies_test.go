@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// record is a map on the wire: flat in RESP2.
+// record returns a map on the wire, which is flat in RESP2.
 func record(proto int, pairs ...string) string {
 	head := fmt.Sprintf("*%d\r\n", len(pairs))
 	if proto == 3 {
@@ -136,7 +136,7 @@ func TestSimbaHelpShowsEachSimbaCommand(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheEngineBecomeWords(t *testing.T) {
+func TestErrorsOfTheEngineBecomeReplies(t *testing.T) {
 	var err error
 	backend := &fakeBackend{
 		acquire: func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {

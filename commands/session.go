@@ -9,24 +9,23 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// sessionLeases are the leases that SESSION bound to one connection, by mutex.
-// The backend knows the binding too and has the last word: a lease that was taken
-// again elsewhere is not released by the old session.
+// sessionLeases are the leases that SESSION bound to one connection, by mutex. The backend knows
+// the binding too and decides: the end of an old session does not release a lease that was taken
+// again elsewhere.
 type sessionLeases struct {
 	byMutex map[string]boundLease
-	sweepAt int // sweep when there are so many
+	sweepAt int // the number of leases at which to sweep
 }
 
 type boundLease struct {
 	contender string
-	token     uint64 // unknownToken if the store did not say
+	token     uint64 // unknownToken if the store did not report it
 }
 
-// firstSweep is how many leases a session holds before it first looks for those
-// that have ended without its doing.
+// firstSweep is the number of leases at which a session first removes expired ones.
 const firstSweep = 64
 
-// bind notes a lease that SESSION bound to this connection.
+// bind records a lease that SESSION bound to this connection.
 func (c *client) bind(mutex, contender string, token uint64) {
 	s := &c.session
 	if s.byMutex == nil {
@@ -39,27 +38,25 @@ func (c *client) bind(mutex, contender string, token uint64) {
 	}
 }
 
-// unbind forgets the lease of mutex unless its tenure is still the current one:
-// current is the token of the mutex now, 0 = free.
+// unbind forgets the lease of mutex unless its tenure is the present one. current is the present
+// token of the mutex, 0 = free.
 func (c *client) unbind(mutex string, current uint64) {
 	if b, ok := c.session.byMutex[mutex]; ok && b.token != current && b.token != unknownToken {
 		delete(c.session.byMutex, mutex)
 	}
 }
 
-// sweepSession forgets leases that expired. It runs each time their number has
-// doubled, so a connection that lets them expire keeps no more than twice what
-// it holds, at a constant cost a lease.
+// sweepSession forgets expired leases. It runs when their number has doubled. So a connection keeps
+// at most twice the leases that it holds, at a constant cost for each.
 func (c *client) sweepSession() {
 	for mutex, b := range c.session.byMutex {
 		if b.token == unknownToken {
-			delete(c.session.byMutex, mutex) // its contender has asked again, or does not care
+			delete(c.session.byMutex, mutex) // the contender has asked again or does not need it
 			continue
 		}
-		// What is not told to anyone needs no settling.
 		held, _, err := c.x.backend.Check(c.conn.Context(), mutex, b.token)
 		if err != nil {
-			break // a store that does not answer is not asked again for each lease
+			break // the store does not answer; try again at the next sweep
 		}
 		if !held {
 			delete(c.session.byMutex, mutex)
@@ -68,9 +65,8 @@ func (c *client) sweepSession() {
 	c.session.sweepAt = max(firstSweep, 2*len(c.session.byMutex))
 }
 
-// bindUnknown notes that SESSION may have bound a lease: the store did not say, or refused
-// after it had done a part. If it did, the session's end releases it; if not, that
-// changes nothing.
+// bindUnknown records that SESSION may have bound a lease: the store did not answer, or refused
+// after a part. The end of the session releases such a lease, and has no effect if there is none.
 func (c *client) bindUnknown(a *acquisition, err error) {
 	lost, refusal := (*simba.UnavailableError)(nil), (*simba.MisconfiguredError)(nil)
 	unknown := errors.As(err, &lost) || errors.As(err, &refusal)
@@ -79,7 +75,7 @@ func (c *client) bindUnknown(a *acquisition, err error) {
 	}
 }
 
-// unknownToken is no tenure's.
+// unknownToken is the token of no tenure.
 const unknownToken = 0
 
 // InUse reports whether the connection owns a lease by SESSION, which its end would release. It is
@@ -89,11 +85,10 @@ func (x *Commands) InUse(conn *resp.Conn) bool {
 	return ok && c.ownsBoundLease()
 }
 
-// ownsBoundLease reports whether a lease runs that SESSION bound to this connection, or may run
-// since the store does not say. It forgets those that have ended.
+// ownsBoundLease reports whether a lease of SESSION on this connection lasts, or may last because
+// the store does not answer. It forgets leases that have ended.
 func (c *client) ownsBoundLease() bool {
 	for mutex, b := range c.session.byMutex {
-		// What is not told to anyone needs no settling.
 		t, _, err := c.x.backend.Owner(c.conn.Context(), mutex)
 		switch {
 		case err != nil, t.Token == b.token && t.Token != 0:
@@ -107,13 +102,13 @@ func (c *client) ownsBoundLease() bool {
 	return false
 }
 
-// releaseSession gives up what is bound to the connection, which is closed. What it
-// cannot give up, since the store does not answer, ends with its windows.
+// releaseSession releases the leases of a closed connection. If the store does not answer, they
+// expire.
 func (c *client) releaseSession() {
 	if len(c.session.byMutex) == 0 {
 		return
 	}
-	ctx := context.Background() // the connection's has ended
+	ctx := context.Background() // the context of the connection has ended
 	kept, cause := 0, error(nil)
 	for mutex, b := range c.session.byMutex {
 		began := time.Now()
@@ -132,6 +127,6 @@ func (c *client) releaseSession() {
 		c.x.log.Warn("cannot release leases of a closed session; they will expire", "leases", kept, "err", cause)
 	}
 	if err := c.conn.Commit(); err != nil {
-		c.x.log.Warn("cannot settle the leases of a closed session", "err", err)
+		c.x.log.Warn("cannot commit the release of leases of a closed session", "err", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// granting answers every acquire with a new tenure, or that of the owner.
+// granting returns a backend that grants every acquire, or renews for the owner.
 func granting() *fakeBackend {
 	token := uint64(0)
 	f := &fakeBackend{
@@ -27,7 +27,7 @@ func granting() *fakeBackend {
 	return f
 }
 
-// released are the releases that closing the connection causes after commands.
+// released returns the releases that the end of the connection causes after some commands.
 func released(t *testing.T, backend *fakeBackend, shutdown bool, commands ...string) (calls []string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, Config{Backend: backend})
@@ -37,8 +37,8 @@ func released(t *testing.T, backend *fakeBackend, shutdown bool, commands ...str
 				t.Fatalf("%s: %s", c, got)
 			}
 		}
-		backend.asked()
-		backend.settlements()
+		backend.takeCalls()
+		backend.commits()
 		if shutdown {
 			if err := s.server.Shutdown(t.Context()); err != nil {
 				t.Error(err)
@@ -47,16 +47,16 @@ func released(t *testing.T, backend *fakeBackend, shutdown bool, commands ...str
 			p.nc.Close()
 		}
 		synctest.Wait()
-		calls = backend.asked()
+		calls = backend.takeCalls()
 		slices.Sort(calls)
-		if got := backend.settlements(); len(calls) > 0 && !slices.Equal(got, []simba.Seq{21}) {
-			t.Errorf("settled %v after the release, want [21]", got)
+		if got := backend.commits(); len(calls) > 0 && !slices.Equal(got, []simba.Seq{21}) {
+			t.Errorf("committed %v after the release, want [21]", got)
 		}
 	})
 	return calls
 }
 
-func TestASessionsEndReleasesWhatItBound(t *testing.T) {
+func TestTheEndOfASessionReleasesItsLeases(t *testing.T) {
 	release := func(m string) string {
 		return fmt.Sprintf(`release %s c token=0 session=true reason="session closed"`, m)
 	}
@@ -73,14 +73,14 @@ func TestASessionsEndReleasesWhatItBound(t *testing.T) {
 		{"RESET in between", []string{"SIMBA.ACQUIRE m c 1000 SESSION", "RESET"}, []string{release("m")}},
 	} {
 		if got := released(t, granting(), false, tt.commands...); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: asked %q, want %q", tt.name, got, tt.want)
+			t.Errorf("%s: calls %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }
 
 func TestAShutdownKeepsTheLeasesOfSessions(t *testing.T) {
 	if got := released(t, granting(), true, "SIMBA.ACQUIRE m c 1000 SESSION"); len(got) > 0 {
-		t.Errorf("asked %q, want nothing", got)
+		t.Errorf("calls %q, want nothing", got)
 	}
 }
 
@@ -90,29 +90,29 @@ func TestAGuardWithAnotherTokenDoesNotEndTheSession(t *testing.T) {
 		return simba.Outcome{Status: simba.StatusLost, Owner: "c", Token: 1}, nil
 	}
 	if got := released(t, backend, false, "SIMBA.ACQUIRE m c 1000 SESSION", "SIMBA.GUARD m c 1000 TOKEN 99"); len(got) != 1 {
-		t.Errorf("asked %q, want one release", got)
+		t.Errorf("calls %q, want one release", got)
 	}
 }
 
 func TestAGrantAfterAWaitIsBoundToTheSession(t *testing.T) {
-	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 		p := s.dial()
 		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0 SESSION")
 		synctest.Wait()
-		seat.grant().Wake()
+		ticket.grant().Wake()
 		p.reply()
-		s.backend.asked()
+		s.backend.takeCalls()
 		p.nc.Close()
 		synctest.Wait()
 		want := []string{`release m c token=0 session=true reason="session closed"`}
-		if got := s.backend.asked(); !slices.Equal(got, want) {
-			t.Errorf("asked %q, want %q", got, want)
+		if got := s.backend.takeCalls(); !slices.Equal(got, want) {
+			t.Errorf("calls %q, want %q", got, want)
 		}
 	})
 }
 
-func TestASessionForgetsLeasesThatExpired(t *testing.T) {
-	backend := granting() // its check knows no tenure any more
+func TestASessionForgetsExpiredLeases(t *testing.T) {
+	backend := granting() // its Check finds no tenure
 	var c *client
 	s := newSite(t, Config{Backend: backend})
 	p := s.dial()
@@ -122,19 +122,19 @@ func TestASessionForgetsLeasesThatExpired(t *testing.T) {
 	p.expect("PING", "+PONG\r\n")
 	c = s.server.Conns()[0].State().(*client)
 	p.nc.Close()
-	s.stop() // after it the state is nobody's
+	s.stop() // then the test may read the state
 	if n := len(c.session.byMutex); n >= firstSweep {
 		t.Errorf("%d leases remembered, all have ended", n)
 	}
 }
 
-func TestAnIdleConnectionThatOwnsASessionLeaseIsNotCut(t *testing.T) {
+func TestAnIdleConnectionWithASessionLeaseIsNotClosed(t *testing.T) {
 	unavailable := &simba.UnavailableError{Engine: "redis", Err: errors.New("away")}
 	for name, row := range map[string]struct {
 		acquire string
 		fault   error // of the acquire
 		owner   simba.Tenure
-		err     error // of a look at the owner
+		err     error // of Owner
 		kept    bool
 	}{
 		"lease runs":       {acquire: "SIMBA.ACQUIRE m c 1000 SESSION", owner: simba.Tenure{Owner: "c", Token: 1}, kept: true},

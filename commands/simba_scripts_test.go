@@ -10,9 +10,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// Contenders of Simba on the JVM run scripts on keys. Here their commands are sent as they send them.
+// Contenders of Simba on the JVM run scripts on keys. These tests send the same commands.
 
-// evalOf is the command by which a contender runs a script on a mutex.
+// evalOf returns the command by which a contender runs a script on a mutex.
 func evalOf(s seeds.Script, mutex, contender string, more ...string) string {
 	keys := s.Keys(mutex)
 	words := []string{"EVAL", strconv.Quote(s.Source), strconv.Itoa(len(keys))}
@@ -35,11 +35,11 @@ func generation(t *testing.T, name string) seeds.Generation {
 
 var anyNames = []string{"job", "a b", "{a", "a}b", "a}:b", "{}", "größe\x00\xff", "simba:{x}", strings.Repeat("long", 100)}
 
-func TestTheScriptsOfEverySimbaAnswerAsOnRedisWhateverTheMutexIsCalled(t *testing.T) {
+func TestScriptsOfEverySimbaReplyAsOnRedisForEveryMutexName(t *testing.T) {
 	for _, g := range seeds.Generations {
 		for _, m := range anyNames {
 			t.Run(fmt.Sprintf("%s %.20q", g.Name, m), func(t *testing.T) {
-				persist := "PERSIST " + strconv.Quote(seeds.Lease(m)) // what is left is -1 then
+				persist := "PERSIST " + strconv.Quote(seeds.Lease(m)) // then PTTL is -1
 				there := "EXISTS " + strconv.Quote(seeds.Lease(m))
 				if g.Tokens { // of the others only this server counts one
 					there += " " + strconv.Quote(seeds.Token(m))
@@ -58,7 +58,7 @@ func TestTheScriptsOfEverySimbaAnswerAsOnRedisWhateverTheMutexIsCalled(t *testin
 	}
 }
 
-// tokenOf is the token in the reply of a script of 3.3 and later.
+// tokenOf returns the token in the reply of a script of 3.3 and later.
 func tokenOf(t *testing.T, reply string) uint64 {
 	t.Helper()
 	lines := strings.Split(reply, "\r\n")
@@ -69,7 +69,7 @@ func tokenOf(t *testing.T, reply string) uint64 {
 	return n
 }
 
-// owned is the token of the owner by SIMBA.OWNER.
+// owned returns the token of the owner by SIMBA.OWNER.
 func (p *peer) owned(mutex string) uint64 {
 	p.t.Helper()
 	n, err := strconv.ParseUint(strings.TrimPrefix(p.token(mutex), ":"), 10, 64)
@@ -79,7 +79,7 @@ func (p *peer) owned(mutex string) uint64 {
 	return n
 }
 
-func TestATenureHasOneTokenForScriptsAndForSimbaCommands(t *testing.T) {
+func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 	p := newEngineSite(t).dial()
 	last := uint64(0)
 	grew := func(n uint64) {
@@ -94,7 +94,7 @@ func TestATenureHasOneTokenForScriptsAndForSimbaCommands(t *testing.T) {
 		n := tokenOf(t, p.do(evalOf(g.Acquire, "m", "jvm", "60000")))
 		grew(n)
 		if owner := p.owned("m"); owner != n {
-			t.Errorf("the script is told %d, SIMBA.OWNER %d", n, owner)
+			t.Errorf("the script gets %d, SIMBA.OWNER %d", n, owner)
 		}
 		p.expect(fmt.Sprint("SIMBA.CHECK m ", n), ":1\r\n")
 		p.expect("GET simba:{m}:token", bulk(strconv.FormatUint(n, 10)))
@@ -110,7 +110,7 @@ func TestATenureHasOneTokenForScriptsAndForSimbaCommands(t *testing.T) {
 		if seen := tokenOf(t, p.do(evalOf(g.Acquire, "m", "jvm", "60000"))); seen != last {
 			t.Errorf("a script sees the token %d, it is %d", seen, last)
 		}
-		p.do("SIMBA.ACQUIRE other x 60000") // tokens are counted for all mutexes together
+		p.do("SIMBA.ACQUIRE other x 60000") // all mutexes share one counter of tokens
 		p.do("SIMBA.RELEASE other x")
 		p.expect("SIMBA.RELEASE m ours", ":1\r\n")
 
@@ -119,7 +119,7 @@ func TestATenureHasOneTokenForScriptsAndForSimbaCommands(t *testing.T) {
 		p.expect("GET simba:{m}:token", bulk(strconv.FormatUint(last, 10)))
 		p.expect("DEL m", ":1\r\n")
 
-		p.do(evalOf(generation(t, "3.1").Acquire, "m", "old", "60000")) // takes none, and has one
+		p.do(evalOf(generation(t, "3.1").Acquire, "m", "old", "60000")) // gets a token too
 		grew(p.owned("m"))
 		p.expect(evalOf(generation(t, "3.1").Release, "m", "old"), ":1\r\n")
 
@@ -132,12 +132,12 @@ func TestATenureHasOneTokenForScriptsAndForSimbaCommands(t *testing.T) {
 			t.Errorf("EXEC: %q, want %q", reply, want)
 		}
 		p.expect("DEL m", ":1\r\n")
-		grew(tokenOf(t, "*3\r\n\r\n"+p.do("INCR simba:{m}:fence"))) // alone: the next is larger
+		grew(tokenOf(t, "*3\r\n\r\n"+p.do("INCR simba:{m}:fence"))) // without a lock
 	}
 }
 
-// hears subscribes and returns a function that fails unless just these payloads came since.
-func (s *site) hears(channels ...string) func(want ...string) {
+// expectNotices subscribes and returns a function that fails unless exactly these payloads have come since.
+func (s *site) expectNotices(channels ...string) func(want ...string) {
 	s.t.Helper()
 	sub := s.dial()
 	sub.send("SUBSCRIBE " + strings.Join(channels, " "))
@@ -149,65 +149,65 @@ func (s *site) hears(channels ...string) func(want ...string) {
 		for _, payload := range want {
 			sub.nc.SetReadDeadline(time.Now().Add(10 * time.Second))
 			if got, err := readFrame(sub.r); err != nil || !strings.HasSuffix(got, bulk(payload)) {
-				s.t.Fatalf("heard %q, %v, want %q", got, err, payload)
+				s.t.Fatalf("received %q, %v, want %q", got, err, payload)
 			}
 		}
 		if got := sub.do("PING"); !strings.Contains(got, "pong") {
-			s.t.Errorf("heard %q too", got)
+			s.t.Errorf("received %q too", got)
 		}
 	}
 }
 
-func TestWhatAScriptAnnouncesIsHeardOnce(t *testing.T) {
+func TestNoticesOfScriptsArePublishedOnce(t *testing.T) {
 	for _, g := range seeds.Generations {
 		s := newEngineSite(t)
 		p := s.dial()
-		hears := s.hears("simba:{m}")
+		expectNotices := s.expectNotices("simba:{m}")
 		p.do(evalOf(g.Acquire, "m", "a", "60000"))
-		hears("acquired@@a")
+		expectNotices("acquired@@a")
 		p.do(evalOf(g.Guard, "m", "a", "60000"))
 		p.do(evalOf(g.Release, "m", "a"))
-		hears("released@@a")
+		expectNotices("released@@a")
 	}
 }
 
-func TestAHandoffByAScriptIsAnnouncedAsTheNextTenureOnly(t *testing.T) {
+func TestAHandoffByAScriptPublishesOnlyTheNextTenure(t *testing.T) {
 	for _, g := range seeds.Generations {
 		s := newEngineSite(t)
 		p, waiter := s.dial(), s.dial()
-		hears := s.hears("simba:{m}")
+		expectNotices := s.expectNotices("simba:{m}")
 		p.do(evalOf(g.Acquire, "m", "a", "60000"))
 		waiter.send("SIMBA.ACQUIRE m b 60000 WAIT 0")
 		for p.do("ZCARD simba:{m}:contender") != ":1\r\n" {
 		}
 		p.do(evalOf(g.Release, "m", "a"))
 		if reply := waiter.reply(); !strings.Contains(reply, "acquired") {
-			t.Errorf("%s: the waiter is told %q", g.Name, reply)
+			t.Errorf("%s: the waiter is got %q", g.Name, reply)
 		}
-		hears("acquired@@a", "acquired@@b")
+		expectNotices("acquired@@a", "acquired@@b")
 	}
 }
 
-func TestAMutexThatIsKeptIsNotAnnouncedFreeByAScript(t *testing.T) {
+func TestAScriptDoesNotAnnounceAReservedMutexAsFree(t *testing.T) {
 	for _, g := range seeds.Generations {
 		s := newEngineSite(t)
 		p := s.dial()
-		hears, turn := s.hears("simba:{m}"), s.hears("simba:{m}:b")
+		expectNotices, direct := s.expectNotices("simba:{m}"), s.expectNotices("simba:{m}:b")
 		p.do(evalOf(g.Acquire, "m", "a", "60000"))
 		p.do("SIMBA.ACQUIRE m b 60000")
 		p.do(evalOf(g.Release, "m", "a"))
-		turn("released@@a")
+		direct("released@@a")
 		if reply := p.do(evalOf(g.Acquire, "m", "c", "60000")); !strings.Contains(reply, "b") {
-			t.Errorf("%s: in the turn of b, c is told %q", g.Name, reply)
+			t.Errorf("%s: during the reservation of b, c is got %q", g.Name, reply)
 		}
-		p.do("SIMBA.RELEASE m b") // it does not want it any more
-		hears("acquired@@a", "released@@a")
+		p.do("SIMBA.RELEASE m b") // b leaves
+		expectNotices("acquired@@a", "released@@a")
 		p.do(evalOf(g.Acquire, "m", "c", "60000"))
-		hears("acquired@@c")
+		expectNotices("acquired@@c")
 	}
 }
 
-func TestWaitersKeepTheirOrderWhenAScriptDeletesTheQueue(t *testing.T) {
+func TestWaitersStayInOrderWhenAScriptDeletesTheQueue(t *testing.T) {
 	for _, name := range []string{"3.2", "3.3"} {
 		g := generation(t, name)
 		s := newEngineSite(t)
@@ -221,12 +221,12 @@ func TestWaitersKeepTheirOrderWhenAScriptDeletesTheQueue(t *testing.T) {
 			}
 			waiters = append(waiters, w)
 		}
-		old := evalOf(generation(t, "3.1").Acquire, "m", "old", "60000") // has a place by ZADD
+		old := evalOf(generation(t, "3.1").Acquire, "m", "old", "60000") // queued by ZADD
 		p.do(old)
 		p.do(evalOf(g.Release, "m", "jvm"))
 		for i, w := range waiters {
 			if reply := w.reply(); !strings.Contains(reply, "acquired") {
-				t.Fatalf("%s: waiter %d is told %q", name, i, reply)
+				t.Fatalf("%s: waiter %d is got %q", name, i, reply)
 			}
 			p.expectOwner("m", fmt.Sprintf("w%d", 9-i))
 			p.do(evalOf(g.Release, "m", fmt.Sprintf("w%d", 9-i)))
@@ -237,8 +237,8 @@ func TestWaitersKeepTheirOrderWhenAScriptDeletesTheQueue(t *testing.T) {
 	}
 }
 
-// Contenders before 3.0.2 leave the braces out where they subscribe.
-func TestAContenderThatSubscribesWithoutBracesIsToldOfItsTurn(t *testing.T) {
+// Contenders before 3.0.2 subscribe to channels without braces.
+func TestAContenderThatSubscribesWithoutBracesIsNotified(t *testing.T) {
 	deaf := generation(t, "2.9")
 	for _, m := range []string{"m", "a:b", "a b"} {
 		plain := "simba:" + m + ":0:1@host"
@@ -256,28 +256,28 @@ func TestAContenderThatSubscribesWithoutBracesIsToldOfItsTurn(t *testing.T) {
 			t.Run(name+" "+m, func(t *testing.T) {
 				s := newEngineSite(t)
 				p := s.dial()
-				turn := s.hears(strconv.Quote(plain))
+				direct := s.expectNotices(strconv.Quote(plain))
 				p.expect("SET "+strconv.Quote(m)+" a PX 60000", ok)
 				p.do(evalOf(deaf.Acquire, m, "0:1@host", "60000"))
 				release(p)
-				turn("released@@a")
-				p.expect("SET "+strconv.Quote(m)+" b NX PX 60000", "$-1\r\n") // it is kept
+				direct("released@@a")
+				p.expect("SET "+strconv.Quote(m)+" b NX PX 60000", "$-1\r\n") // reserved
 				p.expect(evalOf(deaf.Acquire, m, "0:1@host", "60000"), bulk("0:1@host@@60000"))
 			})
 		}
 	}
 }
 
-func TestAContenderThatSubscribesLateWithoutBracesIsToldThen(t *testing.T) {
+func TestAContenderThatSubscribesLateWithoutBracesIsNotified(t *testing.T) {
 	s := newEngineSite(t)
 	p := s.dial()
 	p.do("SET a:b x PX 60000")
 	p.do(evalOf(generation(t, "2.9").Acquire, "a:b", "0:1@host", "60000"))
 	p.do("DEL a:b")
-	s.hears("simba:a:b:0:1@host")("released@@x")
+	s.expectNotices("simba:a:b:0:1@host")("released@@x")
 }
 
-func TestAViewOfATokenIsReadLikeAString(t *testing.T) {
+func TestATokenIsReadLikeAString(t *testing.T) {
 	p := newEngineSite(t).dial()
 	const token, fence = "simba:{m}:token", "simba:{m}:fence"
 	for _, key := range []string{token, fence} {
@@ -309,7 +309,7 @@ func TestAViewOfATokenIsReadLikeAString(t *testing.T) {
 	p.expect("DBSIZE", ":1\r\n")
 }
 
-func TestAWriteToATokenMustAgreeWithIt(t *testing.T) {
+func TestATokenCanOnlyBeSetToItsValue(t *testing.T) {
 	p := newEngineSite(t).dial()
 	const token, fence = "simba:{m}:token", "simba:{m}:fence"
 	refused := func(command string) {
@@ -358,7 +358,7 @@ func TestAWriteToATokenMustAgreeWithIt(t *testing.T) {
 	}
 }
 
-func TestATransactionThatWatchesATokenSeesTheNextTenure(t *testing.T) {
+func TestAWatchedTokenChangesWithTheNextTenure(t *testing.T) {
 	for _, key := range []string{"simba:{m}:token", "simba:{m}:fence"} {
 		s := newEngineSite(t)
 		p, other := s.dial(), s.dial()
@@ -371,7 +371,7 @@ func TestATransactionThatWatchesATokenSeesTheNextTenure(t *testing.T) {
 	}
 }
 
-func TestAUserMayWriteTheTokenThatItWasTold(t *testing.T) {
+func TestAUserMayWriteItsToken(t *testing.T) {
 	g := generation(t, "3.3")
 	s := newLockSiteOf(t, newUsersFile(t, team...).open())
 	p := s.as("worker") // with a rule as:w-*
@@ -381,14 +381,14 @@ func TestAUserMayWriteTheTokenThatItWasTold(t *testing.T) {
 	if reply := p.do(evalOf(g.Acquire, "n", "other", "60000")); !strings.HasPrefix(reply, "-") {
 		t.Errorf("in another's name: %q", reply)
 	}
-	// The mutex behind a view counts.
+	// The rules apply to the mutex of a view.
 	p = s.as("billing")
 	for _, command := range []string{"GET simba:{other}:token", "INCR simba:{other}:fence", `GET "simba:{a b}:fence"`} {
 		p.expect(command, noKey)
 	}
 }
 
-func TestAUserListensToItsMutexesWhateverTheyAreCalled(t *testing.T) {
+func TestAUserMaySubscribeToItsMutexesOfAnyName(t *testing.T) {
 	s := newLockSiteOf(t, newUsersFile(t, "user jvm on >pw ~job* +@all", "user deaf on >pw ~job* &simba:job:* +@all").open())
 	for channel, may := range map[string]bool{
 		"simba:{job one}": true, "simba-events:{job one}": true, "simba:{job one}:jvm:1": true, "simba:{job{2}}:jvm": true,

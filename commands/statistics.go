@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// ratePeriod is how long the instantaneous figures of INFO look back, about.
+// ratePeriod is the period of the instantaneous figures of INFO, approximately.
 const ratePeriod = time.Second
 
-// rates are the figures of INFO that are per second. There is no goroutine that
-// samples: the first command after a period does, so that an idle
-// server stays idle.
+// rates are the figures of INFO per second. The first command after a period takes a sample, so an
+// idle server needs no goroutine.
 type rates struct {
 	due atomic.Int64 // when the next sample is, in nanoseconds since start
 
@@ -27,7 +26,7 @@ type totals struct {
 	commands, in, out int64
 }
 
-// rate is per second.
+// rate has figures per second.
 type rate struct{ commands, in, out float64 }
 
 // tick takes a sample if the last one is a period old.
@@ -43,8 +42,8 @@ func (r *rates) tick(x *Commands, now time.Duration) {
 	r.last = t
 }
 
-// read returns the rates of the last period; of the time since its end if that is
-// longer, so they fall to zero when nothing happens any more.
+// read returns the rates of the last period, or of the time since its end if that is longer. So
+// they fall to zero on an idle server.
 func (r *rates) read(x *Commands, now time.Duration) rate {
 	r.tick(x, now)
 	r.mu.Lock()
@@ -58,7 +57,7 @@ func (r *rates) reset() {
 	r.last, r.rate = totals{}, rate{}
 }
 
-// since returns the rates between two samples, 0 when there is no earlier one.
+// since returns the rates between two samples, 0 if there is no earlier one.
 func (t totals) since(earlier totals) rate {
 	seconds := (t.at - earlier.at).Seconds()
 	if earlier.at == 0 || seconds <= 0 {
@@ -85,9 +84,8 @@ func (x *Commands) commandsProcessed() (n uint64) {
 
 // tally counts the calls of one command. All connections add to it without locks.
 type tally struct {
-	// buckets counts calls by their duration: bucket i those of up to 2^i
-	// microseconds that are longer than bucket i-1's. Their sum is the number of
-	// calls, so that the histogram costs nothing extra.
+	// buckets counts calls by duration. Bucket i counts durations up to 2^i microseconds that are
+	// longer than those of bucket i-1. Their sum is the number of calls.
 	buckets  [durationBuckets]atomic.Uint64
 	nanos    atomic.Int64
 	rejected atomic.Uint64 // refused before it ran: arity, NOAUTH, ...

@@ -10,9 +10,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// storeFaults logs that an engine's store refuses what the engine needs
-// (simba.MisconfiguredError). Each client gets the error, but only an operator can mend
-// the store. Each fault has one line a minute; replies in between are counted by its next line.
+// storeFaults logs that the store refuses what the engine needs (simba.MisconfiguredError). Each
+// client gets the error, but only an operator can repair the store. Each fault gets one line a
+// minute. Its next line counts the replies in between.
 type storeFaults struct {
 	log *slog.Logger
 
@@ -20,7 +20,7 @@ type storeFaults struct {
 	known map[string]*storeFault
 }
 
-// storeFault is one text of an error, such as that of a missing table.
+// storeFault is one error text, such as that of a missing table.
 type storeFault struct {
 	logged time.Time // when its last line was written
 	missed int       // replies since
@@ -29,12 +29,12 @@ type storeFault struct {
 const (
 	// faultPause is between two lines of one fault.
 	faultPause = time.Minute
-	// maxFaults is how many faults are told apart in a minute. The others share one line, since a
-	// fault of a key names that key, and a client may choose it.
+	// maxFaults is how many faults have lines of their own in a minute. The others share one line:
+	// the fault of a key names that key, which a client may choose.
 	maxFaults = 16
 )
 
-// met takes note of why a request failed, if the store refuses it.
+// met records an error if the store refuses a request by it.
 func (f *storeFaults) met(err error) {
 	refusal := (*simba.MisconfiguredError)(nil)
 	if !errors.As(err, &refusal) {
@@ -46,7 +46,7 @@ func (f *storeFaults) met(err error) {
 	}
 }
 
-// due reports whether a fault is to be logged, and how many of its replies were not.
+// due reports whether to log a fault, and how many of its replies were not logged.
 func (f *storeFaults) due(text string, now time.Time) (missed int, due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

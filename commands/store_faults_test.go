@@ -33,7 +33,7 @@ func refusingStore() *fakeBackend {
 	}
 }
 
-func TestAStoreThatRefusesIsAnErrorOfItsOwn(t *testing.T) {
+func TestARefusingStoreHasItsOwnError(t *testing.T) {
 	p := newSite(t, Config{Backend: refusingStore()}).dial()
 	for _, command := range storeCommands {
 		p.expect(command, failed(misconfigured))
@@ -43,7 +43,7 @@ func TestAStoreThatRefusesIsAnErrorOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestTheLogSaysOnceAMinuteThatTheStoreRefuses(t *testing.T) {
+func TestARefusingStoreIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		p := newSite(t, Config{Backend: refusingStore(), Logger: slog.New(slog.NewTextHandler(&log, nil))}).dial()
@@ -90,24 +90,26 @@ func TestEachFaultOfTheStoreIsLogged(t *testing.T) {
 	})
 }
 
-// brokenSeat is a place in the queue whose wait ends by an error.
-type brokenSeat struct{ *oneSeat }
+// failingTicket is a ticket whose wait ends with an error.
+type failingTicket struct{ *oneTicket }
 
-func (s brokenSeat) End(simba.EndReason) (simba.Outcome, error) { return simba.Outcome{}, errNoTable }
+func (s failingTicket) End(simba.EndReason) (simba.Outcome, error) {
+	return simba.Outcome{}, errNoTable
+}
 
-func TestABlockedClientIsToldThatTheStoreRefuses(t *testing.T) {
+func TestABlockedClientGetsTheErrorOfARefusingStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		seat := newOneSeat()
-		acquire := seat.acquire
-		seat.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+		ticket := newOneTicket()
+		acquire := ticket.acquire
+		ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
 			out, _, err := acquire(r)
-			return out, brokenSeat{seat}, err
+			return out, failingTicket{ticket}, err
 		}
-		s := newSite(t, Config{Backend: seat})
+		s := newSite(t, Config{Backend: ticket})
 		p := s.dial()
 		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
 		synctest.Wait()
-		seat.grant().Wake()
+		ticket.grant().Wake()
 		if got := p.reply(); got != failed(misconfigured) {
 			t.Errorf("the wait is answered %q", got)
 		}
@@ -115,7 +117,7 @@ func TestABlockedClientIsToldThatTheStoreRefuses(t *testing.T) {
 	})
 }
 
-func TestASessionsLeaseThatARefusalMayHaveBegunIsReleasedWithIt(t *testing.T) {
+func TestASessionReleasesALeaseThatARefusalMayHaveBegun(t *testing.T) {
 	backend := refusingStore()
 	released := make(chan simba.ReleaseRequest, 1)
 	backend.release = func(r simba.ReleaseRequest) (bool, simba.Seq, error) {

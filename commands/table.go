@@ -8,14 +8,14 @@ import (
 	"github.com/simba-resp/simba-resp/access"
 )
 
-// command is a line of the table: all that is known of a command.
+// command is a row of the table.
 type command struct {
-	name       string // lower case; of a subcommand without its container's
+	name       string // lower case; a subcommand's without the container's
 	arity      int    // arguments with the name; negative = at least so many
 	flags      flag
 	categories category // besides those that follow from flags
 	keys       keys
-	keyCount   int    // the argument that tells how many keys follow it; 0 = they are where keys says
+	keyCount   int    // index of the argument with the number of keys behind it; 0 = see keys
 	keyNotes   string // of the key specification in COMMAND INFO
 	channels   channelUse
 	actor      actor
@@ -25,16 +25,16 @@ type command struct {
 	complexity string
 	tips       []string
 	args       []argument
-	subs       []command // of a container; HELP is added to them
+	subs       []command // of a container, without HELP, which newEntry adds
 
-	// run executes the command; nil for a container that does nothing itself.
+	// run executes the command; nil for a container without an action of its own.
 	run func(c *client, args [][]byte)
-	// keyed is how a command runs in a transaction of the keyspace, and inside a script; nil
-	// for one that cannot. Without run it runs in a transaction of its own.
+	// keyed runs the command in a transaction of the keyspace and inside a script; nil if it
+	// cannot. A command without run gets a transaction of its own.
 	keyed keyedCommand
 }
 
-// argument is an argument in the words of COMMAND DOCS.
+// argument is an argument in the terms of COMMAND DOCS.
 type argument struct {
 	name     string
 	kind     kind
@@ -44,7 +44,7 @@ type argument struct {
 	args     []argument // of a oneof or block
 }
 
-// kind is an argument's type.
+// kind is the type of an argument.
 type kind string
 
 const (
@@ -58,7 +58,7 @@ const (
 	block     kind = "block"
 )
 
-// keys says which arguments are keys. The zero value: none.
+// keys is which arguments are keys. The zero value means none.
 type keys struct {
 	first, last, step int
 	flags             []string // of the key specification in COMMAND INFO
@@ -92,15 +92,15 @@ const (
 // The flags that only this server uses.
 const (
 	immediate    flag = 1 << (shownFlags + iota) // runs inside MULTI instead of being queued
-	unqueued                                     // refused inside MULTI: what it replies has no place in EXEC's array
-	subMode                                      // served to a RESP2 connection that has subscriptions
-	secret                                       // its arguments are for no log: they may hold a password
-	unmonitored                                  // MONITOR does not show it, as Redis hides what runs the server; or it shows itself
+	unqueued                                     // refused inside MULTI: it writes no single reply
+	subMode                                      // allowed in RESP2 with subscriptions
+	secret                                       // arguments may hold a password; not logged
+	unmonitored                                  // hidden from MONITOR, or its handler shows it
 	longArgs                                     // an argument may be as long as a whole command
-	mayReplicate                                 // others learn of it though it writes no key, so that a read-only script must not
-	audited                                      // who runs it is logged; newEntry sets it for all commands of administrators
-	cheap                                        // fast here, other than in Redis
-	renewing                                     // of a denyoom command: not refused where it renews what its caller has
+	mayReplicate                                 // no write, but forbidden in read-only scripts
+	audited                                      // in the audit log; implied by catAdmin
+	cheap                                        // fast in this server, but not in Redis
+	renewing                                     // denyoom does not apply if it renews
 )
 
 // Flags that often come together.
@@ -116,12 +116,12 @@ var flagNames = [shownFlags]string{"write", "readonly", "denyoom", "admin", "pub
 // category is a set of ACL categories.
 type category uint32
 
-// The categories, in Redis' order. That of this server's own commands comes last.
+// The categories, in the order of Redis. The category of this server's own commands is the last.
 const (
 	catKeyspace category = 1 << iota
 	catRead
 	catWrite
-	_ // set; no command of this server is in it, as in those below
+	_ // set; this server has no command in the categories named _
 	catSortedSet
 	_ // list
 	catHash
@@ -145,7 +145,7 @@ const (
 var categoryNames = [...]string{"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog",
 	"geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting", "simba"}
 
-// acl returns the command's categories, those that follow from its flags included.
+// acl returns the command's categories, with those that follow from its flags.
 func (c *command) acl() category {
 	set, flags := c.categories, c.flags
 	if set&catScripting != 0 {
@@ -183,11 +183,11 @@ func members[S ~uint32](set S, names []string) iter.Seq[string] {
 	}
 }
 
-// entry is a command in a server's table, with its figures.
+// entry is a command in a server's table, with its statistics.
 type entry struct {
 	*command
-	id        int    // in the order of all; its number in Catalog
-	full      string // the name with the container's, "client|kill"
+	id        int    // its index in all, and its number in Catalog
+	full      string // the name with the container's, such as "client|kill"
 	container *entry // nil at the top
 	subs      []*entry
 	bySub     map[string]*entry
@@ -197,13 +197,13 @@ type entry struct {
 
 func (e *entry) has(f flag) bool { return e.flags&f != 0 }
 
-// brief reports whether the command takes microseconds, or waits by Await. What Redis calls fast
-// does, but to publish is to do something for each subscriber. What looks at a queue detaches by
-// itself.
+// runsInline reports whether the command takes microseconds, or waits by Wait.Await. It then runs
+// on the goroutine that reads. The flag fast implies it, except for PUBLISH, whose work grows with
+// the number of subscribers. Commands that search a queue detach themselves.
 func (e *entry) runsInline() bool { return e.has(fast|blocking|cheap) && !e.has(pubsub) }
 
-// accepts reports whether n arguments, the command's name (and the container's)
-// included, fit the arity.
+// accepts reports whether n arguments fit the arity. They include the names of the command and of
+// its container.
 func (e *entry) accepts(n int) bool {
 	if e.arity < 0 {
 		return n >= -e.arity
@@ -211,7 +211,7 @@ func (e *entry) accepts(n int) bool {
 	return n == e.arity
 }
 
-// table is the dispatch made from the commands' lines. It does not change.
+// table finds commands by name. It does not change.
 type table struct {
 	entries []*entry // in the order of the families
 	byName  map[string]*entry
@@ -220,8 +220,7 @@ type table struct {
 // maxName is longer than every command's name.
 const maxName = 32
 
-// families are the tables of this package, in the order in which documents show
-// them.
+// families returns the rows of this package, in the order of the documents.
 func families() [][]command {
 	return [][]command{
 		simbaCommands, connectionCommands, clientCommands, pubsubCommands, transactionCommands, watchCommands, scriptingCommands,
@@ -295,8 +294,8 @@ func (t *table) all() iter.Seq[*entry] {
 	}
 }
 
-// find returns the command that args call. With an error it returns the entry as
-// far as it was found, for the statistics: nil for an unknown command.
+// find returns the command that args call. With an error it returns the entry that it has found so
+// far, nil for an unknown command.
 func (t *table) find(args [][]byte) (*entry, error) {
 	e := lookup(t.byName, args[0])
 	if e == nil {
@@ -323,14 +322,13 @@ func arityError(e *entry) error {
 	return replyErrorf("ERR wrong number of arguments for '%s' command", e.full)
 }
 
-// tryHelp is the error of a subcommand that has too many arguments for what its
-// arity, a least number, can tell.
+// tryHelp is the error of a subcommand with too many arguments, if its arity has no upper limit.
 func tryHelp(e *entry, args [][]byte) error {
 	return replyErrorf("ERR unknown subcommand or wrong number of arguments for '%s'. Try %s HELP.",
 		shorten(args[1]), strings.ToUpper(e.container.name))
 }
 
-// named returns the command of a full name, "get" or "client|kill", else nil.
+// named returns the command with a full name, such as "get" or "client|kill", else nil.
 func (t *table) named(name []byte) *entry {
 	head, sub, nested := strings.Cut(string(name), "|")
 	e := lookup(t.byName, []byte(head))

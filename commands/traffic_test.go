@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// hostilePackets have brought down one reader of RESP or another, or mark the edges of the protocol.
+// hostilePackets have crashed a reader of RESP, or are at the limits of the protocol.
 var hostilePackets = []string{
 	"*1\r\n$9223372036854775807\r\nPING\r\n",
 	"*9223372036854775807\r\n",
@@ -30,14 +30,14 @@ var hostilePackets = []string{
 	"*1\r\n$-9223372036854775808\r\n", "*-9223372036854775808\r\nPING\r\n", "*-9223372036854775809\r\n", "*-2147483649\r\nPING\r\n",
 }
 
-// trafficTemplates are commands whose words are filled in.
+// trafficTemplates are commands with placeholders.
 var trafficTemplates = []string{"PING", "PING v", "ECHO v", "AUTH p", "AUTH default p", "HELLO", "HELLO n", "HELLO 3 AUTH default p", "SELECT n", "QUIT", "RESET", "MULTI", "MULTI", "EXEC", "DISCARD", "WATCH k", "UNWATCH",
 	"GET k", "GET k", "SET k v", "SET k v NX", "SET k v XX GET", "SETNX k v", "DEL k k", "EXISTS k", "INCR k", "INCRBY k n", "DECR k", "STRLEN k", "TYPE k", "GETDEL k", "MGET k k", "HSET k v v", "HGET k v", "HDEL k v", "HLEN k",
 	"SUBSCRIBE v", "UNSUBSCRIBE v", "UNSUBSCRIBE", "PSUBSCRIBE v", "PUNSUBSCRIBE", "CLIENT SETNAME v", "CLIENT GETNAME", "CLIENT REPLY ON", "CLIENT REPLY OFF", "CLIENT REPLY SKIP", "DBSIZE", "PERSIST k", "FLUSHDB",
 	"nonsense v", "GET", "SET k", "ECHO", "PING v v", "SHUTDOWN", "OBJECT ENCODING k", "LPUSH k v", "CONFIG GET v"}
 
-// makeTraffic makes up what a client might send: commands in RESP and inline, and what has become of them when
-// bytes are lost, doubled or changed on the way.
+// makeTraffic generates input of a client: commands in RESP and inline, and the same with lost,
+// doubled or changed bytes.
 func makeTraffic(r *rand.Rand) []byte {
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
 	var b []byte
@@ -90,7 +90,7 @@ func quoteInline(w string) string {
 	return b.String()
 }
 
-// mutate does to a packet what a broken client or network would.
+// mutate changes a packet as a broken client or network would.
 func mutate(r *rand.Rand, b []byte) []byte {
 	if len(b) == 0 {
 		return b

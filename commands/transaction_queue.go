@@ -6,44 +6,42 @@ import (
 	"sync"
 )
 
-// transaction is what MULTI has queued on a connection.
+// transaction has the commands that MULTI has queued on a connection.
 type transaction struct {
 	queue  []queuedCommand
 	bytes  int
-	broken bool // a command was refused: EXEC will not run the others
-	grows  bool // one of the commands takes memory
+	broken bool // a command was refused, so EXEC will fail
+	grows  bool // a command may take memory
 
-	chunk []byte      // of what is packed
-	args  [][]byte    // of the command that runs
-	calls []execution // by EXEC, of the queue
+	chunk []byte      // for packed arguments
+	args  [][]byte    // of the command that runs, unpacked
+	calls []execution // the results of EXEC
 }
 
 type queuedCommand struct {
 	entry  *entry
-	packed []byte // its arguments, each behind its length
+	packed []byte // its arguments, each after its length
 }
 
-// The most that a transaction may hold in memory: what MULTI queues, and what
-// EXEC has replied when it runs no further command, since its array cannot be
-// sent in parts.
+// The limits of a transaction in memory. EXEC runs no further command when its replies exceed the
+// limit, because an array cannot be sent in parts.
 const (
 	maxQueuedCommands = 10000
 	maxQueuedBytes    = 8 << 20
 	maxExecReply      = 16 << 20
 
-	// argumentOverhead is what an argument counts besides its bytes: what EXEC makes of it costs
-	// memory too.
+	// argumentOverhead is added to the length of each argument, for the memory that EXEC needs.
 	argumentOverhead = 40
 )
 
-// queueChunk is the memory for the arguments of several commands, in bytes. What would leave much
-// of one unused has its own.
+// queueChunk is the memory for the arguments of several commands, in bytes. Large arguments get
+// memory of their own.
 const queueChunk = 4 << 10
 
-// lengthSize is what an argument takes there besides its bytes.
+// lengthSize is the size of the length before each argument, in bytes.
 const lengthSize = 4
 
-// pack keeps the arguments of a command, which live in the connection's buffer.
+// pack copies the arguments of a command out of the connection's buffer.
 func (tx *transaction) pack(args [][]byte) []byte {
 	size := len(args) * lengthSize
 	for _, a := range args {
@@ -66,7 +64,7 @@ func (tx *transaction) pack(args [][]byte) []byte {
 	return packed[from:]
 }
 
-// unpack returns the arguments of a command of the queue. They are good until the next call.
+// unpack returns the arguments of a queued command. They are valid until the next call.
 func (tx *transaction) unpack(q queuedCommand) [][]byte {
 	tx.args = tx.args[:0]
 	for rest := q.packed; len(rest) > 0; {
@@ -82,15 +80,14 @@ func (tx *transaction) keyed() bool {
 	return !slices.ContainsFunc(tx.queue, func(q queuedCommand) bool { return q.entry.keyed == nil })
 }
 
-// idleTransactions are transactions that are over, for their memory: who sends them without end
-// would make garbage without end.
+// idleTransactions are transactions that have ended, for their memory.
 var idleTransactions = sync.Pool{New: func() any { return new(transaction) }}
 
-// mostKept is how many commands, and how many arguments of one, a transaction has room for that is
-// used again.
+// mostKept limits the number of commands, and of arguments, for which an idle transaction keeps
+// memory.
 const mostKept = 2 << 10
 
-// recycle is called at the end, when nobody has anything of the transaction any more.
+// recycle makes the transaction idle. Nothing may refer to it any more.
 func (tx *transaction) recycle() {
 	if cap(tx.queue) <= mostKept && cap(tx.args) <= mostKept {
 		tx.reset()
@@ -98,10 +95,10 @@ func (tx *transaction) recycle() {
 	}
 }
 
-// reset empties the transaction, but for its memory.
+// reset empties the transaction and keeps its memory.
 func (tx *transaction) reset() {
 	clear(tx.queue)
-	clear(tx.args[:cap(tx.args)]) // those of commands with more arguments too
+	clear(tx.args[:cap(tx.args)]) // with those beyond the length
 	clear(tx.calls)
 	*tx = transaction{queue: tx.queue[:0], chunk: tx.chunk[:0], args: tx.args[:0], calls: tx.calls[:0]}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// unserved are the other commands of Redis 7.0 that work on keys, sorted: what COMMAND LIST
-// FILTERBY ACLCAT says for each data type and for keyspace, less what this server has.
+// unserved are the other commands of Redis 7.0 that work on keys, sorted. They are those of COMMAND
+// LIST FILTERBY ACLCAT for each data type and for keyspace, except the commands of this server.
 var unserved = []string{
 	"append", "bitcount", "bitfield", "bitfield_ro", "bitop", "bitpos", "blmove", "blmpop",
 	"blpop", "brpop", "brpoplpush", "bzmpop", "bzpopmax", "bzpopmin", "copy", "dump", "geoadd",
@@ -26,9 +26,9 @@ var unserved = []string{
 	"zrevrangebyscore", "zscan", "zunion", "zunionstore",
 }
 
-// notServed is the error of a command for data types that a lock server has not, nil for a
-// name that Redis does not know either. Such a command is not in the table: COMMAND tells
-// clients what they can use.
+// notServed is the error of a command for data types that this server does not have. It is nil for
+// a name that Redis does not know either. The table has no such command, because COMMAND lists what
+// clients can use.
 func notServed(name []byte) error {
 	lower := strings.ToLower(string(shorten(name)))
 	if _, found := slices.BinarySearch(unserved, lower); !found {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// usage is a command's syntax in one line: "SIMBA.QUEUE mutex [COUNT count]".
+// usage returns the syntax of a command in one line: "SIMBA.QUEUE mutex [COUNT count]".
 func usage(c *command) string {
 	words := []string{strings.ToUpper(c.name)}
 	for i := range c.args {
@@ -14,7 +14,7 @@ func usage(c *command) string {
 	return strings.Join(words, " ")
 }
 
-// syntax writes an argument as Redis' documentation does.
+// syntax returns an argument in the notation of Redis' documentation.
 func (a *argument) syntax() string {
 	s := a.body()
 	if a.multiple {

@@ -10,18 +10,18 @@ import (
 // errUserGone is the last reply of a connection whose user was removed.
 const errUserGone replyError = "NOAUTH the user of this connection was removed."
 
-// RequireAuth reports whether clients have to authenticate now: the default user is off, or has a
+// RequireAuth reports whether clients must authenticate: the default user is off, or has a
 // password. It is a resp.Config.RequireAuth.
 func (x *Commands) RequireAuth() bool {
 	u := x.users.Default().User()
 	return !u.Enabled() || !u.NeedsNoPassword()
 }
 
-// begin makes the client the user that a new connection is: that of its certificate, if such a user
-// is on, else the default one.
+// begin sets the user of a new connection: the user of its certificate, if there is one and it is
+// on, else the default user.
 func (c *client) begin() {
 	c.account.Store(c.x.users.Default())
-	// One that needed no password stays authenticated if one is set later, as in Redis.
+	// A connection that needed no password stays authenticated if one is set later, as in Redis.
 	c.conn.SetAuthenticated(!c.x.RequireAuth())
 	name := c.x.certificateName(c.conn)
 	if name == "" {
@@ -39,10 +39,10 @@ func (c *client) become(account *access.Account) {
 	c.conn.SetAuthenticated(true)
 }
 
-// user is the connection's, as its rules are now; nil = it was removed.
+// user returns the connection's user with its present rules; nil = the user was removed.
 func (c *client) user() *access.User { return c.account.Load().User() }
 
-// userName is the name of a connection's user. Any goroutine may call it.
+// userName returns the name of a connection's user. Any goroutine may call it.
 func userName(conn *resp.Conn) string {
 	if c, ok := conn.State().(*client); ok {
 		return c.account.Load().Name()
@@ -50,10 +50,10 @@ func userName(conn *resp.Conn) string {
 	return access.DefaultName
 }
 
-// authenticate logs the connection in by command, or says why not: who loginDelays has to wait for
-// that.
+// authenticate logs the connection in, or returns an error after a delay. command is for the ACL
+// log.
 func (c *client) authenticate(command, name, password []byte) error {
-	if c.executing { // where it cannot wait
+	if c.executing { // where nothing waits
 		return errNoMulti
 	}
 	host := hostOf(c.conn.RemoteAddr())
@@ -68,7 +68,7 @@ func (c *client) authenticate(command, name, password []byte) error {
 	return errWrongPass
 }
 
-// judge returns why the connection's user may not run a command.
+// judge returns why the connection's user may not run a command, or nil.
 func (c *client) judge(u *access.User, e *entry, args [][]byte) error {
 	d := e.deny(u, args)
 	if d == nil {
@@ -80,7 +80,7 @@ func (c *client) judge(u *access.User, e *entry, args [][]byte) error {
 	return d.direct()
 }
 
-// noteDenial tells of an error where those look who run the server, if it is a denial.
+// noteDenial adds an error to the ACL log and the audit log, if it is a denial.
 func (c *client) noteDenial(err error, context string) {
 	d := (*denial)(nil)
 	if !errors.As(err, &d) {
@@ -91,8 +91,8 @@ func (c *client) noteDenial(err error, context string) {
 	c.x.audit.denied(c, d, context)
 }
 
-// rejudge applies new rules to those connections that do not ask by running a command: it ends what
-// they may no longer do. by is the connection that asked for it.
+// rejudge applies changed rules to connections that may not send another command. It ends waits and
+// subscriptions that the rules no longer allow. by is the connection that caused the change.
 func (x *Commands) rejudge(by *client, changed []*access.Account) {
 	affected := make(map[*access.Account]bool, len(changed))
 	for _, a := range changed {
@@ -117,14 +117,14 @@ func (x *Commands) rejudge(by *client, changed []*access.Account) {
 	}
 }
 
-// endIfRevoked ends a connection that has begun to listen while rules changed that forbid it.
+// endIfRevoked closes a connection that has subscribed while a change of the rules forbade it.
 func (c *client) endIfRevoked() {
 	if u := c.user(); u != c.judged && (u == nil || !c.mayGoOnListening(u)) {
 		c.conn.CloseAfterReply()
 	}
 }
 
-// mayGoOnListening reports whether the user may have all that the connection is subscribed to.
+// mayGoOnListening reports whether the user may keep all subscriptions of the connection.
 func (c *client) mayGoOnListening(u *access.User) bool {
 	if u.Unlimited() {
 		return true

@@ -10,8 +10,8 @@ var sharedUsers = []string{
 	"user carol on >one >two resetchannels -@all",
 }
 
-// What alice is answered by both servers byte for byte alike. ACL LIST is not among it: it shows the rules for
-// commands as they were given here and in later versions of Redis, in another form in 7.0.
+// Both servers reply to alice with the same bytes. ACL LIST is not compared, because Redis 7.0
+// shows rules for commands in another form.
 var sameForAlice = []string{
 	"AUTH alice pw", "PING", "FLUSHALL", "CONFIG SET a b", "CONFIG nonsense", "CONFIG GET save", "nonsense", "GET", "CLIENT LIST", "ACL WHOAMI", "MONITOR", "SHUTDOWN",
 	"GET x", "GET billing:1", "SET billing:1 v", "GET billing:1", "SET shared:1 v", "GET shared:1", "SET drop:1 v", "GET drop:1", "SET drop:1 v GET", "SET drop:1 v EX 100 GET",
@@ -29,7 +29,7 @@ var sameForAlice = []string{
 	"CLIENT KILL USER nobody", "CLIENT KILL USER bob", "AUTH alice pw", "RESET", "ACL WHOAMI",
 }
 
-func TestUsersAreRefusedAndServedAsByRedis(t *testing.T) {
+func TestUsersAreLimitedAsByRedis(t *testing.T) {
 	redis := realRedis(t, "--aclfile", newUsersFile(t, sharedUsers...).path)
 	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
 		ours, theirs := newLockSiteOf(t, newUsersFile(t, sharedUsers...).open()).dial(), redis(t)
@@ -50,8 +50,8 @@ func TestUsersAreRefusedAndServedAsByRedis(t *testing.T) {
 	}
 }
 
-// Rights may change while a transaction is queued.
-func TestExecJudgesAnewAsRedisDoes(t *testing.T) {
+// The rules may change while a transaction is queued.
+func TestExecChecksRulesAgainAsRedis(t *testing.T) {
 	before := sharedUsers[0]
 	rules := []string{
 		"user alice on >pw ~billing:* resetchannels -@all +get +multi +exec +publish", // no set
@@ -70,7 +70,8 @@ func TestExecJudgesAnewAsRedisDoes(t *testing.T) {
 		ours, theirs := s.dial(), redis(t)
 		for _, command := range []string{"AUTH alice pw", "MULTI", "GET billing:1", "SET billing:1 v", "PUBLISH ch:1 x", ""} {
 			if command == "" {
-				// Redis 7.0 cuts who has other rules by ACL LOAD, later versions don't: SETUSER changes them.
+				// Redis 7.0 closes connections whose rules change by ACL LOAD, later versions do
+				// not. So this changes them by SETUSER.
 				theirAdmin.expect("ACL SETUSER alice reset "+rule[len("user alice "):], ok)
 				ourFile.write(before, rule)
 				ourAdmin.expect("ACL LOAD", ok)

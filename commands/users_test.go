@@ -20,7 +20,7 @@ func noCommand(name string) string {
 	return failed("NOPERM this user has no permissions to run the '" + name + "' command")
 }
 
-// team are the users of most of these tests.
+// team has the users of most of these tests.
 var team = []string{
 	"user default on nopass ~* &* +@all",
 	"user billing on >pw ~billing:* %R~shared:* +@all -@dangerous",
@@ -29,7 +29,7 @@ var team = []string{
 	"user worker on >pw ~* +@all as:w-*",
 }
 
-// as returns a connection of that user.
+// as returns a connection of the user.
 func (s *site) as(name string) *peer {
 	s.t.Helper()
 	p := s.dial()
@@ -46,7 +46,7 @@ func TestAUserUsesOnlyTheMutexesOfItsRules(t *testing.T) {
 	for _, command := range []string{
 		"SIMBA.ACQUIRE other billing 60000", "SIMBA.ACQUIRE shared:1 billing 60000", "SIMBA.GUARD other billing 1", "SIMBA.RELEASE other billing", "SIMBA.OWNER other",
 		"SIMBA.QUEUE other", "SIMBA.CHECK other 1", "SIMBA.HISTORY other", "GET other", "SET shared:1 x", "TYPE other",
-		// The mutex behind the key counts, however it is spelled.
+		// The rules apply to the mutex of a key, in either spelling.
 		"GET simba:{other}", "ZCARD simba:{other}:contender", "DEL billing:1 simba:{other}", "WATCH simba:{other}", "MEMORY USAGE other",
 		`EVAL "return 1" 2 billing:1 other`, "EVALSHA " + strings.Repeat("a", 40) + " 1 other",
 	} {
@@ -61,7 +61,7 @@ func TestAUserUsesOnlyTheMutexesOfItsRules(t *testing.T) {
 	s.as("boss").expect("SIMBA.BREAK billing:1", ":1\r\n")
 }
 
-func TestAReaderSeesEverythingAndChangesNothing(t *testing.T) {
+func TestAReadOnlyUserReadsAllAndChangesNothing(t *testing.T) {
 	s := newLockSiteOf(t, newUsersFile(t, team...).open())
 	s.as("boss").do("SIMBA.ACQUIRE m boss 60000")
 	p := s.as("board")
@@ -76,7 +76,7 @@ func TestAReaderSeesEverythingAndChangesNothing(t *testing.T) {
 	p.expect("PUBLISH simba:{m} x", noChannel)
 }
 
-func TestAUserActsInNoOthersName(t *testing.T) {
+func TestAUserCannotActAsAnotherContender(t *testing.T) {
 	s := newLockSiteOf(t, newUsersFile(t, team...).open())
 	boss := s.as("boss")
 	boss.do("SIMBA.ACQUIRE m boss:1 60000")
@@ -111,8 +111,8 @@ func TestAUserActsInNoOthersName(t *testing.T) {
 	boss.expect("GET m", bulk("boss:1"))
 }
 
-// A contender on the JVM that hears acquired@@ and its own id takes itself for the owner.
-func TestANoticeNamesNoOtherUser(t *testing.T) {
+// A contender on the JVM that receives acquired@@ with its own id becomes the owner.
+func TestAUserCannotPublishNoticesOfAnotherContender(t *testing.T) {
 	s := newLockSiteOf(t, newUsersFile(t, append(team, "user loud on >pw ~* &* +@all")...).open())
 	for user, publishes := range map[string]map[string]bool{
 		"billing": {
@@ -148,7 +148,7 @@ func TestANoticeNamesNoOtherUser(t *testing.T) {
 	}
 }
 
-func TestAUserThatIsNewHasItsNameForItself(t *testing.T) {
+func TestTheNameOfANewUserIsItsOwn(t *testing.T) {
 	file := newUsersFile(t, team...)
 	s := newLockSiteOf(t, file.open())
 	p := s.as("billing")
@@ -164,7 +164,7 @@ func TestAUserThatIsNewHasItsNameForItself(t *testing.T) {
 	p.expect("GET billing:1", bulk("audit:1"))
 }
 
-func TestWhoMayReadAMutexMayListenToIt(t *testing.T) {
+func TestAReaderOfAMutexMaySubscribeToIt(t *testing.T) {
 	s := newLockSiteOf(t, newUsersFile(t, team...).open())
 	for command, allowed := range map[string]bool{
 		"SUBSCRIBE simba:{billing:1}": true, "SUBSCRIBE simba-events:{billing:1}": true, "SUBSCRIBE simba:{billing:1}:billing": true, "SSUBSCRIBE simba:{shared:1}": true,
@@ -181,7 +181,7 @@ func TestWhoMayReadAMutexMayListenToIt(t *testing.T) {
 	}
 }
 
-func TestAScriptDoesOnlyWhatItsCallerMay(t *testing.T) {
+func TestAScriptIsLimitedToItsCallersRules(t *testing.T) {
 	s := newLockSiteOf(t, newUsersFile(t, team...).open())
 	boss, p := s.as("boss"), s.as("billing")
 	boss.do("SET other v")
@@ -196,7 +196,7 @@ func TestAScriptDoesOnlyWhatItsCallerMay(t *testing.T) {
 			t.Errorf("%s: %q", call, got)
 		}
 	}
-	// What it did before it was refused is forgotten, as by any other error.
+	// The changes before the refusal are discarded, as with any other error.
 	if got := p.do(`EVAL "redis.call('set','billing:9','x') return redis.call('get','other')" 0`); got[0] != '-' {
 		t.Errorf("%q", got)
 	}
@@ -210,7 +210,7 @@ func TestAScriptDoesOnlyWhatItsCallerMay(t *testing.T) {
 	}
 }
 
-func TestATransactionIsJudgedWhenItIsQueuedAndWhenItRuns(t *testing.T) {
+func TestATransactionIsCheckedWhenQueuedAndWhenRun(t *testing.T) {
 	file := newUsersFile(t, team...)
 	s := newLockSiteOf(t, file.open())
 	for _, mixed := range []string{"GET billing:1", "SIMBA.OWNER billing:1"} { // in one step, and one by one
@@ -238,7 +238,7 @@ func TestATransactionIsJudgedWhenItIsQueuedAndWhenItRuns(t *testing.T) {
 	}
 }
 
-func TestNewRulesHoldForThoseWhoAreConnected(t *testing.T) {
+func TestNewRulesApplyToOpenConnections(t *testing.T) {
 	file := newUsersFile(t, team...)
 	s := newLockSiteOf(t, file.open())
 	admin := s.dial()
@@ -255,7 +255,7 @@ func TestNewRulesHoldForThoseWhoAreConnected(t *testing.T) {
 		}
 	}
 	quiet.expect("GET m", noCommand("get"))
-	quiet.expect("STRLEN m", ":0\r\n") // its password is another, and it stays
+	quiet.expect("STRLEN m", ":0\r\n") // its password has changed, and the connection stays
 	admin.expect("ACL USERS", bulks("board", "boss", "default", "worker"))
 
 	file.write("user default on nopass +nonsense")
@@ -265,7 +265,7 @@ func TestNewRulesHoldForThoseWhoAreConnected(t *testing.T) {
 	quiet.expect("STRLEN m", ":0\r\n")
 }
 
-func TestAWaitEndsWhenTheMutexIsNoLongerItsUsers(t *testing.T) {
+func TestAWaitEndsWhenItsUserLosesTheMutex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := newUsersFile(t, team...)
 		s := newLockSiteOf(t, file.open())
@@ -288,7 +288,7 @@ func TestAWaitEndsWhenTheMutexIsNoLongerItsUsers(t *testing.T) {
 	})
 }
 
-func TestACertificateLogsItsUserIn(t *testing.T) {
+func TestACertificateAuthenticatesItsUser(t *testing.T) {
 	file := newUsersFile(t, append(team, "user closed off >pw ~* +@all", "user default off")[1:]...)
 	s := newSite(t, Config{Users: file.open()})
 	name := ""
@@ -322,7 +322,7 @@ func TestAConnectionIsShownWithItsUser(t *testing.T) {
 	p.expect("ACL WHOAMI", bulk("default"))
 }
 
-func TestTheFileIsTheOnePlaceOfUsers(t *testing.T) {
+func TestUsersAreOnlyInTheirFile(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	for _, command := range []string{"SETUSER a on", "DELUSER a", "SAVE"} {
 		name, _, _ := strings.Cut(command, " ")
@@ -333,7 +333,7 @@ func TestTheFileIsTheOnePlaceOfUsers(t *testing.T) {
 	}
 }
 
-func TestEveryCommandWithAContenderOrAChannelIsHeldToTheRulesForThem(t *testing.T) {
+func TestRulesForContendersAndChannelsCoverEveryCommand(t *testing.T) {
 	for e := range newTable().all() {
 		for _, a := range e.args {
 			if a.name == contenderArg.name && e.actor.ids == nil {
@@ -346,8 +346,8 @@ func TestEveryCommandWithAContenderOrAChannelIsHeldToTheRulesForThem(t *testing.
 	}
 }
 
-// The fault that this guards against: a denial must not cost the rest of the pipeline its replies.
-func TestAPipelineGoesOnBehindADenial(t *testing.T) {
+// A denial must not cost the rest of the pipeline its replies.
+func TestAPipelineGoesOnAfterADenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, Config{Users: newUsersFile(t, team...).open()})
 		s.backend.owner = func(string) (simba.Tenure, simba.Seq, error) { return simba.Tenure{}, 0, nil }
@@ -361,14 +361,14 @@ func TestAPipelineGoesOnBehindADenial(t *testing.T) {
 	})
 }
 
-// Between the look at the rules and the wait there is the backend: rules that change then hold too.
-func TestAWaitThatBeginsWhileTheRulesChangeEnds(t *testing.T) {
+// The rules may change while the backend begins the wait. They must end the wait too.
+func TestAWaitThatBeginsDuringAChangeOfRulesEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := newUsersFile(t, team...)
-		seat := newOneSeat()
-		acquire := seat.acquire
-		s := newSite(t, Config{Backend: seat, Users: file.open()})
-		seat.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+		ticket := newOneTicket()
+		acquire := ticket.acquire
+		s := newSite(t, Config{Backend: ticket, Users: file.open()})
+		ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
 			file.write(team[0], "user billing on >pw ~other +@all")
 			changed, err := s.x.users.Load()
 			if err != nil {
@@ -379,6 +379,6 @@ func TestAWaitThatBeginsWhileTheRulesChangeEnds(t *testing.T) {
 		}
 		p := s.as("billing")
 		p.expect("SIMBA.ACQUIRE billing:1 billing 1000 WAIT 0", noKey)
-		wantEnd(t, seat, simba.EndLeft)
+		wantEnd(t, ticket, simba.EndLeft)
 	})
 }

@@ -12,7 +12,7 @@ import (
 const tooManyWaiting = "-ERR max number of blocked clients reached"
 
 func TestWaitersLeaveAQuarterOfMaxclientsFree(t *testing.T) {
-	seated(t, func(t *testing.T, s *site, _ *oneSeat) {
+	withTicket(t, func(t *testing.T, s *site, _ *oneTicket) {
 		waits := func(p *peer) bool {
 			t.Helper()
 			before := s.server.Stats().Blocked
@@ -32,10 +32,10 @@ func TestWaitersLeaveAQuarterOfMaxclientsFree(t *testing.T) {
 		if got := refused.reply(); !strings.HasPrefix(got, tooManyWaiting) {
 			t.Errorf("it is answered %q", got)
 		}
-		first.nc.Close() // who has waited makes room
+		first.nc.Close() // the waiter leaves
 		synctest.Wait()
 		if !waits(refused) {
-			t.Error("no place has become free")
+			t.Error("no further client may wait")
 		}
 		s.server.SetMaxClients(8)
 		for range 3 {
@@ -54,7 +54,7 @@ func TestWaitersLeaveAQuarterOfMaxclientsFree(t *testing.T) {
 }
 
 func TestTheOnlyClientMayWait(t *testing.T) {
-	seated(t, func(t *testing.T, s *site, _ *oneSeat) {
+	withTicket(t, func(t *testing.T, s *site, _ *oneTicket) {
 		s.server.SetMaxClients(1)
 		if got := status(s.dial().do("SIMBA.ACQUIRE m c 1000 WAIT 1000")); got != "timeout" {
 			t.Errorf("it is answered %s", got)
@@ -62,16 +62,16 @@ func TestTheOnlyClientMayWait(t *testing.T) {
 	})
 }
 
-func TestWhoNeedNotWaitIsNotRefusedAtTheLimit(t *testing.T) {
+func TestARequestThatNeedNotWaitIsServedAtTheWaitLimit(t *testing.T) {
 	for want, answer := range map[string]simba.Status{"renewed": simba.StatusRenewed, "acquired": simba.StatusAcquired} {
-		seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+		withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 			s.server.SetMaxClients(1)
 			s.dial().send("SIMBA.ACQUIRE m c 1000 WAIT 60000")
 			synctest.Wait()
 			s.server.SetMaxClients(2) // one of two may wait
-			seat.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+			ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
 				if !r.NoQueue || r.Waiter != nil {
-					t.Errorf("the engine is asked for a place: %+v", r)
+					t.Errorf("the request may queue: %+v", r)
 				}
 				return simba.Outcome{Status: answer, Owner: r.Contender, Token: 1}, nil, nil
 			}

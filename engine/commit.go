@@ -8,16 +8,17 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// How a transaction becomes a step: with the locks of its shards held, time does its work on
-// every mutex, what was read is compared with what is, and then all is done and recorded as one.
+// A transaction is committed as one step. With the locks of its shards held, the commit advances
+// every mutex to the present time and compares it with what was read. Then it makes all changes and
+// records them as one.
 
-func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) == 0 && k.told == 0 }
+func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) == 0 && k.given == 0 }
 
 // commitOne commits a transaction of one key: an ordinary step.
 func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
 	sh := k.shard
 	if k.isReadOnly() && k.watch == nil && !k.queueRead {
-		return k.rests, nil // what was read was so at one instant
+		return k.rests, nil // it read one instant
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -35,7 +36,7 @@ func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
 	return m.rests, err
 }
 
-// check returns why a key's part cannot be done.
+// check returns why the part of a key cannot be done.
 func (k *txKey) check(m *mutex, s *step) error {
 	switch {
 	case !k.isFresh(m, s):
@@ -46,12 +47,12 @@ func (k *txKey) check(m *mutex, s *step) error {
 	return nil
 }
 
-// apply does a key's part.
+// apply does the part of a key.
 func (k *txKey) apply(m *mutex, s *step) {
 	if k.isReadOnly() {
 		return
 	}
-	s.spent = max(s.spent, k.told)
+	s.spent = max(s.spent, k.given)
 	for i := range k.work {
 		o := &k.work[i]
 		s.chosen = o.token
@@ -66,11 +67,11 @@ func (k *txKey) apply(m *mutex, s *step) {
 			m.place(s, o.contender, o.score)
 		}
 	}
-	s.chosen = 0 // it was not needed
+	s.chosen = 0 // if no tenure has begun
 	m.conclude(s, k.dequeued)
 }
 
-// part is a mutex in the step that a transaction of several is.
+// part is the part of one mutex in the step of a transaction.
 type part struct {
 	*txKey
 	m      *mutex
@@ -101,8 +102,8 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 	return seq, err
 }
 
-// news returns the messages that say what the step does not say itself: the scripts of Simba
-// announce what they have taken and released.
+// news returns the messages that the step does not publish itself. Scripts of Simba publish notices
+// of what they take and release.
 func (t *tx) news() []message {
 	return slices.DeleteFunc(t.messages, func(msg message) bool {
 		name, ok := simba.CutMutexChannel(msg.channel)
@@ -114,9 +115,9 @@ func (t *tx) news() []message {
 	})
 }
 
-// says reports whether subscribers of the mutex learn from the step itself what a notice says: which
-// tenure began, or which its owner ended. What came of the latter is told in its place: that the mutex
-// is free, whose it is next, or nothing while it is kept.
+// says reports whether the step itself publishes what a notice says: which tenure began, or which
+// one its owner ended. After a release the step publishes that the mutex is free, or the next
+// owner, or nothing while the mutex is reserved.
 func (s *step) says(payload string) bool {
 	if owner, ok := strings.CutPrefix(payload, simba.AcquiredNotice("")); ok {
 		return s.began != "" && s.began == owner
@@ -125,7 +126,7 @@ func (s *step) says(payload string) bool {
 	return ok && s.freed && s.last == owner
 }
 
-// lockShards locks those of all keys, each once and in one order for all transactions.
+// lockShards locks the shards of all keys, each once. All transactions use the same order.
 func (t *tx) lockShards() (unlock func()) {
 	list := slices.Clone(t.keys)
 	slices.SortFunc(list, func(a, b *txKey) int { return cmp.Compare(a.index, b.index) })
@@ -140,7 +141,8 @@ func (t *tx) lockShards() (unlock func()) {
 	}
 }
 
-// prepare lets time do its work on every mutex, and returns them if all can be done.
+// prepare advances every mutex to the present time. It returns the parts, or why they cannot be
+// done.
 func (t *tx) prepare() (parts []part, err error) {
 	now, wall := t.engine.clock.read()
 	parts = make([]part, len(t.keys))
@@ -148,7 +150,7 @@ func (t *tx) prepare() (parts []part, err error) {
 		p := &parts[i]
 		p.txKey = k
 		p.step = *k.shard.begin()
-		p.step.events, p.step.turns, p.step.wakes = nil, nil, nil // they are the shard's
+		p.step.events, p.step.turns, p.step.wakes = nil, nil, nil // they belong to the shard
 		p.step.now, p.step.wall = now, wall
 		p.m, p.before = k.shard.find(k.name, k.hash)
 		if p.m.advance(&p.step); p.step.hasEffects() {

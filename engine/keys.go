@@ -7,27 +7,27 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The transitions of lock keys. Unlike those of contenders they are parts of a step, which
-// transactions put together: who is next is decided when all of it is done, by conclude.
+// The transitions of lock keys. They are parts of a step of a transaction. conclude chooses the
+// next owner after all of them.
 
-// Why a key's tenure ended, for the history.
+// The reasons in the history.
 const (
 	reasonOverwritten = "overwritten"
 	reasonDeleted     = "deleted"
-	reasonTurn        = "its turn"
+	reasonReserved    = "its turn"
 	reasonRemoved     = "removed"
 )
 
-// leaseOf is how long the lease is that a lock asks for in this step.
+// leaseOf returns the lease that a lock asks for in this step.
 func (s *step) leaseOf(l simba.Lock) time.Duration {
 	if l.EndsAt == 0 {
 		return l.TTL
 	}
 	left := time.Duration(l.EndsAt-s.wall) * time.Millisecond
-	return min(max(left, time.Millisecond), simba.MaxLockTTL) // what has ended meanwhile ends at once
+	return min(max(left, time.Millisecond), simba.MaxLockTTL) // one that has ended expires at once
 }
 
-// take begins a tenure for whoever asks for it, and breaks the one that there is.
+// take begins a tenure, and breaks the present one.
 func (m *mutex) take(s *step, l simba.Lock) {
 	was := m.lease()
 	if m.owned() {
@@ -43,14 +43,14 @@ func (m *mutex) take(s *step, l simba.Lock) {
 	m.setFields(l.Fields)
 }
 
-// change alters what the key holds, within its tenure.
+// change changes a key within its tenure.
 func (m *mutex) change(s *step, l simba.Lock, renew bool) {
-	if !m.owned() { // it was shown as another's, whose turn it is
+	if !m.owned() { // it was shown as owned by the waiter with the reservation
 		m.take(s, l)
 		return
 	}
-	// A count or a value that someone was told of must not be lost, nor that a lease has an end:
-	// nothing else would bring them back.
+	// A count or a value that was acknowledged must not be lost, nor that a lease has an end.
+	// Nothing would restore them.
 	other := m.owner() != l.Owner || !slices.Equal(m.fields(), l.Fields)
 	s.forced = s.forced || other || m.end() == never
 	if other {
@@ -64,8 +64,7 @@ func (m *mutex) change(s *step, l simba.Lock, renew bool) {
 	m.told()
 }
 
-// drop ends the tenure. Whether its owner wanted that, a key does not say: so it is not to be
-// lost.
+// drop ends the tenure. The record is forced, because the owner may not have wanted the end.
 func (m *mutex) drop(s *step) {
 	if m.owned() {
 		s.forced = true
@@ -73,7 +72,7 @@ func (m *mutex) drop(s *step) {
 	}
 }
 
-// place gives a contender that polls a place by score, or moves it there.
+// place queues a polling contender by score, or moves it.
 func (m *mutex) place(s *step, contender string, score float64) {
 	c := m.contend()
 	e := c.find(contender)
@@ -91,9 +90,9 @@ func (m *mutex) place(s *step, contender string, score float64) {
 	}
 }
 
-// conclude ends the part of a step that is one key's. Who was taken out of the queue has its
-// turn if the mutex is free: a script that releases as Simba's does takes out the first, and
-// tells it so.
+// conclude ends the part of a key in a step. A contender that the transaction has dequeued gets the
+// reservation if the mutex is free: scripts that release as Simba's do dequeue the first waiter and
+// notify it.
 func (m *mutex) conclude(s *step, dequeued []string) {
 	for _, contender := range dequeued {
 		c := m.contention
@@ -103,28 +102,28 @@ func (m *mutex) conclude(s *step, dequeued []string) {
 		e := c.find(contender)
 		switch {
 		case e == nil:
-		case c.reserved == e: // it was told, and keeps its turn
+		case c.reserved == e: // it keeps its reservation
 			c.reserved = nil
-			m.leave(s, e, reasonTurn)
+			m.leave(s, e, reasonReserved)
 			c.reserved = e
 		case m.owned() || c.reserved != nil || s.now < s.quiet:
 			m.leave(s, e, reasonRemoved)
 		case e.ticket != nil:
 			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)
 		case s.window > 0 && s.subscribed(m.name(), contender):
-			m.leave(s, e, reasonTurn)
+			m.leave(s, e, reasonReserved)
 			c.reserved, c.until = e, s.now.Add(s.window)
 		default:
 			m.leave(s, e, reasonRemoved)
 		}
 	}
-	m.seatOwner(s)
+	m.dequeueOwner(s)
 	m.handOn(s)
 }
 
-// seatOwner takes an owner out of the queue who has not come by it: a script put it there, or a
-// key was given the value of one that waits. In the quiet time one may wait for its end.
-func (m *mutex) seatOwner(s *step) {
+// dequeueOwner dequeues an owner that a script has queued, or that became the owner by the value of
+// a key. In the recovery delay an owner may be queued.
+func (m *mutex) dequeueOwner(s *step) {
 	c := m.contention
 	if c == nil || !m.owned() || m.token <= s.former && s.now < s.quiet {
 		return
@@ -140,7 +139,7 @@ func (m *mutex) isAs(l simba.Lock, now simba.Instant) bool {
 	return is.Token == l.Token && is.Owner == l.Owner && is.EndsAt == l.EndsAt && slices.Equal(is.Fields, l.Fields)
 }
 
-// reservedFor returns whose turn it is.
+// reservedFor returns the waiter with the reservation, "" if there is none.
 func (m *mutex) reservedFor() string {
 	if c := m.contention; c != nil && c.reserved != nil && !m.owned() {
 		return c.reserved.contender
@@ -160,12 +159,12 @@ func (m *mutex) members() []simba.QueueMember {
 	return list
 }
 
-// queueIs reports whether the queue is as it was read.
-func (m *mutex) queueIs(places []simba.QueueMember) bool {
-	if m.waiters() != len(places) {
+// queueIs reports whether the queue has these members.
+func (m *mutex) queueIs(members []simba.QueueMember) bool {
+	if m.waiters() != len(members) {
 		return false
 	}
-	for i, p := range places {
+	for i, p := range members {
 		if e := m.contention.all[i]; e.contender != p.Contender || e.place.score != p.Score {
 			return false
 		}

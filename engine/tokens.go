@@ -1,9 +1,9 @@
 package engine
 
-// Tokens in transactions: the keys simba:{m}:fence and simba:{m}:token show those of the mutex. A
-// script is told its token before it commits. So a number is reserved when it is told, and
-// the mutex is watched from then on: if anybody has it meanwhile, the transaction conflicts. So no
-// tenure has a token that is smaller than that of one before.
+// Tokens in transactions. The keys simba:{m}:fence and simba:{m}:token show those of mutex m. A
+// script learns its token before the commit. So the transaction reserves the number and watches the
+// mutex: if another tenure begins meanwhile, the transaction conflicts. So no tenure has a smaller
+// token than an earlier one.
 
 // Token implements simba.Tx.
 func (t *tx) Token(name string) uint64 {
@@ -39,20 +39,20 @@ func (t *tx) DroppedToken() (name string, ok bool) {
 func (t *tx) Fence(name string) uint64 {
 	k := t.key(name)
 	if !k.lock.Exists() || k.refused {
-		k.told = max(k.told, t.engine.token.Load())
-		return k.told
+		k.given = max(k.given, t.engine.token.Load())
+		return k.given
 	}
 	if k.lock.Token == pending {
 		t.reserve(k)
 	}
-	return max(k.lock.Token, k.told)
+	return max(k.lock.Token, k.given)
 }
 
 // NextToken implements simba.Tx.
 func (t *tx) NextToken(name string) uint64 {
 	k := t.key(name)
 	o := k.begun()
-	known := o == nil || o.token != 0 // that of the present tenure, if the transaction has begun it
+	known := o == nil || o.token != 0 // the transaction has begun the tenure and reserved its token
 	t.reserve(k)
 	switch {
 	case o == nil:
@@ -65,7 +65,7 @@ func (t *tx) NextToken(name string) uint64 {
 	return o.token
 }
 
-// reserve watches the mutex, and gives the tenures that the transaction has begun their tokens.
+// reserve watches the mutex, and gives tokens to the tenures that the transaction has begun.
 func (t *tx) reserve(k *txKey) {
 	if t.tooLarge {
 		return
@@ -81,13 +81,13 @@ func (t *tx) reserve(k *txKey) {
 	}
 }
 
-// draw returns a token that no tenure has had. The mutex is watched.
+// draw returns a token that no tenure has had. The mutex must be watched.
 func (k *txKey) draw() uint64 {
-	k.told = k.shard.engine.token.Add(1)
-	return k.told
+	k.given = k.shard.engine.token.Add(1)
+	return k.given
 }
 
-// begun returns the taking that began the tenure which the mutex has now, nil if the transaction has not begun it.
+// begun returns the opTake that began the present tenure, nil if the transaction has not begun it.
 func (k *txKey) begun() *op {
 	for i := len(k.work) - 1; i >= 0; i-- {
 		switch o := &k.work[i]; o.kind {

@@ -11,11 +11,12 @@ import (
 
 var _ simba.Keyspace = (*Engine)(nil)
 
-// tx is a transaction: what it has read, as copies that its own changes alter, and what is to
-// be done with the mutexes themselves if what it has read is still so at the commit.
+// tx is a transaction. It keeps copies of the mutexes that it has read, and its own changes alter
+// these copies. The commit makes the changes in the mutexes themselves, if they still are as they
+// were read.
 type tx struct {
 	engine   *Engine
-	now      time.Time         // zero = nobody has asked for it
+	now      time.Time         // zero = not read yet
 	keys     []*txKey          // in the order of their first use
 	byName   map[string]*txKey // if there are many
 	messages []message
@@ -31,38 +32,38 @@ type txKey struct {
 	name  string
 	hash  uint64
 	shard *shard
-	index int // of the shard: they are locked in this order
+	index int // of the shard, for the order of locking
 
 	// What was read.
 	readLock  simba.Lock
 	readQueue []simba.QueueMember
 	queueRead bool
-	reserved  string        // whose turn it is
-	quiet     bool          // nobody new is granted anything
-	kept      time.Duration // how long either lasts
-	refused   bool          // lock is that of whose turn it is, who does not have it yet
+	reserved  string        // the waiter with the reservation
+	quiet     bool          // in the recovery delay
+	kept      time.Duration // how long the reservation or the delay lasts
+	refused   bool          // lock shows the waiter with the reservation as owner
 	rests     simba.Seq
-	watch     *watch // nil = it may change and change back
+	watch     *watch // nil = a change that is undone does not matter
 	seen      seenVersions
 
-	// The same with what was done to it.
+	// The same with the changes of the transaction.
 	lock   simba.Lock
 	queue  txQueue
 	ended  uint64 // the token of the tenure that was dropped last
 	hidden bool   // the token of the present tenure was dropped
 
 	// Tokens that were reserved.
-	next uint64 // of the tenure that is to begin; 0 = none
-	told uint64 // the largest that its user knows, and may tell; 0 = none
+	next  uint64 // of the next tenure; 0 = none
+	given uint64 // the largest that the user knows; 0 = none
 
-	// What Commit does.
+	// What the commit does.
 	work     []op
 	dequeued []string
 	room     [1]op
-	did      *step // what it did
+	did      *step // its part of the commit
 }
 
-// op is a change of a mutex that a transaction makes.
+// op is a change of a mutex by a transaction.
 type op struct {
 	kind      opKind
 	renew     bool
@@ -146,7 +147,7 @@ func (t *tx) key(name string) *txKey {
 		return k
 	}
 	k := t.add(name)
-	if t.tooLarge { // nothing of it will ever be told
+	if t.tooLarge { // the commit will fail
 		k.queueRead = true
 		return k
 	}
@@ -176,7 +177,7 @@ func (t *tx) add(name string) *txKey {
 	k.shard, k.hash = t.engine.shard(name)
 	k.index = shardOf(k.hash)
 	k.work = k.room[:0]
-	if t.tooLarge { // Commit will refuse it: nothing more is to be remembered
+	if t.tooLarge { // the commit will fail, so remember nothing more
 		return k
 	}
 	t.keys = append(t.keys, k)
@@ -204,8 +205,8 @@ func (k *txKey) load(m *mutex, s *step) {
 	}
 }
 
-// read lets time do its work on a mutex, and then looks at it.
-func (t *tx) read(k *txKey, look func(m *mutex, s *step)) {
+// read advances a mutex to the present time, and then calls view with its shard locked.
+func (t *tx) read(k *txKey, view func(m *mutex, s *step)) {
 	t.Now()
 	e, sh := t.engine, k.shard
 	if !e.enter() {
@@ -219,7 +220,7 @@ func (t *tx) read(k *txKey, look func(m *mutex, s *step)) {
 	m, before := sh.find(k.name, k.hash)
 	m.advance(s)
 	sh.finish(m, s, before)
-	look(m, s)
+	view(m, s)
 	k.rests = m.rests
 }
 
@@ -252,13 +253,13 @@ func (k *txKey) watchVersion(queue bool) uint64 {
 	return k.watch.version(queue)
 }
 
-// isUnwatched reports whether what is watched of the key has not changed.
+// isUnwatched reports whether the watched versions of the key are the present ones.
 func (k *txKey) isUnwatched() bool {
 	return k.watch == nil || k.seen.same(k.watch)
 }
 
-// isFresh reports whether what was read of the key is still so. The caller holds the lock of
-// its shard.
+// isFresh reports whether what was read of the key still holds. The caller holds the lock of its
+// shard.
 func (k *txKey) isFresh(m *mutex, s *step) bool {
 	return k.isUnwatched() && m.isAs(k.readLock, s.now) && k.reserved == m.reservedFor() && (!k.queueRead || m.queueIs(k.readQueue))
 }
@@ -289,7 +290,7 @@ func (t *tx) Open(name, owner string) bool {
 	return false
 }
 
-// pending is the token of a tenure that is to begin.
+// pending is the token of a tenure that the commit will begin.
 const pending = ^uint64(0)
 
 // Take implements simba.Tx.
@@ -322,8 +323,8 @@ func (t *tx) Change(name string, l simba.Lock, renew bool) {
 	k.lock.Token = was.Token
 }
 
-// change adds a change to the work: to the change before it, if there is one. So a key that is changed a thousand times
-// is changed once.
+// change adds a change to the work. It merges changes in a row, so that a key that changes a
+// thousand times is changed once.
 func (k *txKey) change(l simba.Lock, renew bool) {
 	n := len(k.work)
 	if n == 0 || k.work[n-1].kind != opChange {
@@ -337,7 +338,7 @@ func (k *txKey) change(l simba.Lock, renew bool) {
 	last.lock, last.renew = l, last.renew || renew
 }
 
-// timed is a lock as it will be read, when it is written now.
+// timed returns a lock as a read now would return it.
 func (t *tx) timed(l simba.Lock) simba.Lock {
 	now := t.Now().UnixMilli()
 	switch {
@@ -365,7 +366,7 @@ func (t *tx) Queue(name string) []simba.QueueMember {
 	return t.queued(name).queue.inOrder()
 }
 
-// queued is key for one whose queue counts too.
+// queued is key with the queue read too.
 func (t *tx) queued(name string) *txKey {
 	k := t.key(name)
 	if k.queueRead {
@@ -398,7 +399,7 @@ func (t *tx) Queued(name, contender string) (simba.QueueMember, bool) {
 func (t *tx) Enqueue(name, contender string, score float64) {
 	k := t.queued(name)
 	k.work = append(k.work, op{kind: opEnqueue, contender: contender, score: score})
-	k.dequeued = slices.DeleteFunc(k.dequeued, func(c string) bool { return c == contender }) // it is back
+	k.dequeued = slices.DeleteFunc(k.dequeued, func(c string) bool { return c == contender }) // it is queued again
 	k.queue.add(simba.QueueMember{Contender: contender, Score: score})
 }
 

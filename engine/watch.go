@@ -11,7 +11,7 @@ type watch struct {
 	queue uint64 // changes of the queue
 }
 
-// touch counts what a step has changed. It costs nothing if nobody watches.
+// touch counts the changes of a step. It costs nothing if no mutex of the shard is watched.
 func (w watched) touch(m *mutex, s *step, before census) {
 	if len(w) == 0 {
 		return
@@ -56,7 +56,7 @@ func (s *seenVersions) same(x *watch) bool {
 	return (!s.ofLock || s.lock == x.lock) && (!s.ofQueue || s.queue == x.queue)
 }
 
-// watch returns the watch of a mutex, for unwatch to give back.
+// watch begins to watch a mutex. The caller must call unwatch.
 func (sh *shard) watch(name string) *watch {
 	if sh.watched == nil {
 		sh.watched = make(watched)

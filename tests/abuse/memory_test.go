@@ -225,7 +225,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 	if r, err := waiting.record(); err != nil || r["status"] != "acquired" {
 		t.Errorf("who waited before: %v, %v", r, err)
 	}
-	if strings.Count(v.log(), "used memory is above maxmemory: what takes more is refused") == 0 {
+	if strings.Count(v.log(), "used memory is above maxmemory: refusing commands that take more") == 0 {
 		t.Errorf("the log does not tell of it:\n%s", v.log())
 	}
 
@@ -251,7 +251,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 		return err == nil && r["status"] == "acquired"
 	})
 	v.until("the log tells of it", func() bool {
-		return strings.Contains(v.log(), "used memory is no longer above maxmemory: nothing is refused")
+		return strings.Contains(v.log(), "used memory is no longer above maxmemory: accepting all commands")
 	})
 }
 

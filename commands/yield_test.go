@@ -9,51 +9,52 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// laborious is an engine of which each lock, page and tenure that is looked at takes longer than a turn: others are to have the next one.
-type laborious struct {
+// slowKeyspace is an engine with slow reads of a lock, a page or a tenure. A command yields after
+// each.
+type slowKeyspace struct {
 	*conflicting
-	looked func() // called after each; nil = nothing is
+	afterRead func() // called after each read, unless nil
 }
 
-type laboriousTx struct {
+type slowTx struct {
 	simba.Tx
-	space *laborious
+	space *slowKeyspace
 }
 
-func (l *laborious) work() {
+func (l *slowKeyspace) work() {
 	time.Sleep(time.Millisecond)
-	if l.looked != nil {
-		l.looked()
+	if l.afterRead != nil {
+		l.afterRead()
 	}
 }
 
-func (l *laborious) Update(do func(simba.Tx) error) (simba.Seq, error) {
-	return l.conflicting.Update(func(tx simba.Tx) error { return do(laboriousTx{tx, l}) })
+func (l *slowKeyspace) Update(do func(simba.Tx) error) (simba.Seq, error) {
+	return l.conflicting.Update(func(tx simba.Tx) error { return do(slowTx{tx, l}) })
 }
 
-func (t laboriousTx) Lock(mutex string) simba.Lock {
+func (t slowTx) Lock(mutex string) simba.Lock {
 	t.space.work()
 	return t.Tx.Lock(mutex)
 }
 
 // Scan has three pages, of one mutex each.
-func (l *laborious) Scan(_ context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
+func (l *slowKeyspace) Scan(_ context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
 	l.work()
 	return simba.ScanPage{Cursor: (r.Cursor + 1) % 3, Mutexes: []string{"m"}}, 0, nil
 }
 
-func (l *laborious) Break(context.Context, string, string) (bool, simba.Seq, error) {
+func (l *slowKeyspace) Break(context.Context, string, string) (bool, simba.Seq, error) {
 	l.work()
 	return true, 0, nil
 }
 
-// newLaboriousSite returns a client's state, of which a test reads only what is settled with the reply, and what has its
-// commands served.
-func newLaboriousSite(t *testing.T) (c *client, space *laborious, run func(commands []string)) {
-	space = &laborious{conflicting: newConflicting(t)}
+// newSlowSite returns a client's state, which a test may read between replies, and a function that
+// runs commands for that client.
+func newSlowSite(t *testing.T) (c *client, space *slowKeyspace, run func(commands []string)) {
+	space = &slowKeyspace{conflicting: newConflicting(t)}
 	s := newSite(t, Config{Backend: space})
 	p := s.dial()
-	p.expect("PING", "+PONG\r\n") // from now on it has a state
+	p.expect("PING", "+PONG\r\n") // the client has a state now
 	return s.server.Conn(1).State().(*client), space, func(commands []string) {
 		t.Helper()
 		for _, command := range commands {
@@ -64,7 +65,7 @@ func newLaboriousSite(t *testing.T) (c *client, space *laborious, run func(comma
 	}
 }
 
-// longCommands have others wait for longer than a turn, wherever they could be made to give way.
+// longCommands are commands that run long enough to yield.
 var longCommands = map[string]struct {
 	commands []string
 	keyed    bool // the last one runs in one transaction
@@ -73,53 +74,53 @@ var longCommands = map[string]struct {
 	"many keys to change":   {[]string{"DEL" + strings.Repeat(" a", 2*64)}, true},
 	"KEYS":                  {[]string{"KEYS *"}, true},
 	"SCAN":                  {[]string{"SCAN 0 COUNT 10000"}, true},
-	"RANDOMKEY":             {[]string{"RANDOMKEY"}, true}, // asks for page after page by itself
+	"RANDOMKEY":             {[]string{"RANDOMKEY"}, true}, // reads several pages
 	"SIMBA.SCAN":            {[]string{"SIMBA.SCAN 0 COUNT 10000"}, false},
 	"FLUSHALL":              {[]string{"FLUSHALL"}, false},
-	"CLIENT LIST":           {[]string{"CLIENT LIST ID" + strings.Repeat(" 1", 1000)}, false}, // 3 ms of formatting, 20 turns
+	"CLIENT LIST":           {[]string{"CLIENT LIST ID" + strings.Repeat(" 1", 1000)}, false}, // 3 ms
 	"a script":              {[]string{`EVAL "for i = 1, 1000 do end redis.call('GET', 'a') for i = 1, 1000 do end" 0`}, true},
 	"EXEC in a transaction": {[]string{"MULTI", "GET a", "GET a", "GET a", "EXEC"}, true},
 	"EXEC one by one":       {[]string{"MULTI", "SIMBA.SCAN 0 COUNT 1", "SIMBA.SCAN 0 COUNT 1", "SIMBA.SCAN 0 COUNT 1", "EXEC"}, false},
 }
 
-func TestALongCommandGivesWay(t *testing.T) {
+func TestALongCommandYields(t *testing.T) {
 	for name, long := range longCommands {
 		t.Run(name, func(t *testing.T) {
-			c, _, run := newLaboriousSite(t)
+			c, _, run := newSlowSite(t)
 			run(long.commands)
 			if c.parked == 0 {
-				t.Error("nobody else had the processor meanwhile")
+				t.Error("the command did not yield")
 			}
 		})
 	}
 }
 
-func TestWhoConflictsGivesWayBeforeItBeginsAnew(t *testing.T) {
-	c, space, run := newLaboriousSite(t)
+func TestAConflictingTransactionYieldsBeforeItRunsAgain(t *testing.T) {
+	c, space, run := newSlowSite(t)
 	space.times = 2
 	run([]string{"SET a w1"})
 	if c.parked == 0 {
-		t.Error("nobody else had the processor meanwhile")
+		t.Error("the command did not yield")
 	}
 }
 
-func TestWhoBeginsAnewDoesNotGiveWay(t *testing.T) {
+func TestATransactionThatRunsAgainDoesNotYield(t *testing.T) {
 	for name, long := range longCommands {
 		if !long.keyed {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			c, space, run := newLaboriousSite(t)
+			c, space, run := newSlowSite(t)
 			space.times = 1
-			parked := time.Duration(-1) // when it had begun anew
-			space.looked = func() {
+			parked := time.Duration(-1) // when the second run began
+			space.afterRead = func() {
 				if space.times == 0 && parked < 0 {
 					parked = c.parked
 				}
 			}
 			run(long.commands)
 			if c.parked != parked {
-				t.Errorf("others had the processor for %v, and for %v when it began anew", c.parked, parked)
+				t.Errorf("yielded for %v, and for %v before the second run", c.parked, parked)
 			}
 		})
 	}
