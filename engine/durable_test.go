@@ -50,10 +50,18 @@ func (g *gate) Append(ch simba.Change) bool {
 	return false
 }
 
-func (g *gate) Commit(seq simba.Seq) error {
+func (g *gate) Commit(ctx context.Context, seq simba.Seq) error {
+	defer context.AfterFunc(ctx, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.opened.Broadcast()
+	})()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for g.held != 0 && g.held <= seq {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		g.opened.Wait()
 	}
 	return nil
@@ -84,6 +92,23 @@ func (g *gate) set(open bool) {
 		g.held = 0
 		g.opened.Broadcast()
 	}
+}
+
+func TestACommitEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		w := newWorldOn(t, g, Recovery{})
+		o, _, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := w.e.Commit(ctx, o.Seq); err != context.DeadlineExceeded {
+			t.Errorf("Commit = %v, want the context's error", err)
+		}
+		g.set(true)
+	})
 }
 
 // settles reports, when everything has come to rest, whether Commit(seq) returned.

@@ -2,6 +2,7 @@ package persist
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -187,7 +188,7 @@ func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
 		defer close(written)
 		for seq := simba.Seq(1); seq <= 300; seq++ {
 			s.Append(put(seq, fmt.Sprint("m", seq)))
-			if err := s.Commit(seq); err != nil {
+			if err := s.Commit(context.Background(), seq); err != nil {
 				t.Error(err)
 				return
 			}
@@ -230,7 +231,7 @@ func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
 			ch := put(seq, "m")
 			ch.Lease.Fields = []simba.Field{{Name: "f", Value: large}}
 			s.Append(ch)
-			errs <- s.Commit(seq)
+			errs <- s.Commit(context.Background(), seq)
 		}
 	}()
 	for began := time.Now(); s.behind() <= maxBehind*s.step || len(errs) < 2; time.Sleep(time.Millisecond) {
@@ -334,7 +335,7 @@ func TestACheckpointThatHangsIsFatalWhenTheWriterWaitsForIt(t *testing.T) {
 		for seq := simba.Seq(1); err == nil; seq++ {
 			s.Append(put(seq, "m"))
 			began = time.Now()
-			err = s.Commit(seq)
+			err = s.Commit(context.Background(), seq)
 		}
 		if took := time.Since(began); took != o.CommitTimeout {
 			t.Errorf("the commit that waits ends after %v, want %v", took, o.CommitTimeout)

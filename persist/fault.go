@@ -15,7 +15,7 @@ import (
 // when Open succeeds; a failure before is Open's error and not fatal.
 type fault struct {
 	fatal   func(error)
-	stopped chan struct{} // closed at the first failure
+	stopped chan struct{}   // closed at the first failure
 	killed  <-chan struct{} // see killable; nil = it is none
 
 	mu    sync.Mutex // protects the fields below

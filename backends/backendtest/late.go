@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -75,16 +76,16 @@ func (l *late) Begin(seq simba.Seq) (waits bool) {
 	if seq <= l.Committed() {
 		return false
 	}
-	go func() { _ = l.Commit(seq) }() // whoever calls Commit meets the error, too
+	go func() { _ = l.Commit(context.Background(), seq) }() // whoever calls Commit meets the error, too
 	return true
 }
 
 // Commit implements engine.Journal.
-func (l *late) Commit(seq simba.Seq) error {
+func (l *late) Commit(ctx context.Context, seq simba.Seq) error {
 	if seq <= l.Committed() {
 		return nil
 	}
-	if err := l.Journal.Commit(seq); err != nil {
+	if err := l.Journal.Commit(ctx, seq); err != nil {
 		return err
 	}
 	time.AfterFunc(l.by(), func() { l.acknowledge(seq) })
