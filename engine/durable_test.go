@@ -111,6 +111,36 @@ func TestACommitEndsWithItsContext(t *testing.T) {
 	})
 }
 
+func TestAStoredLeaseSaysWhenItsTenureBeganAndWhetherAConnectionIsBoundToIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		g.set(true)
+		w := newWorldOn(t, g, Recovery{Leases: func(yield func(simba.Lease, error) bool) {
+			yield(simba.Lease{Mutex: "old", Owner: "a", Token: 7, Acquired: 1000, AcquiredAt: 50, StartedAt: 40, TTL: time.Hour, Session: true}, nil)
+		}, Token: 7})
+		start := time.Now().UnixMilli()
+		last := func() simba.Lease { return g.changes[len(g.changes)-1].Lease }
+		for _, step := range []struct {
+			name    string
+			do      func()
+			started int64 // milliseconds after start
+			session bool
+		}{
+			{"a grant", func() { w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Hour, Session: 3}) }, 1000, true},
+			{"a guard", func() { w.guard("m", "a", time.Hour, 0, 0) }, 1000, true},
+			{"a renewal that unbinds", func() { w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Hour}) }, 1000, false},
+			{"SET KEEPTTL, another tenure", func() { w.commit(func(tx simba.Tx) { tx.Take("m", simba.Lock{Owner: "b", TTL: simba.KeepTTL}) }) }, 4000, false},
+			{"a recovered lease", func() { w.guard("old", "a", time.Hour, 0, 0) }, 40 - start, false},
+		} {
+			time.Sleep(sec)
+			step.do()
+			if l := last(); l.StartedAt != start+step.started || l.Session != step.session {
+				t.Errorf("%s: the tenure began at %d, session %v, want %d, %v", step.name, l.StartedAt-start, l.Session, step.started, step.session)
+			}
+		}
+	})
+}
+
 // settles reports, when everything has come to rest, whether Commit(seq) returned.
 func settles(e *Engine, seq simba.Seq) func() bool {
 	done := make(chan struct{})
