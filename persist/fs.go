@@ -83,6 +83,13 @@ func (s strictFS) Rename(oldName, newName string) error {
 	return nil
 }
 
+// Remove may fail: see strictFS.
+func (s strictFS) Remove(name string) error {
+	s.progress.begin()
+	defer s.progress.end()
+	return s.FS.Remove(name)
+}
+
 func (s strictFS) file(op, name string, f vfs.File, err error) (vfs.File, error) {
 	s.check(op, name, err)
 	return strictFile{File: f, fs: s, name: name}, nil
