@@ -1,14 +1,19 @@
 package main
 
 import (
+	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/record"
 
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
@@ -93,21 +98,29 @@ func (s span) split(after time.Time, commits []commit) (during, between simbates
 
 // watchCheckpoints returns when n checkpoints have ended, and what it has seen by then at the
 // latest. A checkpoint begins when a segment of the journal is full, so that there is a new one. It
-// ends when Pebble's manifest names the table with its rows.
+// ends when Pebble's manifest names the table with its rows: with the next flush. A compaction, which
+// the manifest names too, may end at any time.
 func watchCheckpoints(dataDir string, n int, until time.Time) (spans []span, err error) {
 	segments, manifests := filepath.Join(dataDir, "journal", "*.seg"), filepath.Join(dataDir, "MANIFEST-*")
 	segment, err := newest(segments)
 	if err != nil {
 		return nil, err
 	}
-	var manifest file // before the checkpoint that runs
+	var manifest file // as it was read last
+	var flushed, before flushes
 	var began time.Time
 	for running := false; len(spans) < n && time.Now().Before(until); time.Sleep(time.Millisecond) {
 		m, err := newest(manifests)
 		if err != nil {
 			return nil, err
 		}
-		if running && m != manifest {
+		if m != manifest {
+			if flushed, err = readFlushes(filepath.Join(dataDir, m.name)); err != nil {
+				return nil, err
+			}
+			manifest = m
+		}
+		if running && flushed != before {
 			spans, running = append(spans, span{began, time.Now()}), false
 		}
 		s, err := newest(segments)
@@ -115,13 +128,64 @@ func watchCheckpoints(dataDir string, n int, until time.Time) (spans []span, err
 			return nil, err
 		}
 		if !running && s.name != segment.name {
-			segment, manifest, began, running = s, m, time.Now(), true
+			segment, before, began, running = s, flushed, time.Now(), true
 		}
 	}
 	if len(spans) == 0 {
 		return nil, fmt.Errorf("no checkpoint within %v", checkpointsLast)
 	}
 	return spans, nil
+}
+
+// flushes are how many flushes a manifest has.
+type flushes struct {
+	manifest string
+	count    int
+}
+
+// readFlushes counts the flushes in a manifest. One whose edit is only written in part counts later.
+func readFlushes(path string) (flushes, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return flushes{}, err
+	}
+	defer f.Close()
+	found := flushes{manifest: path}
+	for edits := record.NewReader(f, 0); ; {
+		edit, err := edits.Next()
+		if err != nil { // the end
+			return found, nil
+		}
+		if isFlush(bufio.NewReader(edit)) {
+			found.count++
+		}
+	}
+}
+
+// isFlush reports whether an edit of a manifest adds a table and removes none, as a compaction does.
+// An edit begins with numbers, each behind its tag. Then come the tables that it removes, and those
+// that it adds: see VersionEdit.Encode in Pebble.
+func isFlush(edit io.ByteReader) bool {
+	const (
+		lastNumberTag    = 4 // tags of numbers are not larger, but for 9
+		prevLogNumberTag = 9
+		newTableTag      = 7
+		newTableTags     = 100 // to 104
+	)
+	for {
+		tag, err := binary.ReadUvarint(edit)
+		switch {
+		case err != nil || tag == 1: // it has no table, or it is the first one, which has all
+			return false
+		case tag == newTableTag || newTableTags <= tag && tag <= newTableTags+4:
+			return true
+		case tag > lastNumberTag && tag != prevLogNumberTag:
+			return false
+		}
+		if _, err := binary.ReadUvarint(edit); err != nil {
+			return false
+		}
+	}
 }
 
 // file is a file as its directory describes it.

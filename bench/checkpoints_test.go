@@ -1,12 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/record"
 
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
@@ -32,8 +36,25 @@ func TestACommitThatMeetsACheckpointCountsForIt(t *testing.T) {
 	}
 }
 
-func TestACheckpointLastsFromANewSegmentToANewManifest(t *testing.T) {
+func TestACheckpointLastsFromANewSegmentToTheNextFlush(t *testing.T) {
 	dir := t.TempDir()
+	flush, compaction := []byte{3, 9, 4, 9, 103, 0}, []byte{3, 9, 6, 0, 9, 103, 6}
+	writeManifest := func(edits ...[]byte) {
+		t.Helper()
+		f, err := os.Create(filepath.Join(dir, "MANIFEST-000001"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := record.NewWriter(f)
+		for _, edit := range edits {
+			if _, err := w.WriteRecord(edit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(w.Close(), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	write := func(name string, size int) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o600); err != nil {
@@ -43,10 +64,19 @@ func TestACheckpointLastsFromANewSegmentToANewManifest(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "journal"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	write("MANIFEST-000001", 1)
+	writeManifest(flush)
 	write("journal/0000000001.seg", 0)
 	if spans, err := watchCheckpoints(dir, 1, time.Now().Add(20*time.Millisecond)); err == nil {
 		t.Errorf("nothing happens, but there are %v", spans)
+	}
+	go func() {
+		time.Sleep(5 * time.Millisecond)
+		write("journal/0000000002.seg", 0)
+		time.Sleep(5 * time.Millisecond)
+		writeManifest(flush, compaction)
+	}()
+	if spans, err := watchCheckpoints(dir, 1, time.Now().Add(50*time.Millisecond)); err == nil {
+		t.Errorf("only a compaction ends, but there are %v", spans)
 	}
 	var spans []span
 	var err error
@@ -55,9 +85,9 @@ func TestACheckpointLastsFromANewSegmentToANewManifest(t *testing.T) {
 		defer close(seen)
 		spans, err = watchCheckpoints(dir, 2, time.Now().Add(time.Minute))
 	}()
-	for i := 2; ; i++ { // until the watch has begun, and has looked in time
+	for i := 3; ; i++ { // until the watch has begun, and has looked in time
 		write(fmt.Sprintf("journal/%010d.seg", i), 0)
-		write("MANIFEST-000001", i)
+		writeManifest(slices.Repeat([][]byte{compaction, flush}, i)...)
 		select {
 		case <-seen:
 		case <-time.After(time.Millisecond):
@@ -67,5 +97,53 @@ func TestACheckpointLastsFromANewSegmentToANewManifest(t *testing.T) {
 	}
 	if err != nil || len(spans) != 2 || spans[0].to.Before(spans[0].from) || spans[1].from.Before(spans[0].to) {
 		t.Errorf("seen were %v, %v", spans, err)
+	}
+}
+
+// What isFlush knows of manifests is Pebble's own affair.
+func TestACompactionOfPebbleIsNoFlush(t *testing.T) {
+	dir := t.TempDir()
+	db, err := pebble.Open(dir, &pebble.Options{DisableWAL: true, DisableAutomaticCompactions: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	manifest := func() (file, flushes) {
+		m, err := newest(filepath.Join(dir, "MANIFEST-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := readFlushes(filepath.Join(dir, m.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m, found
+	}
+	_, before := manifest()
+	for i := range 5 {
+		for j := range 100 {
+			if err := db.Set(fmt.Appendf(nil, "key %d", j), []byte{byte(i)}, pebble.NoSync); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		_, after := manifest()
+		if after.count != before.count+1 {
+			t.Errorf("flush %d: %d are found, before %d", i+1, after.count, before.count)
+		}
+		before = after
+	}
+	was, _ := manifest()
+	if err := db.Compact(t.Context(), []byte("a"), []byte("z"), false); err != nil {
+		t.Fatal(err)
+	}
+	is, after := manifest()
+	if is == was {
+		t.Error("the compaction has left the manifest as it was")
+	}
+	if after != before {
+		t.Errorf("the compaction counts as a flush: %+v, before %+v", after, before)
 	}
 }

@@ -50,10 +50,18 @@ func (g *gate) Append(ch simba.Change) bool {
 	return false
 }
 
-func (g *gate) Commit(seq simba.Seq) error {
+func (g *gate) Commit(ctx context.Context, seq simba.Seq) error {
+	defer context.AfterFunc(ctx, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.opened.Broadcast()
+	})()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for g.held != 0 && g.held <= seq {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		g.opened.Wait()
 	}
 	return nil
@@ -84,6 +92,53 @@ func (g *gate) set(open bool) {
 		g.held = 0
 		g.opened.Broadcast()
 	}
+}
+
+func TestACommitEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		w := newWorldOn(t, g, Recovery{})
+		o, _, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := w.e.Commit(ctx, o.Seq); err != context.DeadlineExceeded {
+			t.Errorf("Commit = %v, want the context's error", err)
+		}
+		g.set(true)
+	})
+}
+
+func TestAStoredLeaseSaysWhenItsTenureBeganAndWhetherAConnectionIsBoundToIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		g.set(true)
+		w := newWorldOn(t, g, Recovery{Leases: func(yield func(simba.Lease, error) bool) {
+			yield(simba.Lease{Mutex: "old", Owner: "a", Token: 7, Acquired: 1000, AcquiredAt: 50, StartedAt: 40, TTL: time.Hour, Session: true}, nil)
+		}, Token: 7})
+		start := time.Now().UnixMilli()
+		last := func() simba.Lease { return g.changes[len(g.changes)-1].Lease }
+		for _, step := range []struct {
+			name    string
+			do      func()
+			started int64 // milliseconds after start
+			session bool
+		}{
+			{"a grant", func() { w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Hour, Session: 3}) }, 1000, true},
+			{"a guard", func() { w.guard("m", "a", time.Hour, 0, 0) }, 1000, true},
+			{"a renewal that unbinds", func() { w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Hour}) }, 1000, false},
+			{"SET KEEPTTL, another tenure", func() { w.commit(func(tx simba.Tx) { tx.Take("m", simba.Lock{Owner: "b", TTL: simba.KeepTTL}) }) }, 4000, false},
+			{"a recovered lease", func() { w.guard("old", "a", time.Hour, 0, 0) }, 40 - start, false},
+		} {
+			time.Sleep(sec)
+			step.do()
+			if l := last(); l.StartedAt != start+step.started || l.Session != step.session {
+				t.Errorf("%s: the tenure began at %d, session %v, want %d, %v", step.name, l.StartedAt-start, l.Session, step.started, step.session)
+			}
+		}
+	})
 }
 
 // settles reports, when everything has come to rest, whether Commit(seq) returned.

@@ -156,11 +156,11 @@ func (e *Engine) TryCommit(seq simba.Seq) (done bool, err error) {
 	return true, e.Commit(context.Background(), seq)
 }
 
-// Commit implements simba.Committer.
-func (e *Engine) Commit(_ context.Context, seq simba.Seq) error {
+// Commit implements simba.Committer. ctx bounds the wait for the journal.
+func (e *Engine) Commit(ctx context.Context, seq simba.Seq) error {
 	if !e.enter() {
 		return simba.ErrStopped
 	}
 	defer e.leave()
-	return e.ledger.settle(seq)
+	return e.ledger.settle(ctx, seq)
 }

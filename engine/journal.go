@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"iter"
 	"time"
 
@@ -21,9 +22,11 @@ type Journal interface {
 	Append(ch simba.Change) (holds bool)
 	// AppendAll is Append for changes of which a crash leaves all or none.
 	AppendAll(changes []simba.Change) (holds bool)
-	// Commit returns when all changes up to seq are tellable. Callers share the
-	// work: one of them writes for all that were appended before it began.
-	Commit(seq simba.Seq) error
+	// Commit returns when all changes up to seq are durable, as far as the mode of
+	// durability promises. Callers share the work: one of them writes for all that
+	// were appended before it began. If ctx ends first, Commit returns its error, and
+	// the changes become durable all the same.
+	Commit(ctx context.Context, seq simba.Seq) error
 	// Begin reports whether Commit would have to wait, and begins what it would wait for. It does
 	// not wait, and cannot fail: Commit does.
 	Begin(seq simba.Seq) (waits bool)
@@ -47,11 +50,11 @@ type Recovery struct {
 // memoryJournal is the Journal of durability "memory": everything is tellable.
 type memoryJournal struct{}
 
-func (memoryJournal) Append(simba.Change) bool      { return false }
-func (memoryJournal) AppendAll([]simba.Change) bool { return false }
-func (memoryJournal) Commit(simba.Seq) error        { return nil }
-func (memoryJournal) Begin(simba.Seq) bool          { return false }
-func (memoryJournal) Committed() simba.Seq          { return everything }
+func (memoryJournal) Append(simba.Change) bool                { return false }
+func (memoryJournal) AppendAll([]simba.Change) bool           { return false }
+func (memoryJournal) Commit(context.Context, simba.Seq) error { return nil }
+func (memoryJournal) Begin(simba.Seq) bool                    { return false }
+func (memoryJournal) Committed() simba.Seq                    { return everything }
 
 // everything is what is tellable where nothing is held back.
 const everything simba.Seq = 1<<64 - 1

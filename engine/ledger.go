@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -184,9 +185,9 @@ func (l *ledger) mayTell() bool {
 
 // settle returns when everything up to seq is durable, and what may be told by
 // then has been sent.
-func (l *ledger) settle(seq simba.Seq) error {
+func (l *ledger) settle(ctx context.Context, seq simba.Seq) error {
 	for {
-		if err := l.journal.Commit(seq); err != nil {
+		if err := l.journal.Commit(ctx, seq); err != nil {
 			return err
 		}
 		var missed bool

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -210,7 +211,7 @@ func (sh *shard) tickOnce() (more bool) {
 	}
 	defer sh.engine.leave()
 	seq, more := sh.advance()
-	err := sh.engine.ledger.settle(seq)
+	err := sh.engine.ledger.settle(context.Background(), seq)
 	return more && err == nil // a journal that has failed says so itself
 }
 

@@ -14,6 +14,10 @@ import (
 // two segments that are full, one that is written and a spare.
 const maxBehind = 1
 
+// computePatience bounds the time between two operations of a checkpoint, in times of
+// Options.CommitTimeout. It reads and sorts meanwhile: 256 MiB of records at most.
+const computePatience = 6
+
 // checkpoint is what the records up to an index add up to, as rows in Pebble. Recovery
 // and the checkpointer are the same code, and use it one after the other.
 //
@@ -202,26 +206,30 @@ func (s *Store) awaitCheckpoint() error {
 }
 
 // awaitCheckpointer waits for the checkpointer, which says by done that it is ready. It fails
-// if Pebble has ended no write or sync for as long as a commit may take: one of them hangs
-// then. A checkpoint that is only slow has all the time that it needs.
+// if a write or a sync of Pebble's takes as long as a commit may take: the disk hangs then. A
+// checkpoint that is only slow may take as long as it needs.
 func (s *Store) awaitCheckpointer(done <-chan struct{}) error {
 	since := time.Now()
+	look := time.NewTicker(s.timeout / 10)
+	defer look.Stop()
 	for {
-		if last := s.progress.last(); last.After(since) {
-			since = last
-		}
-		patience := time.NewTimer(time.Until(since.Add(s.timeout)))
 		select {
 		case <-done:
-			patience.Stop()
 			return nil
 		case <-s.fault.stopped:
-			patience.Stop()
 			return s.fault.cause()
-		case <-patience.C:
-			if !s.progress.last().After(since) {
-				return fmt.Errorf("%w: %v", errCheckpointTimeout, s.timeout)
-			}
+		case <-look.C:
+		}
+		running, last := s.progress.state()
+		if last.After(since) {
+			since = last
+		}
+		patience := s.timeout
+		if !running {
+			patience *= computePatience
+		}
+		if time.Since(since) >= patience {
+			return fmt.Errorf("%w: %v", errCheckpointTimeout, patience)
 		}
 	}
 }

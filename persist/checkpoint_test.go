@@ -2,6 +2,7 @@ package persist
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -187,7 +188,7 @@ func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
 		defer close(written)
 		for seq := simba.Seq(1); seq <= 300; seq++ {
 			s.Append(put(seq, fmt.Sprint("m", seq)))
-			if err := s.Commit(seq); err != nil {
+			if err := s.Commit(context.Background(), seq); err != nil {
 				t.Error(err)
 				return
 			}
@@ -230,7 +231,7 @@ func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
 			ch := put(seq, "m")
 			ch.Lease.Fields = []simba.Field{{Name: "f", Value: large}}
 			s.Append(ch)
-			errs <- s.Commit(seq)
+			errs <- s.Commit(context.Background(), seq)
 		}
 	}()
 	for began := time.Now(); s.behind() <= maxBehind*s.step || len(errs) < 2; time.Sleep(time.Millisecond) {
@@ -322,56 +323,75 @@ func TestNobodyWaitsForACheckpointThatRuns(t *testing.T) {
 }
 
 func TestACheckpointThatHangsIsFatalWhenTheWriterWaitsForIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fsys, hold := heldBack(vfs.NewMem())
-		o := testOptions(t, fsys, Always)
-		o.SegmentSize, o.CommitTimeout = 8<<10, 10*time.Second
-		fatal := failing(&o)
-		s, _ := mustOpen(t, o)
-		release := hold()
-		var err error
-		var began time.Time
-		for seq := simba.Seq(1); err == nil; seq++ {
-			s.Append(put(seq, "m"))
-			began = time.Now()
-			err = s.Commit(seq)
-		}
-		if took := time.Since(began); took != o.CommitTimeout {
-			t.Errorf("the commit that waits ends after %v, want %v", took, o.CommitTimeout)
-		}
-		if !errors.Is(err, simba.ErrStopped) {
-			t.Errorf("Commit = %v, want ErrStopped", err)
-		}
-		if err := <-fatal; !errors.Is(err, errCheckpointTimeout) {
-			t.Errorf("Fatal(%v), want the timeout", err)
-		}
-		if err := s.Close(); !errors.Is(err, errCheckpointTimeout) {
-			t.Errorf("Close = %v, want the timeout", err)
-		}
-		release()
-	})
+	for name, test := range map[string]struct {
+		hangs func(errorfs.Op) bool
+		after time.Duration
+	}{
+		"a write": {func(op errorfs.Op) bool { return op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") }, 10 * time.Second},
+		"a read":  {func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileReadAt && isSegment(op) }, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				var hang atomic.Bool
+				o := testOptions(t, wrapFS(vfs.NewMem(), func(op errorfs.Op) error {
+					if hang.Load() && test.hangs(op) {
+						<-release
+					}
+					return nil
+				}), Always)
+				o.SegmentSize, o.CommitTimeout = 8<<10, 10*time.Second
+				fatal := failing(&o)
+				s, _ := mustOpen(t, o)
+				hang.Store(true)
+				var err error
+				var began time.Time
+				for seq := simba.Seq(1); err == nil; seq++ {
+					s.Append(put(seq, "m"))
+					began = time.Now()
+					err = s.Commit(context.Background(), seq)
+				}
+				if took := time.Since(began); took != test.after {
+					t.Errorf("the commit that waits ends after %v, want %v", took, test.after)
+				}
+				if !errors.Is(err, simba.ErrStopped) {
+					t.Errorf("Commit = %v, want ErrStopped", err)
+				}
+				if err := <-fatal; !errors.Is(err, errCheckpointTimeout) {
+					t.Errorf("Fatal(%v), want the timeout", err)
+				}
+				if err := s.Close(); !errors.Is(err, errCheckpointTimeout) {
+					t.Errorf("Close = %v, want the timeout", err)
+				}
+				close(release)
+			})
+		})
+	}
 }
 
 func TestACheckpointThatIsSlowerThanACommitMayBeEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fsys := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") {
+		fsys := wrapFS(vfs.NewMem(), func(op errorfs.Op) error {
+			switch {
+			case op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst"):
 				time.Sleep(9 * time.Second)
+			case op.Kind == errorfs.OpFileReadAt && isSegment(op) && op.Offset == 4096: // the first frame
+				time.Sleep(12 * time.Second)
 			}
 			return nil
-		}))
+		})
 		o := testOptions(t, fsys, Always)
 		o.SegmentSize, o.CommitTimeout = 8<<10, 10*time.Second
 		s, _ := mustOpen(t, o)
 		began, longest := time.Now(), time.Duration(0)
-		for seq := simba.Seq(1); time.Since(began) < 15*time.Minute; seq++ {
+		for seq := simba.Seq(1); time.Since(began) < time.Hour; seq++ {
 			s.Append(put(seq, "m"))
 			asked := time.Now()
 			mustCommit(t, s, seq)
 			longest = max(longest, time.Since(asked))
 		}
 		mustClose(t, s)
-		if longest < 2*o.CommitTimeout {
+		if longest < 3*o.CommitTimeout {
 			t.Errorf("no commit waited for more than %v", longest)
 		}
 	})

@@ -242,6 +242,7 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		if m, err := decodeMeta(record); err == nil {
+			m.format = metaFormat // which it is written in
 			if again, err := decodeMeta(appendMeta(nil, &m)); again != m || err != nil {
 				t.Errorf("meta %+v became %+v, %v", m, again, err)
 			}

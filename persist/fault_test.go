@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -156,7 +157,7 @@ func TestTheFirstFailureIsFatalOnceAndNothingIsToldFromItOn(t *testing.T) {
 				}
 				told := s.Committed()
 				for _, seq := range []simba.Seq{1, seq, seq + 1} {
-					if err := s.Commit(seq); !errors.Is(err, simba.ErrStopped) {
+					if err := s.Commit(context.Background(), seq); !errors.Is(err, simba.ErrStopped) {
 						t.Errorf("Commit(%d) = %v afterwards, want ErrStopped", seq, err)
 					}
 				}
@@ -194,7 +195,7 @@ func TestByDefaultAFailureEndsTheProcessWithOneLine(t *testing.T) {
 		s, _ := mustOpen(t, o)
 		fsys.fail(func(errorfs.Op) error { return errBroken })
 		s.Append(put(1, "m"))
-		_ = s.Commit(1)
+		_ = s.Commit(context.Background(), 1)
 		select {}
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
@@ -259,7 +260,7 @@ func TestAStoreThatHasFailedBeginsNoWrite(t *testing.T) {
 		for range 2 {
 			s.Append(put(1, "m"))
 			s.Begin(1)
-			if err := s.Commit(1); !errors.Is(err, simba.ErrStopped) {
+			if err := s.Commit(context.Background(), 1); !errors.Is(err, simba.ErrStopped) {
 				t.Errorf("Commit = %v, want ErrStopped", err)
 			}
 			s.mu.Lock()

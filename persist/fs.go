@@ -3,7 +3,7 @@ package persist
 import (
 	"fmt"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -23,17 +23,29 @@ type strictFS struct {
 	progress *progress
 }
 
-// progress knows when an operation of Pebble's ended last that changes its files.
+// progress follows the operations of Pebble's that change its files.
 type progress struct {
-	start time.Time
-	ended atomic.Int64 // nanoseconds from start
+	mu      sync.Mutex // protects the fields below
+	running int        // operations that have begun and not ended
+	last    time.Time  // when one began or ended last
 }
 
-func newProgress() *progress { return &progress{start: time.Now()} }
+func (p *progress) begin() { p.note(1) }
+func (p *progress) end()   { p.note(-1) }
 
-func (p *progress) note() { p.ended.Store(int64(time.Since(p.start))) }
+func (p *progress) note(running int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running += running
+	p.last = time.Now()
+}
 
-func (p *progress) last() time.Time { return p.start.Add(time.Duration(p.ended.Load())) }
+// state returns whether an operation runs, and when one began or ended last.
+func (p *progress) state() (running bool, last time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running > 0, p.last
+}
 
 func (s strictFS) Unwrap() vfs.FS { return s.FS }
 
@@ -47,24 +59,35 @@ func (s strictFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 			return nil, err
 		}
 	}
+	s.progress.begin()
 	f, err := s.FS.Create(name, category)
 	return s.file("create", name, f, err)
 }
 
 func (s strictFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	s.progress.begin()
 	f, err := s.FS.OpenReadWrite(name, category, opts...)
 	return s.file("open", name, f, err)
 }
 
 // OpenDir opens a directory, to sync it.
 func (s strictFS) OpenDir(name string) (vfs.File, error) {
+	s.progress.begin()
 	f, err := s.FS.OpenDir(name)
 	return s.file("open", name, f, err)
 }
 
 func (s strictFS) Rename(oldName, newName string) error {
+	s.progress.begin()
 	s.check("rename", newName, s.FS.Rename(oldName, newName))
 	return nil
+}
+
+// Remove may fail: see strictFS.
+func (s strictFS) Remove(name string) error {
+	s.progress.begin()
+	defer s.progress.end()
+	return s.FS.Remove(name)
 }
 
 func (s strictFS) file(op, name string, f vfs.File, err error) (vfs.File, error) {
@@ -73,10 +96,10 @@ func (s strictFS) file(op, name string, f vfs.File, err error) (vfs.File, error)
 }
 
 func (s strictFS) check(op, name string, err error) {
+	s.progress.end()
 	if err != nil {
 		s.fault.halt(fmt.Errorf("%s %s: %w", op, s.PathBase(name), err))
 	}
-	s.progress.note()
 }
 
 // strictFile is a file of strictFS.
@@ -87,28 +110,33 @@ type strictFile struct {
 }
 
 func (f strictFile) Write(p []byte) (int, error) {
+	f.fs.progress.begin()
 	n, err := f.File.Write(p)
 	f.fs.check("write", f.name, err)
 	return n, nil
 }
 
 func (f strictFile) WriteAt(p []byte, offset int64) (int, error) {
+	f.fs.progress.begin()
 	n, err := f.File.WriteAt(p, offset)
 	f.fs.check("write", f.name, err)
 	return n, nil
 }
 
 func (f strictFile) Sync() error {
+	f.fs.progress.begin()
 	f.fs.check("sync", f.name, f.File.Sync())
 	return nil
 }
 
 func (f strictFile) SyncData() error {
+	f.fs.progress.begin()
 	f.fs.check("sync", f.name, f.File.SyncData())
 	return nil
 }
 
 func (f strictFile) SyncTo(length int64) (fullSync bool, err error) {
+	f.fs.progress.begin()
 	fullSync, err = f.File.SyncTo(length)
 	f.fs.check("sync", f.name, err)
 	return fullSync, nil

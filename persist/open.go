@@ -67,7 +67,7 @@ func open(o *Options, lock *pebble.Lock) (*Store, *Recovered, error) {
 
 // openStore opens the checkpoint, brings it up to the journal's end, and begins a run.
 func openStore(o *Options, lock *pebble.Lock, fault *fault) (*Store, *Recovered, error) {
-	progress := newProgress()
+	progress := new(progress)
 	db, err := pebble.Open(o.Dir, pebbleOptions(o, lock, fault, progress))
 	if err != nil {
 		return nil, nil, pebbleError(err)

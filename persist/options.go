@@ -64,7 +64,7 @@ type Options struct {
 	MinFree uint64
 	// CommitTimeout is how long one write with its fsync may take before it counts
 	// as failed; 0 is 10 s. It bounds each write and each sync of a checkpoint, too, while a
-	// commit waits for that.
+	// commit waits for that. What it reads and computes between them has six times that.
 	CommitTimeout time.Duration
 	// Fatal is called once, when the store can no longer promise anything, and
 	// must end the process: the goroutine that failed does not run on even if

@@ -47,7 +47,7 @@ func (s *Store) recover(o *Options) (*Recovered, error) {
 	s.inherited, s.quietUntil = m.Quiet, now.Add(m.Quiet)
 	s.appended = floors{seq: m.Seq, token: m.Token}
 	s.tellable.Store(uint64(m.Seq))
-	r, err := s.recovered()
+	r, err := s.recovered(m.Quiet)
 	if err != nil {
 		return nil, err
 	}
@@ -71,11 +71,11 @@ func (s *Store) Replay() (*Recovered, error) {
 		s.failCheckpoint(err)
 		return nil, err
 	}
-	return s.recovered()
+	return s.recovered(max(0, s.quietUntil.Sub(s.now())))
 }
 
 // recovered returns what the checkpoint has. The caller holds checkpointing.
-func (s *Store) recovered() (*Recovered, error) {
+func (s *Store) recovered(quiet time.Duration) (*Recovered, error) {
 	events, err := s.checkpoint.readHistory()
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (s *Store) recovered() (*Recovered, error) {
 	return &Recovered{
 		Seq:     s.appended.seq,
 		Token:   s.appended.token,
-		Quiet:   max(0, s.quietUntil.Sub(s.now())),
+		Quiet:   quiet,
 		Leases:  s.leases,
 		History: events,
 	}, nil

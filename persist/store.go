@@ -2,6 +2,7 @@ package persist
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -214,8 +215,9 @@ func (s *Store) Committed() simba.Seq { return simba.Seq(s.tellable.Load()) }
 
 // Commit returns nil when every change up to seq is tellable. Callers whose
 // changes are in the same group share its fsync. It returns simba.ErrStopped
-// once the store failed, and for changes that came too late for Close.
-func (s *Store) Commit(seq simba.Seq) error {
+// once the store failed, and for changes that came too late for Close. If ctx ends
+// first, it returns ctx's error, and the changes are written all the same.
+func (s *Store) Commit(ctx context.Context, seq simba.Seq) error {
 	if s.fault.failed() {
 		return simba.ErrStopped
 	}
@@ -223,7 +225,7 @@ func (s *Store) Commit(seq simba.Seq) error {
 	if done == nil {
 		return err
 	}
-	return s.wait(done)
+	return s.wait(ctx, done)
 }
 
 // Begin implements engine.Journal.
@@ -260,10 +262,12 @@ func (s *Store) begin(seq simba.Seq) (done <-chan struct{}, err error) {
 }
 
 // wait returns nil when a group's done is closed and the store has not failed.
-func (s *Store) wait(done <-chan struct{}) error {
+func (s *Store) wait(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
 	case <-s.fault.stopped:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	if s.fault.failed() {
 		return simba.ErrStopped
@@ -319,7 +323,7 @@ func (s *Store) writeAll(final bool) error {
 	s.beginWriteLocked()
 	done := s.next.done
 	s.mu.Unlock()
-	return s.wait(done)
+	return s.wait(context.Background(), done)
 }
 
 // closeFailed closes the files of a store that has failed.

@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -75,16 +76,16 @@ func (d *delayedJournal) Begin(seq simba.Seq) (waits bool) {
 	if seq <= d.Committed() {
 		return false
 	}
-	go func() { _ = d.Commit(seq) }() // the error is returned to callers of Commit
+	go func() { _ = d.Commit(context.Background(), seq) }() // the error is returned to callers of Commit
 	return true
 }
 
 // Commit implements engine.Journal.
-func (d *delayedJournal) Commit(seq simba.Seq) error {
+func (d *delayedJournal) Commit(ctx context.Context, seq simba.Seq) error {
 	if seq <= d.Committed() {
 		return nil
 	}
-	if err := d.Journal.Commit(seq); err != nil {
+	if err := d.Journal.Commit(ctx, seq); err != nil {
 		return err
 	}
 	time.AfterFunc(d.delay(), func() { d.acknowledge(seq) })

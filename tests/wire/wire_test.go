@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -316,7 +317,7 @@ func (h *heldBack) Append(ch simba.Change) bool {
 	return true
 }
 
-func (h *heldBack) Commit(seq simba.Seq) error {
+func (h *heldBack) Commit(_ context.Context, seq simba.Seq) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for h.upTo < seq {
