@@ -81,6 +81,6 @@ func Example_tasks() {
 	check(scheduledJob(ctx, c, func(context.Context) error { panic("not yet the full hour") }))
 	// Output:
 	// written
-	// token 1: the mutex was lost
+	// token 1: mutex lost
 	// lead
 }

@@ -268,10 +268,10 @@ func TestCheckAsksOfTheTokenAlone(t *testing.T) {
 func TestWhoWasNotServedIsToldWhoHasIt(t *testing.T) {
 	held := &client.NotAcquiredError{Mutex: "job", Owner: client.Owner{ID: "a"}}
 	for want, err := range map[string]error{
-		"lock job: the mutex is not acquired, a owns it":                            held,
-		"lock job: the mutex is not acquired, another waiter is next":               &client.NotAcquiredError{Mutex: "job"},
-		"lock job: the mutex is not acquired: context canceled":                     &client.NotAcquiredError{Mutex: "job", Err: context.Canceled},
-		"lock job: the mutex is not acquired: context deadline exceeded, a owns it": &client.NotAcquiredError{Mutex: "job", Owner: client.Owner{ID: "a"}, Err: context.DeadlineExceeded},
+		"lock job: mutex not acquired, a owns it":                            held,
+		"lock job: mutex not acquired, another waiter is next":               &client.NotAcquiredError{Mutex: "job"},
+		"lock job: mutex not acquired: context canceled":                     &client.NotAcquiredError{Mutex: "job", Err: context.Canceled},
+		"lock job: mutex not acquired: context deadline exceeded, a owns it": &client.NotAcquiredError{Mutex: "job", Owner: client.Owner{ID: "a"}, Err: context.DeadlineExceeded},
 	} {
 		if err.Error() != want || !errors.Is(err, client.ErrNotAcquired) || !strings.Contains(fmt.Sprint(err), "job") {
 			t.Errorf("%v, want %s", err, want)

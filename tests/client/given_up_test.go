@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/registry"
+	"github.com/simba-resp/simba-resp/client/worker"
 )
 
 // What must hold when requests are late, callbacks and loggers misbehave, and things are
@@ -90,8 +92,8 @@ func TestWhatALateAcquireGotIsReleased(t *testing.T) {
 		must(t, err)
 		g.Client = c
 		w.guests = append(w.guests, g)
-		a := g.registry(t, client.RegistryConfig{ID: "a", Mode: client.Spin})
-		b := w.client().registry(t, client.RegistryConfig{ID: "b"})
+		a := g.registry(t, registry.Config{ID: "a", Mode: registry.Spin})
+		b := w.client().registry(t, registry.Config{ID: "b"})
 		la, lb := obtain(t, a, "k"), obtain(t, b, "k")
 		ha, hb := a.NewHolder(), b.NewHolder()
 		must(t, lb.Lock(bg, hb))
@@ -112,7 +114,7 @@ func TestWhatALateAcquireGotIsReleased(t *testing.T) {
 
 func TestStopOfAStoppedWorkerIsNoError(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		k, err := w.client().NewWorker(client.WorkerConfig{Mutex: "job", TTL: time.Second, StartWork: func(context.Context) error { return nil }, StopWork: func() error { return nil }})
+		k, err := worker.New(w.client().Client, worker.Config{Mutex: "job", TTL: time.Second, StartWork: func(context.Context) error { return nil }, StopWork: func() error { return nil }})
 		must(t, err)
 		must(t, k.Start())
 		time.Sleep(time.Second)
@@ -160,11 +162,11 @@ func TestUnlockSaysThatTheLockWasLostThoughARenewalHadNoAnswer(t *testing.T) {
 func TestRegistryUnlockSaysThatTheLockWasLostThoughARenewalHadNoAnswer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		ga := w.client()
-		a := ga.registry(t, client.RegistryConfig{ID: "a"})
+		a := ga.registry(t, registry.Config{ID: "a"})
 		la, ha := obtain(t, a, "k"), a.NewHolder()
 		must(t, la.Lock(bg, ha))
 		w.breakOff("spring:k")
-		b := w.client().registry(t, client.RegistryConfig{ID: "b"})
+		b := w.client().registry(t, registry.Config{ID: "b"})
 		lb, hb := obtain(t, b, "k"), b.NewHolder()
 		must(t, lb.Lock(bg, hb))
 		ga.slow(0, time.Hour)
@@ -221,8 +223,8 @@ func TestCloseWaitsForWhatIsGivenUp(t *testing.T) {
 func TestALateReleaseEndsNoLaterTenureOfARegistry(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		ga := w.client()
-		a := ga.registry(t, client.RegistryConfig{ID: "a"})
-		b := w.client().registry(t, client.RegistryConfig{ID: "b"})
+		a := ga.registry(t, registry.Config{ID: "a"})
+		b := w.client().registry(t, registry.Config{ID: "b"})
 		la, lb := obtain(t, a, "k"), obtain(t, b, "k")
 		ha, hb := a.NewHolder(), b.NewHolder()
 		must(t, lb.Lock(bg, hb))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/worker"
 )
 
 // lock locks "job" by a Client, and fails if it cannot.
@@ -265,7 +266,7 @@ func TestTwoOfAClientDoNotContendByOneID(t *testing.T) {
 		if err := k.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("Contender: %v", err)
 		}
-		worker, err := g.NewWorker(client.WorkerConfig{Mutex: "job", ID: "a", StartWork: func(context.Context) error { return nil }})
+		worker, err := worker.New(g.Client, worker.Config{Mutex: "job", ID: "a", StartWork: func(context.Context) error { return nil }})
 		must(t, err)
 		if err := worker.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("Worker: %v", err)
@@ -302,7 +303,7 @@ func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
 					t.Errorf("cause %v", context.Cause(own))
 				}
 				for range 2 {
-					if err := l.Unlock(bg); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "others may have changed") {
+					if err := l.Unlock(bg); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "another owner may have changed") {
 						t.Errorf("Unlock: %v", err)
 					}
 				}

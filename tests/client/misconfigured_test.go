@@ -89,7 +89,7 @@ func TestAContenderReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.
 		if n := s.asked.Load(); n < 20 || n > 70 { // every 20 s, give or take a half, after the first
 			t.Errorf("%d requests in ten minutes", n)
 		}
-		if got := log(); strings.Count(got, "the server refuses a contender") != 1 || strings.Count(got, noTable) != 1 {
+		if got := log(); strings.Count(got, "the server refuses the contender") != 1 || strings.Count(got, noTable) != 1 {
 			t.Errorf("the log:\n%s", got)
 		}
 		s.refuses.Store(false)
@@ -97,7 +97,7 @@ func TestAContenderReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.
 		if !k.IsOwner() {
 			t.Error("it is not the owner when the store is mended")
 		}
-		if got := log(); !strings.Contains(got, "the server refuses a contender no more") {
+		if got := log(); !strings.Contains(got, "the server accepts the contender's requests again") {
 			t.Errorf("the log:\n%s", got)
 		}
 	})
@@ -113,14 +113,14 @@ func TestARefusalIsReportedThoughTheServerWasAwayBefore(t *testing.T) {
 		s.refuses.Store(true)
 		w.begin()
 		time.Sleep(2 * time.Minute)
-		if got := log(); strings.Count(got, "the server refuses a contender") != 1 {
+		if got := log(); strings.Count(got, "the server refuses the contender") != 1 {
 			t.Errorf("the log:\n%s", got)
 		}
 		w.stop()
 		time.Sleep(time.Minute)
 		w.begin()
 		time.Sleep(2 * time.Minute)
-		if got := log(); strings.Count(got, "the server refuses a contender") != 1 {
+		if got := log(); strings.Count(got, "the server refuses the contender") != 1 {
 			t.Errorf("the log, after another outage:\n%s", got)
 		}
 	})
@@ -180,7 +180,7 @@ func TestAnObserverReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.
 		if n := s.asked.Load(); n < 20 || n > 70 {
 			t.Errorf("%d requests in ten minutes", n)
 		}
-		if got := log(); strings.Count(got, "the server refuses an observer") != 1 {
+		if got := log(); strings.Count(got, "the server refuses the observer") != 1 {
 			t.Errorf("the log:\n%s", got)
 		}
 		s.refuses.Store(false)
@@ -189,7 +189,7 @@ func TestAnObserverReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.
 		if o.Owner().ID != "a" {
 			t.Errorf("the owner is %+v", o.Owner())
 		}
-		if got := log(); !strings.Contains(got, "the server answers an observer again") {
+		if got := log(); !strings.Contains(got, "the server accepts the observer's queries again") {
 			t.Errorf("the log:\n%s", got)
 		}
 	})

@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/registry"
+	"github.com/simba-resp/simba-resp/client/worker"
 )
 
 func TestAClientThatCannotBeIsRefusedAtConstruction(t *testing.T) {
@@ -63,11 +65,11 @@ func everyStart(t *testing.T, c *client.Client) map[string]func() error {
 	must(t, err)
 	s, err := c.NewScheduler(client.ScheduleConfig{Mutex: "job", Period: time.Second, Work: func(context.Context) error { return nil }})
 	must(t, err)
-	w, err := c.NewWorker(client.WorkerConfig{Mutex: "job", StartWork: func(context.Context) error { return nil }})
+	w, err := worker.New(c, worker.Config{Mutex: "job", StartWork: func(context.Context) error { return nil }})
 	must(t, err)
 	o, err := c.NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(client.State) {}})
 	must(t, err)
-	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "spring"})
+	r, err := registry.New(c, registry.Config{Prefix: "spring"})
 	must(t, err)
 	rl, err := r.Obtain("x")
 	must(t, err)
@@ -147,9 +149,9 @@ func TestCloseEndsWhatRuns(t *testing.T) {
 func TestCloseAwaitsWhatStopHasBegunWithAnEndedContext(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		var all []*client.Worker
+		var all []*worker.Worker
 		for i := range 100 {
-			k, err := g.NewWorker(client.WorkerConfig{
+			k, err := worker.New(g.Client, worker.Config{
 				Mutex: fmt.Sprint("job", i), StartWork: func(context.Context) error { return nil },
 				StopWork: func() error { time.Sleep(time.Second); return nil },
 			})
@@ -210,7 +212,7 @@ func TestCloseEndsARegistryLockThatWaits(t *testing.T) {
 		other, err := w.client().Lock(bg, "spring:x")
 		must(t, err)
 		g := w.client()
-		r, err := g.NewRegistry(client.RegistryConfig{Prefix: "spring"})
+		r, err := registry.New(g.Client, registry.Config{Prefix: "spring"})
 		must(t, err)
 		l, err := r.Obtain("x")
 		must(t, err)
@@ -273,7 +275,7 @@ func TestTheLogTellsOfAnOutageOnceForAThousandMutexes(t *testing.T) {
 		w.begin()
 		time.Sleep(time.Minute)
 		got := log()
-		if n := strings.Count(got, "\n"); n != 2 || !strings.Contains(got, "cannot ask the server") || !strings.Contains(got, "answers again") {
+		if n := strings.Count(got, "\n"); n != 2 || !strings.Contains(got, "the server does not answer") || !strings.Contains(got, "answers again") {
 			t.Errorf("%d lines:\n%.2000s", n, got)
 		}
 	})

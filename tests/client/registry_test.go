@@ -12,29 +12,30 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/registry"
 )
 
 var bg = context.Background()
 
-// registry is a Registry, and what the tests have obtained from it.
-type registry struct {
-	*client.Registry
-	mode  client.RegistryMode
-	locks map[string]*client.RegistryLock
+// testRegistry is a Registry, and what the tests have obtained from it.
+type testRegistry struct {
+	*registry.Registry
+	mode  registry.Mode
+	locks map[string]*registry.Lock
 }
 
 // registry returns a Registry that is closed before the world ends. Then it must remember no lock
 // but those that are locked.
-func (g *guest) registry(t *testing.T, cfg client.RegistryConfig) *registry {
+func (g *guest) registry(t *testing.T, cfg registry.Config) *testRegistry {
 	t.Helper()
 	if cfg.Prefix == "" {
 		cfg.Prefix = "spring"
 	}
-	made, err := g.NewRegistry(cfg)
+	made, err := registry.New(g.Client, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &registry{made, cfg.Mode, make(map[string]*client.RegistryLock)}
+	r := &testRegistry{made, cfg.Mode, make(map[string]*registry.Lock)}
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -51,7 +52,7 @@ func (g *guest) registry(t *testing.T, cfg client.RegistryConfig) *registry {
 	return r
 }
 
-func obtain(t *testing.T, r *registry, key string) *client.RegistryLock {
+func obtain(t *testing.T, r *testRegistry, key string) *registry.Lock {
 	t.Helper()
 	l, err := r.Obtain(key)
 	if err != nil {
@@ -81,12 +82,12 @@ func tried(t *testing.T, want bool) func(bool, error) {
 }
 
 // inBothModes runs a test in a world with two registries that share their locks.
-func inBothModes(t *testing.T, test func(t *testing.T, w *world, a, b *registry)) {
-	for _, mode := range []client.RegistryMode{client.Notified, client.Spin} {
+func inBothModes(t *testing.T, test func(t *testing.T, w *world, a, b *testRegistry)) {
+	for _, mode := range []registry.Mode{registry.Notified, registry.Spin} {
 		t.Run(mode.String(), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				a := w.client().registry(t, client.RegistryConfig{ID: "a", Mode: mode, ExpireAfter: 10 * time.Second})
-				b := w.client().registry(t, client.RegistryConfig{ID: "b", Mode: mode, ExpireAfter: 10 * time.Second})
+				a := w.client().registry(t, registry.Config{ID: "a", Mode: mode, ExpireAfter: 10 * time.Second})
+				b := w.client().registry(t, registry.Config{ID: "b", Mode: mode, ExpireAfter: 10 * time.Second})
 				test(t, w, a, b)
 			})
 		})
@@ -95,7 +96,7 @@ func inBothModes(t *testing.T, test func(t *testing.T, w *world, a, b *registry)
 
 func TestObtainReturnsTheSameLockForAKey(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r := w.client().registry(t, client.RegistryConfig{})
+		r := w.client().registry(t, registry.Config{})
 		l := obtain(t, r, "x")
 		if obtain(t, r, "x") != l || obtain(t, r, "y") == l || l.Key() != "x" {
 			t.Error("not the same lock")
@@ -111,7 +112,7 @@ func TestObtainReturnsTheSameLockForAKey(t *testing.T) {
 
 func TestRegistryRefusesKeysThatCannotBeMutexes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r := w.client().registry(t, client.RegistryConfig{})
+		r := w.client().registry(t, registry.Config{})
 		for _, key := range []string{"", "a b", "a{b", strings.Repeat("x", 255), "\x00"} {
 			if _, err := r.Obtain(key); err == nil {
 				t.Errorf("%q is a key", key)
@@ -122,17 +123,17 @@ func TestRegistryRefusesKeysThatCannotBeMutexes(t *testing.T) {
 
 func TestRegistryConfigIsChecked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		for want, cfg := range map[string]client.RegistryConfig{
+		for want, cfg := range map[string]registry.Config{
 			"Prefix":                         {},
 			"ID":                             {Prefix: "p", ID: "a b"},
 			"ExpireAfter is -1ms":            {Prefix: "p", ExpireAfter: -time.Millisecond},
 			"ExpireAfter is 1ns":             {Prefix: "p", ExpireAfter: 1},
 			"ExpireAfter is 25h0m0s":         {Prefix: "p", ExpireAfter: 25 * time.Hour},
-			"Mode is RegistryMode(7)":        {Prefix: "p", Mode: 7},
+			"Mode is Mode(7)":                {Prefix: "p", Mode: 7},
 			"SpinEvery is -1ns, less than 0": {Prefix: "p", SpinEvery: -1},
 			"Capacity is -1, less than 0":    {Prefix: "p", Capacity: -1},
 		} {
-			if _, err := w.client().NewRegistry(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := registry.New(w.client().Client, cfg); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%+v: %v", cfg, err)
 			}
 		}
@@ -140,7 +141,7 @@ func TestRegistryConfigIsChecked(t *testing.T) {
 }
 
 func TestRegistryLockIsReentrantForItsHolderOnly(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l := obtain(t, a, "x")
 		h, other := a.NewHolder(), a.NewHolder()
 		must(t, l.Lock(bg, h))
@@ -153,7 +154,7 @@ func TestRegistryLockIsReentrantForItsHolderOnly(t *testing.T) {
 		if token == 0 || l.Token() != token || client.Token(l.Context(h)) != token {
 			t.Errorf("tokens %d, %d, %d", token, l.Token(), client.Token(l.Context(h)))
 		}
-		if !errors.Is(context.Cause(l.Context(other)), client.ErrNotHolder) || !errors.Is(context.Cause(l.Context(nil)), client.ErrNotHolder) {
+		if !errors.Is(context.Cause(l.Context(other)), registry.ErrNotHolder) || !errors.Is(context.Cause(l.Context(nil)), registry.ErrNotHolder) {
 			t.Error("who does not have it has a context")
 		}
 		own := l.Context(h)
@@ -168,20 +169,20 @@ func TestRegistryLockIsReentrantForItsHolderOnly(t *testing.T) {
 		if !errors.Is(context.Cause(own), client.ErrReleased) || l.IsHeldInThisProcess() || l.Token() != 0 {
 			t.Error("it is held after the last unlock")
 		}
-		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrNotHolder) {
+		if err := l.Unlock(bg, h); !errors.Is(err, registry.ErrNotHolder) {
 			t.Errorf("one unlock too many: %v", err)
 		}
 	})
 }
 
 func TestUnlockByWhoDoesNotHoldIt(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l := obtain(t, a, "x")
 		h := a.NewHolder()
 		must(t, l.Lock(bg, h))
-		for _, other := range []*client.Holder{nil, a.NewHolder()} {
+		for _, other := range []*registry.Holder{nil, a.NewHolder()} {
 			err := l.Unlock(bg, other)
-			if !errors.Is(err, client.ErrNotHolder) || err.Error() != "you do not own the lock at spring:x" {
+			if !errors.Is(err, registry.ErrNotHolder) || err.Error() != "you do not own the lock at spring:x" {
 				t.Error(err)
 			}
 		}
@@ -196,7 +197,7 @@ func TestUnlockByWhoDoesNotHoldIt(t *testing.T) {
 }
 
 func TestRegistriesExcludeEachOther(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, b *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, b *testRegistry) {
 		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
 		ha, hb := a.NewHolder(), b.NewHolder()
 		must(t, la.Lock(bg, ha))
@@ -213,13 +214,13 @@ func TestRegistriesExcludeEachOther(t *testing.T) {
 		got := make(chan error)
 		go func() { got <- lb.Lock(bg, hb) }()
 		time.Sleep(3 * time.Second)
-		if q := w.queue("spring:x"); (len(q) == 1) != (b.mode == client.Notified) {
+		if q := w.queue("spring:x"); (len(q) == 1) != (b.mode == registry.Notified) {
 			t.Errorf("%q wait in the queue", q)
 		}
 		must(t, la.Unlock(bg, ha))
 		freed := time.Now()
 		must(t, <-got)
-		if d := time.Since(freed); b.mode == client.Notified && d != 0 || d > spinEvery {
+		if d := time.Since(freed); b.mode == registry.Notified && d != 0 || d > spinEvery {
 			t.Errorf("it is handed over after %v", d)
 		}
 		must(t, lb.Unlock(bg, hb))
@@ -230,8 +231,8 @@ func TestRegistriesExcludeEachOther(t *testing.T) {
 
 func TestSpinAsksEverySpinEvery(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.client().registry(t, client.RegistryConfig{ID: "a"})
-		b := w.client().registry(t, client.RegistryConfig{ID: "b", Mode: client.Spin, SpinEvery: 700 * time.Millisecond})
+		a := w.client().registry(t, registry.Config{ID: "a"})
+		b := w.client().registry(t, registry.Config{ID: "b", Mode: registry.Spin, SpinEvery: 700 * time.Millisecond})
 		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
 		ha, hb := a.NewHolder(), b.NewHolder()
 		must(t, la.Lock(bg, ha))
@@ -249,7 +250,7 @@ func TestSpinAsksEverySpinEvery(t *testing.T) {
 }
 
 func TestHoldersInAProcessTakeTurns(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l := obtain(t, a, "x")
 		const n = 20
 		var order []int
@@ -289,7 +290,7 @@ func TestHoldersInAProcessTakeTurns(t *testing.T) {
 }
 
 func TestALeaseIsNotRenewedByItself(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, b *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, b *testRegistry) {
 		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
 		ha, hb := a.NewHolder(), b.NewHolder()
 		must(t, lb.Lock(bg, hb))
@@ -328,7 +329,7 @@ func TestALeaseIsNotRenewedByItself(t *testing.T) {
 }
 
 func TestLockingAgainBeginsTheLeaseAnew(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
 		own := l.Context(h)
@@ -347,7 +348,7 @@ func TestLockingAgainBeginsTheLeaseAnew(t *testing.T) {
 }
 
 func TestUnlockFindsThatTheStoreHasNotTheLock(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
 		w.breakOff("spring:x")
@@ -366,7 +367,7 @@ func TestUnlockFindsThatTheStoreHasNotTheLock(t *testing.T) {
 }
 
 func TestALockThatIsGivenUpIsNotOwnedLater(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, b *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, b *testRegistry) {
 		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
 		ha, hb := a.NewHolder(), b.NewHolder()
 		ended, cancel := context.WithCancel(bg)
@@ -407,7 +408,7 @@ func TestALockThatIsGivenUpIsNotOwnedLater(t *testing.T) {
 }
 
 func TestWhoWaitsInTheProcessCanGiveUp(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h, second, third := obtain(t, a, "x"), a.NewHolder(), a.NewHolder(), a.NewHolder()
 		must(t, l.Lock(bg, h))
 		ctx, cancel := context.WithCancel(bg)
@@ -427,7 +428,7 @@ func TestWhoWaitsInTheProcessCanGiveUp(t *testing.T) {
 }
 
 func TestUnlockGoesOnInTheBackground(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, b *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, b *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		ended, cancel := context.WithCancel(bg)
 		cancel()
@@ -455,13 +456,13 @@ func TestUnlockGoesOnInTheBackground(t *testing.T) {
 }
 
 func TestRegistryWithoutAServer(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		w.stop()
 		if ok, err := l.TryLock(bg, h); ok || err == nil {
 			t.Errorf("tried: %v, %v", ok, err)
 		}
-		if ok, err := l.TryLockFor(bg, h, 2*time.Second); ok || err == nil || !strings.Contains(err.Error(), "no answer in time") && !strings.Contains(err.Error(), "refused") {
+		if ok, err := l.TryLockFor(bg, h, 2*time.Second); ok || err == nil || !strings.Contains(err.Error(), "no reply in time") && !strings.Contains(err.Error(), "refused") {
 			t.Errorf("tried for a while: %v, %v", ok, err)
 		}
 		ctx, cancel := context.WithTimeout(bg, 30*time.Second)
@@ -492,11 +493,11 @@ func TestRegistryWithoutAServer(t *testing.T) {
 }
 
 func TestTryLockForOfAHolderThatHasItSaysThatNobodyAnswers(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
 		w.guests[0].slow(time.Second, 0)
-		if ok, err := l.TryLockFor(bg, h, 500*time.Millisecond); ok || err == nil || !strings.Contains(err.Error(), "no answer in time") {
+		if ok, err := l.TryLockFor(bg, h, 500*time.Millisecond); ok || err == nil || !strings.Contains(err.Error(), "no reply in time") {
 			t.Errorf("%v, %v", ok, err)
 		}
 		w.guests[0].slow(0, 0)
@@ -505,7 +506,7 @@ func TestTryLockForOfAHolderThatHasItSaysThatNobodyAnswers(t *testing.T) {
 }
 
 func TestUnlockOfWhatCannotBeReleasedSaysSoInTime(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
 		w.stop()
@@ -520,7 +521,7 @@ func TestUnlockOfWhatCannotBeReleasedSaysSoInTime(t *testing.T) {
 }
 
 func TestRefusalsAreErrorsAtOnce(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		s := w.withStore()
 		s.refuses.Store(true)
@@ -541,7 +542,7 @@ func TestRefusalsAreErrorsAtOnce(t *testing.T) {
 }
 
 func TestAHolderThatIsSharedSharesItsLocks(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		w.guests[0].slow(100*time.Millisecond, 0)
 		const n = 10
@@ -579,7 +580,7 @@ func TestAHolderThatIsSharedSharesItsLocks(t *testing.T) {
 
 func TestRegistryForgetsTheLeastRecentlyUsedThatIsNotLocked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r := w.client().registry(t, client.RegistryConfig{Capacity: 3})
+		r := w.client().registry(t, registry.Config{Capacity: 3})
 		h := r.NewHolder()
 		one, two, three := obtain(t, r, "1"), obtain(t, r, "2"), obtain(t, r, "3")
 		must(t, one.Lock(bg, h))
@@ -615,7 +616,7 @@ func TestRegistryForgetsTheLeastRecentlyUsedThatIsNotLocked(t *testing.T) {
 
 func TestExpireUnusedOlderThanForgetsWhatIsNotLocked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r := w.client().registry(t, client.RegistryConfig{ExpireAfter: time.Hour})
+		r := w.client().registry(t, registry.Config{ExpireAfter: time.Hour})
 		h := r.NewHolder()
 		held, old := obtain(t, r, "held"), obtain(t, r, "old")
 		must(t, held.Lock(bg, h))
@@ -644,7 +645,7 @@ func TestExpireUnusedOlderThanForgetsWhatIsNotLocked(t *testing.T) {
 }
 
 func TestUnlockAfterTheProcessWasStopped(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
 		before := longest.Load()
@@ -657,7 +658,7 @@ func TestUnlockAfterTheProcessWasStopped(t *testing.T) {
 }
 
 func TestTryLockDoesNotWaitForEverForAnEarlierRelease(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
 		w.guests[0].silence()
@@ -677,7 +678,7 @@ func TestTryLockDoesNotWaitForEverForAnEarlierRelease(t *testing.T) {
 
 func TestALockIsNotForgottenWhileItIsReleased(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r := w.client().registry(t, client.RegistryConfig{})
+		r := w.client().registry(t, registry.Config{})
 		l, h := obtain(t, r, "x"), r.NewHolder()
 		must(t, l.Lock(bg, h))
 		w.guests[0].slow(time.Second, 0)
@@ -697,7 +698,7 @@ func TestALockIsNotForgottenWhileItIsReleased(t *testing.T) {
 }
 
 func TestCloseUnlocksAllAndEndsAllWaiting(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, b *registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, b *testRegistry) {
 		for i := range 10 {
 			must(t, obtain(t, a, fmt.Sprint("k", i)).Lock(bg, a.NewHolder()))
 		}
@@ -705,7 +706,7 @@ func TestCloseUnlocksAllAndEndsAllWaiting(t *testing.T) {
 		must(t, l.Lock(bg, h))
 		lb := obtain(t, b, "x")
 		got := make(chan error, 4)
-		wait := func(l *client.RegistryLock, h *client.Holder) {
+		wait := func(l *registry.Lock, h *registry.Holder) {
 			go func() { got <- l.Lock(bg, h) }()
 			synctest.Wait()
 		}
@@ -740,7 +741,7 @@ func TestCloseUnlocksAllAndEndsAllWaiting(t *testing.T) {
 
 func TestCloseDoesNotWaitForEverForTheServer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r := w.client().registry(t, client.RegistryConfig{})
+		r := w.client().registry(t, registry.Config{})
 		must(t, obtain(t, r, "x").Lock(bg, r.NewHolder()))
 		w.guests[0].silence()
 		began := time.Now()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/worker"
 )
 
 func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
@@ -46,7 +47,7 @@ func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
 				must(t, err)
 				run = s.Run
 			case "Worker":
-				k, err := g.NewWorker(client.WorkerConfig{Mutex: "job", StartWork: note})
+				k, err := worker.New(g.Client, worker.Config{Mutex: "job", StartWork: note})
 				must(t, err)
 				run = k.Run
 			}
@@ -77,7 +78,7 @@ func TestWhatIsStoppedMayBeStartedAtOnce(t *testing.T) {
 	defer c.Close()
 	k, err := c.NewContender(client.ContenderConfig{Mutex: "job", ID: "k", OnAcquired: func(context.Context, client.State) {}})
 	must(t, err)
-	w, err := c.NewWorker(client.WorkerConfig{Mutex: "job", ID: "w", StartWork: func(context.Context) error { return nil }})
+	w, err := worker.New(c, worker.Config{Mutex: "job", ID: "w", StartWork: func(context.Context) error { return nil }})
 	must(t, err)
 	o, err := c.NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(client.State) {}})
 	must(t, err)
@@ -105,8 +106,8 @@ func TestStopInACallbackWithItsContextDoesNotWait(t *testing.T) {
 		var s *client.Scheduler
 		s, err = g.NewScheduler(client.ScheduleConfig{Mutex: "job2", Period: time.Second, Work: func(ctx context.Context) error { stopped <- s.Stop(ctx); return nil }})
 		must(t, err)
-		var x *client.Worker
-		x, err = g.NewWorker(client.WorkerConfig{Mutex: "job3", StartWork: func(ctx context.Context) error { stopped <- x.Stop(ctx); return nil }})
+		var x *worker.Worker
+		x, err = worker.New(g.Client, worker.Config{Mutex: "job3", StartWork: func(ctx context.Context) error { stopped <- x.Stop(ctx); return nil }})
 		must(t, err)
 		must(t, k.Run(bg))
 		must(t, s.Run(bg))
@@ -127,11 +128,11 @@ func TestQuitMayBeCalledInEveryCallback(t *testing.T) {
 		k, err := g.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, client.State) { k.Resign() }, OnReleased: func(client.State) { k.Quit() }})
 		must(t, err)
 		must(t, k.Run(bg))
-		var x *client.Worker
-		x, err = g.NewWorker(client.WorkerConfig{
+		var x *worker.Worker
+		x, err = worker.New(g.Client, worker.Config{
 			Mutex: "job", StartWork: func(context.Context) error { return nil },
-			Changed: func(_, to client.WorkerState) {
-				if to == client.Working {
+			Changed: func(_, to worker.State) {
+				if to == worker.Working {
 					x.Quit()
 				}
 			},
@@ -267,7 +268,7 @@ func TestResignOfALeaseThatIsOverIsALoss(t *testing.T) {
 			t.Errorf("cause %v", cause)
 		}
 		synctest.Wait()
-		if !strings.Contains(log(), "lost a mutex") {
+		if !strings.Contains(log(), "mutex lost") {
 			t.Errorf("the log: %s", log())
 		}
 		must(t, k.Stop(bg))
@@ -309,7 +310,7 @@ func TestAWorkerWhoseStartEndsItsGoroutineGivesUp(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
 		starts := 0
-		k, err := g.NewWorker(client.WorkerConfig{Mutex: "job", StartWork: func(context.Context) error {
+		k, err := worker.New(g.Client, worker.Config{Mutex: "job", StartWork: func(context.Context) error {
 			if starts++; starts == 1 {
 				runtime.Goexit()
 			}
@@ -323,7 +324,7 @@ func TestAWorkerWhoseStartEndsItsGoroutineGivesUp(t *testing.T) {
 			t.Errorf("the log: %s", log())
 		}
 		time.Sleep(11 * time.Second)
-		if k.State() != client.Working {
+		if k.State() != worker.Working {
 			t.Errorf("a TTL later it is %v", k.State())
 		}
 		must(t, k.Stop(bg))

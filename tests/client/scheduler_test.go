@@ -83,14 +83,14 @@ func TestScheduleThatCannotBeIsRefusedAtConstruction(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*client.ScheduleConfig){
-		"mutex":                             func(c *client.ScheduleConfig) { c.Mutex = "" },
-		"TTL is 1ns":                        func(c *client.ScheduleConfig) { c.TTL = 1 },
-		"Period is 0s, not more than 0":     func(c *client.ScheduleConfig) { c.Period = 0 },
-		"InitialDelay is -1ns, less than 0": func(c *client.ScheduleConfig) { c.InitialDelay = -1 },
-		"Strategy is Strategy(2), not":      func(c *client.ScheduleConfig) { c.Strategy = 2 },
-		"AlignToClock goes with FixedRate":  func(c *client.ScheduleConfig) { c.AlignToClock, c.Strategy = true, client.FixedDelay },
-		"AlignToClock leaves no choice":     func(c *client.ScheduleConfig) { c.AlignToClock, c.InitialDelay = true, time.Second },
-		"Work is nil":                       func(c *client.ScheduleConfig) { c.Work = nil },
+		"mutex":                                  func(c *client.ScheduleConfig) { c.Mutex = "" },
+		"TTL is 1ns":                             func(c *client.ScheduleConfig) { c.TTL = 1 },
+		"Period is 0s, not more than 0":          func(c *client.ScheduleConfig) { c.Period = 0 },
+		"InitialDelay is -1ns, less than 0":      func(c *client.ScheduleConfig) { c.InitialDelay = -1 },
+		"Strategy is Strategy(2), not":           func(c *client.ScheduleConfig) { c.Strategy = 2 },
+		"AlignToClock goes with FixedRate":       func(c *client.ScheduleConfig) { c.AlignToClock, c.Strategy = true, client.FixedDelay },
+		"AlignToClock goes without InitialDelay": func(c *client.ScheduleConfig) { c.AlignToClock, c.InitialDelay = true, time.Second },
+		"Work is nil":                            func(c *client.ScheduleConfig) { c.Work = nil },
 	} {
 		cfg := good
 		change(&cfg)

@@ -17,6 +17,8 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/registry"
+	"github.com/simba-resp/simba-resp/client/worker"
 	"github.com/simba-resp/simba-resp/tests/leaks"
 )
 
@@ -33,9 +35,9 @@ type storm struct {
 	c   *client.Client
 	all []*client.Contender
 	sch []*client.Scheduler
-	wrk []*client.Worker
+	wrk []*worker.Worker
 	obs []*client.Observer
-	reg *client.Registry
+	reg *registry.Registry
 }
 
 // begin makes a new Client and all that uses it.
@@ -56,13 +58,13 @@ func (s *storm) begin() {
 		must(err)
 		sch, err := s.c.NewScheduler(client.ScheduleConfig{Mutex: mutex, Period: time.Millisecond, Work: func(ctx context.Context) error { s.work(ctx, i); return nil }})
 		must(err)
-		w, err := s.c.NewWorker(client.WorkerConfig{Mutex: mutex, StartWork: func(ctx context.Context) error { s.work(ctx, i); return nil }})
+		w, err := worker.New(s.c, worker.Config{Mutex: mutex, StartWork: func(ctx context.Context) error { s.work(ctx, i); return nil }})
 		must(err)
 		o, err := s.c.NewObserver(client.ObserverConfig{Mutex: mutex, OnChange: func(client.State) {}})
 		must(err)
 		s.all, s.sch, s.wrk, s.obs = append(s.all, k), append(s.sch, sch), append(s.wrk, w), append(s.obs, o)
 	}
-	s.reg, err = s.c.NewRegistry(client.RegistryConfig{Prefix: "spring"})
+	s.reg, err = registry.New(s.c, registry.Config{Prefix: "spring"})
 	must(err)
 }
 

@@ -25,5 +25,5 @@ const (
 // longest is the client's reading of how long the machine has been suspended. No test can suspend
 // the machine, so some raise the reading.
 //
-//go:linkname longest github.com/simba-resp/simba-resp/client.longest
+//go:linkname longest github.com/simba-resp/simba-resp/client.maxSuspended
 var longest atomic.Int64

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/worker"
 )
 
 // shift is a Worker of "job" that notes its states and what it is called for.
 type shift struct {
-	*client.Worker
+	*worker.Worker
 	*guest
 	w *world
 
@@ -24,18 +25,18 @@ type shift struct {
 
 	mu      sync.Mutex // guards what follows
 	lines   []string   // since it was last asked
-	state   client.WorkerState
+	state   worker.State
 	working bool
 }
 
 // worker returns an idle Worker with a lease of 10 s and 2 s. It is stopped with the world at the
 // latest.
-func (w *world) worker(id string, changes ...func(*client.WorkerConfig)) *shift {
+func (w *world) worker(id string, changes ...func(*worker.Config)) *shift {
 	w.t.Helper()
 	s := &shift{guest: w.client(), w: w}
 	s.start = func(ctx context.Context) error { s.note("start"); return nil }
 	s.stop = func() error { s.note("stop"); return nil }
-	cfg := client.WorkerConfig{
+	cfg := worker.Config{
 		Mutex: "job", ID: id, TTL: 10 * time.Second, Transition: 2 * time.Second,
 		StartWork: func(ctx context.Context) error { return s.start(ctx) },
 		StopWork:  func() error { return s.stop() },
@@ -45,7 +46,7 @@ func (w *world) worker(id string, changes ...func(*client.WorkerConfig)) *shift 
 		change(&cfg)
 	}
 	var err error
-	if s.Worker, err = s.NewWorker(cfg); err != nil {
+	if s.Worker, err = worker.New(s.Client, cfg); err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = s.Stop(bg) })
@@ -63,7 +64,7 @@ func (s *shift) note(line string) {
 	}
 }
 
-func (s *shift) changed(from, to client.WorkerState) {
+func (s *shift) changed(from, to worker.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if from != s.state {
@@ -119,31 +120,31 @@ func (s *shift) end() {
 
 func TestWorkerThatCannotBeIsRefusedAtConstruction(t *testing.T) {
 	c := new(client.Client)
-	good := client.WorkerConfig{
+	good := worker.Config{
 		Mutex: "job", TTL: time.Second,
 		StartWork: func(context.Context) error { return nil }, StopWork: func() error { return nil },
 	}
-	if w, err := c.NewWorker(good); err != nil || w.State() != client.Idle || w.ID() == "" {
+	if w, err := worker.New(c, good); err != nil || w.State() != worker.Idle || w.ID() == "" {
 		t.Fatal(err)
 	}
-	for want, change := range map[string]func(*client.WorkerConfig){
-		"mutex":            func(c *client.WorkerConfig) { c.Mutex = "" },
-		"contender":        func(c *client.WorkerConfig) { c.ID = "a b" },
-		"TTL is 1ns":       func(c *client.WorkerConfig) { c.TTL = 1 },
-		"Transition is -1": func(c *client.WorkerConfig) { c.Transition = -time.Millisecond },
-		"StartWork is nil": func(c *client.WorkerConfig) { c.StartWork = nil },
+	for want, change := range map[string]func(*worker.Config){
+		"mutex":            func(c *worker.Config) { c.Mutex = "" },
+		"contender":        func(c *worker.Config) { c.ID = "a b" },
+		"TTL is 1ns":       func(c *worker.Config) { c.TTL = 1 },
+		"Transition is -1": func(c *worker.Config) { c.Transition = -time.Millisecond },
+		"StartWork is nil": func(c *worker.Config) { c.StartWork = nil },
 	} {
 		cfg := good
 		change(&cfg)
-		if _, err := c.NewWorker(cfg); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := worker.New(c, cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }
 
 func TestWorkerStatesHaveNames(t *testing.T) {
-	got := fmt.Sprint(client.Idle, client.Acquiring, client.Working, client.Renewing, client.Pausing, client.Waiting, client.Releasing, client.WorkerState(7), client.WorkerState(-1))
-	if got != "idle acquiring working renewing pausing waiting releasing WorkerState(7) WorkerState(-1)" {
+	got := fmt.Sprint(worker.Idle, worker.Acquiring, worker.Working, worker.Renewing, worker.Pausing, worker.Waiting, worker.Releasing, worker.State(7), worker.State(-1))
+	if got != "idle acquiring working renewing pausing waiting releasing State(7) State(-1)" {
 		t.Error(got)
 	}
 }
@@ -155,7 +156,10 @@ func TestWorkerWorksRenewsAndHandsOver(t *testing.T) {
 		a.begin()
 		a.expect("started", "acquiring working", "start")
 		b.begin()
-		b.expect("started as the second, and subscribed", "acquiring waiting acquiring waiting", "")
+		// It asks again when its channels are subscribed to: once for both, or once for each.
+		if states, calls := b.said(); strings.Count(states, "acquiring waiting") < 2 || strings.Count(states, " ") > 5 || calls != "" {
+			t.Errorf("started as the second, and subscribed: states %q and calls %q", states, calls)
+		}
 		time.Sleep(1500 * time.Millisecond)
 		a.expect("subscribed", "renewing working", "")
 		time.Sleep(8 * time.Second)
@@ -183,13 +187,13 @@ func TestAWorkerThatResignsLetsTheNextWork(t *testing.T) {
 		b.begin()
 		synctest.Wait()
 		for _, x := range []*shift{a, b, a} {
-			if w.owner("job") != x.ID() || x.State() != client.Working {
+			if w.owner("job") != x.ID() || x.State() != worker.Working {
 				t.Fatalf("%q owns the mutex, %s is %v", w.owner("job"), x.ID(), x.State())
 			}
 			x.Resign()
 			x.Resign() // of who is no owner
 			synctest.Wait()
-			if x.State() != client.Waiting {
+			if x.State() != worker.Waiting {
 				t.Errorf("%s is %v after Resign", x.ID(), x.State())
 			}
 		}
@@ -227,7 +231,7 @@ func TestWorkerWhomNobodyAnswersPausesAndAsksAgain(t *testing.T) {
 		a.expect("at work", "acquiring working", "start")
 		w.stop()
 		time.Sleep(11880*time.Millisecond - 1)
-		if states, calls := a.said(); strings.Trim(states, "renwig ") != "" || calls != "" || a.State() != client.Renewing {
+		if states, calls := a.said(); strings.Trim(states, "renwig ") != "" || calls != "" || a.State() != worker.Renewing {
 			t.Errorf("until its lease is given up: states %q, calls %q", states, calls)
 		}
 		time.Sleep(10 * time.Second)
@@ -237,7 +241,7 @@ func TestWorkerWhomNobodyAnswersPausesAndAsksAgain(t *testing.T) {
 		}
 		w.begin()
 		time.Sleep(20 * time.Second)
-		if _, calls := a.said(); calls != "start" || a.State() != client.Working && a.State() != client.Renewing {
+		if _, calls := a.said(); calls != "start" || a.State() != worker.Working && a.State() != worker.Renewing {
 			t.Errorf("with a server again: %v, calls %q", a.State(), calls)
 		}
 	})
@@ -246,7 +250,7 @@ func TestWorkerWhomNobodyAnswersPausesAndAsksAgain(t *testing.T) {
 func TestWorkThatCannotBeStartedIsStoppedAndLeftToOthersForATTL(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fail := errors.New("no disk")
-		a := w.worker("a", func(cfg *client.WorkerConfig) {
+		a := w.worker("a", func(cfg *worker.Config) {
 			start := cfg.StartWork
 			cfg.StartWork = func(ctx context.Context) error { return errors.Join(start(ctx), fail) }
 		})
@@ -268,7 +272,7 @@ func TestWorkThatCannotBeStartedIsStoppedAndLeftToOthersForATTL(t *testing.T) {
 
 func TestWorkThatCannotBeStoppedIsGivenUpAllTheSame(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.worker("a", func(cfg *client.WorkerConfig) {
+		a := w.worker("a", func(cfg *worker.Config) {
 			stop := cfg.StopWork
 			cfg.StopWork = func() error { return errors.Join(stop(), errors.New("it hangs")) }
 		})
@@ -285,7 +289,7 @@ func TestWorkThatCannotBeStoppedIsGivenUpAllTheSame(t *testing.T) {
 
 func TestStartWorkMayWorkUntilItsContextEnds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.worker("a", func(cfg *client.WorkerConfig) {
+		a := w.worker("a", func(cfg *worker.Config) {
 			start := cfg.StartWork
 			cfg.StartWork = func(ctx context.Context) error {
 				_ = start(ctx)
@@ -307,27 +311,27 @@ func TestStartWorkMayWorkUntilItsContextEnds(t *testing.T) {
 func TestStopCleansUpFromEveryState(t *testing.T) {
 	cases := map[string]struct {
 		enter func(w *world, a, other *shift) // other works
-		in    client.WorkerState
+		in    worker.State
 		want  string // the states from there
 		calls string
 	}{
-		"idle": {func(*world, *shift, *shift) {}, client.Idle, "", ""},
+		"idle": {func(*world, *shift, *shift) {}, worker.Idle, "", ""},
 		"acquiring": {func(_ *world, a, other *shift) {
 			other.end()
 			a.slow(500*time.Millisecond, 500*time.Millisecond)
 			a.begin()
 			time.Sleep(time.Second)
-		}, client.Acquiring, "releasing idle", ""},
-		"waiting":  {func(_ *world, a, _ *shift) { a.begin(); time.Sleep(time.Second) }, client.Waiting, "releasing idle", ""},
-		"working":  {func(_ *world, a, other *shift) { other.end(); a.begin(); time.Sleep(time.Second) }, client.Working, "pausing releasing idle", "stop"},
-		"starting": {func(_ *world, a, other *shift) { a.start = slowly(a.start); other.end(); a.begin() }, client.Working, "pausing releasing idle", "stop"},
+		}, worker.Acquiring, "releasing idle", ""},
+		"waiting":  {func(_ *world, a, _ *shift) { a.begin(); time.Sleep(time.Second) }, worker.Waiting, "releasing idle", ""},
+		"working":  {func(_ *world, a, other *shift) { other.end(); a.begin(); time.Sleep(time.Second) }, worker.Working, "pausing releasing idle", "stop"},
+		"starting": {func(_ *world, a, other *shift) { a.start = slowly(a.start); other.end(); a.begin() }, worker.Working, "pausing releasing idle", "stop"},
 		"renewing": {func(_ *world, a, other *shift) {
 			other.end()
 			a.begin()
 			time.Sleep(8500 * time.Millisecond)
 			a.slow(0, time.Second)
 			time.Sleep(time.Second)
-		}, client.Renewing, "pausing releasing idle", "stop"},
+		}, worker.Renewing, "pausing releasing idle", "stop"},
 		"pausing": {func(w *world, a, other *shift) {
 			stop := a.stop
 			a.stop = func() error { time.Sleep(time.Second); return stop() }
@@ -337,7 +341,7 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 			w.breakOff("job")
 			other.begin()
 			time.Sleep(500 * time.Millisecond)
-		}, client.Pausing, "releasing idle", "stop"},
+		}, worker.Pausing, "releasing idle", "stop"},
 		"waiting without a server": {func(w *world, a, other *shift) {
 			other.end()
 			w.stop()
@@ -351,7 +355,7 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 			other.end()
 			a.begin()
 			time.Sleep(time.Second)
-		}, client.Waiting, "releasing idle", ""},
+		}, worker.Waiting, "releasing idle", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -367,7 +371,7 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 				a.said()
 				a.end()
 				a.expect("stopped", c.want, c.calls)
-				if a.State() != client.Idle {
+				if a.State() != worker.Idle {
 					t.Errorf("it is %v", a.State())
 				}
 				a.slow(0, 0)
@@ -396,12 +400,12 @@ func TestStopOfAWorkerWaitsNoLongerThanItsContext(t *testing.T) {
 		a.silence()
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
-		if err := a.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) || a.State() != client.Releasing {
+		if err := a.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) || a.State() != worker.Releasing {
 			t.Errorf("%v, it is %v", err, a.State())
 		}
 		a.heal()
 		a.end()
-		if a.State() != client.Idle {
+		if a.State() != worker.Idle {
 			t.Errorf("it is %v", a.State())
 		}
 		w.nothingLeft("job")

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/registry"
 )
 
 var (
@@ -46,7 +47,7 @@ func run(ctx context.Context) error {
 	}
 	defer c.Close()
 
-	registry, err := c.NewRegistry(client.RegistryConfig{Prefix: "examples", ID: *id, ExpireAfter: *ttl})
+	registry, err := registry.New(c, registry.Config{Prefix: "examples", ID: *id, ExpireAfter: *ttl})
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func run(ctx context.Context) error {
 }
 
 // batch does some pieces of work, between which nobody else has the lock.
-func batch(ctx context.Context, lock *client.RegistryLock, holder *client.Holder) error {
+func batch(ctx context.Context, lock *registry.Lock, holder *registry.Holder) error {
 	if err := lock.Lock(ctx, holder); err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func batch(ctx context.Context, lock *client.RegistryLock, holder *client.Holder
 }
 
 // piece locks for itself: by its holder the lock may be locked again, and its lease begins anew.
-func piece(ctx context.Context, lock *client.RegistryLock, holder *client.Holder) (err error) {
+func piece(ctx context.Context, lock *registry.Lock, holder *registry.Holder) (err error) {
 	if err := lock.Lock(ctx, holder); err != nil {
 		return err
 	}

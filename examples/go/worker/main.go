@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/worker"
 )
 
 var (
@@ -45,11 +46,11 @@ func work(ctx context.Context) error {
 	defer c.Close()
 
 	var consumer consumer
-	worker, err := c.NewWorker(client.WorkerConfig{
+	worker, err := worker.New(c, worker.Config{
 		Mutex: *mutex, ID: *id, TTL: *ttl, Transition: time.Second,
 		StartWork: consumer.start,
 		StopWork:  consumer.stop,
-		Changed:   func(from, to client.WorkerState) { fmt.Printf("%v, was %v\n", to, from) },
+		Changed:   func(from, to worker.State) { fmt.Printf("%v, was %v\n", to, from) },
 	})
 	if err != nil {
 		return err

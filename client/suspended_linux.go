@@ -13,10 +13,10 @@ const (
 	clockBoottime  = 7
 )
 
-// longest is the most that suspended has seen, in nanoseconds.
-var longest atomic.Int64
+// maxSuspended is the largest result of suspended so far, in nanoseconds.
+var maxSuspended atomic.Int64
 
-// suspended returns how long the machine has slept since it booted. Go's monotonic clock stands
+// suspended returns how long the machine was suspended since it booted. Go's monotonic clock stands
 // still meanwhile, and the server's may not. The difference of the two clocks may be less than the
 // truth if this process is held up between reading them. The truth never falls, so suspended
 // returns the largest difference so far: a late reading does not make a lease seem longer.
@@ -24,14 +24,14 @@ func suspended() time.Duration {
 	boot, ok1 := clock(clockBoottime)
 	mono, ok2 := clock(clockMonotonic)
 	if ok1 && ok2 {
-		slept := boot - mono
-		for most := longest.Load(); slept > most; most = longest.Load() {
-			if longest.CompareAndSwap(most, slept) {
+		span := boot - mono
+		for most := maxSuspended.Load(); span > most; most = maxSuspended.Load() {
+			if maxSuspended.CompareAndSwap(most, span) {
 				break
 			}
 		}
 	}
-	return time.Duration(longest.Load())
+	return time.Duration(maxSuspended.Load())
 }
 
 // clock returns the nanoseconds of one of Linux' clocks.

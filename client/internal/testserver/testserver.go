@@ -1,4 +1,6 @@
-package client_test
+// Package testserver runs the server for the examples. The server is another module, in the folder
+// above this one: the examples run it as a process and import nothing of it.
+package testserver
 
 import (
 	"bufio"
@@ -21,7 +23,8 @@ import (
 // folder is where build puts the server.
 var folder string
 
-func TestMain(m *testing.M) {
+// Main runs the tests of a package.
+func Main(m *testing.M) {
 	var err error
 	if folder, err = os.MkdirTemp("", "simba-resp-client"); err != nil {
 		panic(err)
@@ -31,11 +34,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build returns the path of the server's program. The server is another module, in the folder above
-// this one: the tests run it and import nothing of it.
+// build returns the path of the server's program.
 var build = sync.OnceValue(func() string {
+	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		panic(err)
+	}
+	root := filepath.Dir(filepath.Dir(string(mod)))
 	path := filepath.Join(folder, "simba-resp")
-	if out, err := exec.Command("go", "build", "-C", "..", "-o", path, "./cmd/simba-resp").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", root, "-o", path, "./cmd/simba-resp").CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("build the server: %v\n%s", err, out))
 	}
 	return path
@@ -43,18 +50,14 @@ var build = sync.OnceValue(func() string {
 
 var ready = regexp.MustCompile(`msg=ready addr=(\S+)`)
 
-// connect starts a server with an empty data directory, for an example, and returns a client
-// of it. A real program makes one like this:
-//
-//	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:7379", ContextTimeoutEnabled: true})
-//	c, err := client.New(rdb, client.Options{})
-func connect() (c *client.Client, done func()) {
+// Connect starts a server with an empty data directory, and returns a client of it. done stops both.
+func Connect() (c *client.Client, done func()) {
 	data, err := os.MkdirTemp(folder, "data")
-	check(err)
+	Check(err)
 	server := exec.Command(build(), "--addr", "127.0.0.1:0", "--data-dir", data, "--durability", "async")
 	stderr, err := server.StderrPipe()
-	check(err)
-	check(server.Start())
+	Check(err)
+	Check(server.Start())
 	addr := ""
 	for log := bufio.NewScanner(stderr); addr == "" && log.Scan(); {
 		if m := ready.FindStringSubmatch(log.Text()); m != nil {
@@ -68,16 +71,16 @@ func connect() (c *client.Client, done func()) {
 	}()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 	c, err = client.New(rdb, client.Options{})
-	check(err)
+	Check(err)
 	return c, func() {
 		err := errors.Join(c.Close(), rdb.Close(), server.Process.Signal(syscall.SIGTERM))
 		<-logged
-		check(errors.Join(err, server.Wait()))
+		Check(errors.Join(err, server.Wait()))
 	}
 }
 
-// check ends an example that fails.
-func check(err error) {
+// Check ends an example that fails.
+func Check(err error) {
 	if err != nil {
 		panic(err)
 	}

@@ -1,4 +1,4 @@
-package client_test
+package worker_test
 
 import (
 	"context"
@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/worker"
 )
 
 // newWorker returns a Worker that tells of its states.
-func newWorker(c *client.Client, states chan<- client.WorkerState) *client.Worker {
-	w, err := c.NewWorker(client.WorkerConfig{
+func newWorker(c *client.Client, states chan<- worker.State) *worker.Worker {
+	w, err := worker.New(c, worker.Config{
 		Mutex: "jobs", ID: "shop-1", TTL: 10 * time.Second, Transition: 2 * time.Second,
 		StartWork: func(context.Context) error { return nil },
 		StopWork:  func() error { return nil },
-		Changed:   func(_, to client.WorkerState) { states <- to },
+		Changed:   func(_, to worker.State) { states <- to },
 	})
 	check(err)
 	return w
@@ -23,7 +24,7 @@ func newWorker(c *client.Client, states chan<- client.WorkerState) *client.Worke
 func ExampleWorker() {
 	c, done := connect()
 	defer done()
-	states := make(chan client.WorkerState, 100)
+	states := make(chan worker.State, 100)
 	w := newWorker(c, states)
 	check(w.Start())
 	fmt.Println(<-states, <-states)
@@ -34,24 +35,24 @@ func ExampleWorker() {
 	// pausing releasing idle
 }
 
-func ExampleClient_NewWorker() {
+func ExampleNew() {
 	c, done := connect()
 	defer done()
-	_, err := c.NewWorker(client.WorkerConfig{Mutex: "jobs", TTL: 10 * time.Second})
+	_, err := worker.New(c, worker.Config{Mutex: "jobs", TTL: 10 * time.Second})
 	fmt.Println(err)
 	// Output: StartWork is nil
 }
 
-func ExampleWorkerConfig() {
-	cfg := client.WorkerConfig{
+func ExampleConfig() {
+	cfg := worker.Config{
 		Mutex:      "jobs",
 		TTL:        10 * time.Second,
 		Transition: 2 * time.Second,
 		StartWork:  func(context.Context) error { fmt.Println("subscribe to the queue"); return nil },
 		StopWork:   func() error { fmt.Println("leave the queue"); return nil },
-		Changed:    func(from, to client.WorkerState) { fmt.Println(from, "to", to) },
+		Changed:    func(from, to worker.State) { fmt.Println(from, "to", to) },
 	}
-	cfg.Changed(client.Acquiring, client.Working)
+	cfg.Changed(worker.Acquiring, worker.Working)
 	check(cfg.StartWork(context.Background()))
 	check(cfg.StopWork())
 	// Output:
@@ -77,17 +78,17 @@ func ExampleWorker_State() {
 func ExampleWorker_Start() {
 	c, done := connect()
 	defer done()
-	w := newWorker(c, make(chan client.WorkerState, 100))
+	w := newWorker(c, make(chan worker.State, 100))
 	check(w.Start())
 	fmt.Println(w.Start())
 	check(w.Stop(context.Background()))
-	// Output: start the worker shop-1 of jobs: it is in use
+	// Output: start the contender shop-1 of jobs: already in use
 }
 
 func ExampleWorker_Stop() {
 	c, done := connect()
 	defer done()
-	w := newWorker(c, make(chan client.WorkerState, 100))
+	w := newWorker(c, make(chan worker.State, 100))
 	check(w.Start())
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -98,7 +99,7 @@ func ExampleWorker_Stop() {
 func ExampleWorker_Resign() {
 	c, done := connect()
 	defer done()
-	states := make(chan client.WorkerState, 100)
+	states := make(chan worker.State, 100)
 	w := newWorker(c, states)
 	check(w.Start())
 	fmt.Println(<-states, <-states)
@@ -110,13 +111,32 @@ func ExampleWorker_Resign() {
 	// pausing waiting
 }
 
-func ExampleWorkerState() {
-	var s client.WorkerState
-	fmt.Println(s == client.Idle)
+func ExampleState() {
+	var s worker.State
+	fmt.Println(s == worker.Idle)
 	// Output: true
 }
 
-func ExampleWorkerState_String() {
-	fmt.Println(client.Working)
+func ExampleState_String() {
+	fmt.Println(worker.Working)
 	// Output: working
+}
+
+func ExampleWorker_Run() {
+	c, done := connect()
+	defer done()
+	var w *worker.Worker
+	w, err := worker.New(c, worker.Config{
+		Mutex: "jobs",
+		StartWork: func(context.Context) error {
+			fmt.Println("work")
+			w.Quit()
+			return nil
+		},
+	})
+	check(err)
+	fmt.Println(w.Run(context.Background()))
+	// Output:
+	// work
+	// <nil>
 }

@@ -6,9 +6,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/simba-resp/simba-resp/client/internal/names"
 )
 
-func TestOwnerRenewsAtItsTTLWithAThirdOfTheLeaseLeft(t *testing.T) {
+func TestOwnerRenewsAtItsTTLOrWithAThirdOfTheLeaseLeft(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct{ ttl, transition, want time.Duration }{
 		{10 * s, 0, 10 * s * 2 / 3},
@@ -24,7 +26,7 @@ func TestOwnerRenewsAtItsTTLWithAThirdOfTheLeaseLeft(t *testing.T) {
 }
 
 // "transition_at - now + random(-200, +1000) ms ([0, 1000) when transition is 0), never below 0"
-func TestContenderAsksAgainAtTransitionAtGiveOrTake(t *testing.T) {
+func TestWaiterAsksAgainAtTransitionAtPlusJitter(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct{ ttl, transition, lowest, highest time.Duration }{
 		{8000 * ms, 10_000 * ms, 9800 * ms, 11_000 * ms},
@@ -47,10 +49,10 @@ func TestContenderAsksAgainAtTransitionAtGiveOrTake(t *testing.T) {
 	}
 }
 
-// A process that was stopped for longer than its lease: nothing of it has run since.
-func TestOwnershipKnowsByTheClockThatItHasEnded(t *testing.T) {
+// A process was stopped for longer than its lease, and no timer has fired since.
+func TestOwnershipEndsByTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOwnership(t.Context(), new(vigil), 7, now(), 10*time.Second)
+		o := newOwnership(t.Context(), new(suspendWatch), 7, now(), 10*time.Second)
 		child, cancel := context.WithCancel(o)
 		defer cancel()
 		time.Sleep(9899 * time.Millisecond)
@@ -72,7 +74,7 @@ func TestOwnershipKnowsByTheClockThatItHasEnded(t *testing.T) {
 	})
 }
 
-func TestLeaseIsGivenUpAHundredthEarlierAtMostAQuarterSecond(t *testing.T) {
+func TestOwnershipEndsAHundredthOfTheLeaseEarly(t *testing.T) {
 	for lease, want := range map[time.Duration]time.Duration{
 		time.Millisecond: 10 * time.Microsecond, 10 * time.Second: 100 * time.Millisecond, time.Hour: 250 * time.Millisecond,
 	} {
@@ -88,27 +90,27 @@ func TestTokenOfAnyOtherContextIsZero(t *testing.T) {
 	}
 }
 
-func TestANoticeCallsWhomItConcerns(t *testing.T) {
-	own, everybodys := contenderChannel("job", "me"), mutexChannel("job")
+func TestNoticeWakesOnlyTheContendersItConcerns(t *testing.T) {
+	own, shared := names.ContenderChannel("job", "me"), names.MutexChannel("job")
 	for _, c := range []struct {
-		n                    notice
-		waiter, owner, fixed bool // who asks now: fixed is an owner that does not renew
+		n                     notice
+		waiter, owner, manual bool // which of them asks at once; manual is an owner that does not renew
 	}{
 		{notice{channel: own, payload: "released@@a"}, true, true, false},
-		{notice{channel: own, fresh: true}, true, true, false},
-		{notice{channel: everybodys, fresh: true}, true, true, false},
-		{notice{channel: everybodys, payload: "released@@a"}, true, false, false},
-		{notice{channel: everybodys, payload: "released@@me"}, true, true, true},
-		{notice{channel: everybodys, payload: "acquired@@a"}, false, true, true},
-		{notice{channel: everybodys, payload: "acquired@@me"}, false, false, false},
+		{notice{channel: own, subscribed: true}, true, true, false},
+		{notice{channel: shared, subscribed: true}, true, true, false},
+		{notice{channel: shared, payload: "released@@a"}, true, false, false},
+		{notice{channel: shared, payload: "released@@me"}, true, true, true},
+		{notice{channel: shared, payload: "acquired@@a"}, false, true, true},
+		{notice{channel: shared, payload: "acquired@@me"}, false, false, false},
 	} {
-		asks := func(owning, fixed bool) bool {
-			p := &pursuit{terms: terms{mutex: "job", id: "me"}, fixed: fixed, poke: make(chan struct{}, 1)}
-			p.owning.Store(owning)
-			p.heard(c.n)
-			return len(p.poke) == 1
+		asks := func(owning, manual bool) bool {
+			r := &contenderRun{terms: terms{mutex: "job", id: "me"}, manual: manual, wake: make(chan struct{}, 1)}
+			r.owning.Store(owning)
+			r.notified(c.n)
+			return len(r.wake) == 1
 		}
-		if w, o, s := asks(false, false), asks(true, false), asks(true, true); w != c.waiter || o != c.owner || s != c.fixed {
+		if w, o, s := asks(false, false), asks(true, false), asks(true, true); w != c.waiter || o != c.owner || s != c.manual {
 			t.Errorf("%+v: a waiter asks: %v, an owner: %v, one that does not renew: %v", c.n, w, o, s)
 		}
 	}

@@ -4,5 +4,5 @@ package client
 
 import "time"
 
-// suspended is how long the machine has slept; not known here.
+// suspended returns how long the machine was suspended. It is not known on this system.
 func suspended() time.Duration { return 0 }

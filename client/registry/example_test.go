@@ -1,4 +1,4 @@
-package client_test
+package registry_test
 
 import (
 	"context"
@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/registry"
 )
 
 // A lock by key, for a piece of work.
 func ExampleRegistry() {
 	c, done := connect()
 	defer done()
-	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders"})
+	r, err := registry.New(c, registry.Config{Prefix: "orders"})
 	check(err)
 	defer r.Close()
 
@@ -27,22 +28,22 @@ func ExampleRegistry() {
 	fmt.Println("afterwards:", context.Cause(own))
 	// Output:
 	// working: true
-	// afterwards: the mutex was released
+	// afterwards: mutex released
 }
 
-func ExampleClient_NewRegistry() {
+func ExampleNew() {
 	c, done := connect()
 	defer done()
-	_, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders", ExpireAfter: time.Microsecond})
+	_, err := registry.New(c, registry.Config{Prefix: "orders", ExpireAfter: time.Microsecond})
 	fmt.Println(err)
 	// Output: ExpireAfter is 1µs, not 1ms to 24h0m0s
 }
 
-func ExampleRegistryConfig() {
-	cfg := client.RegistryConfig{
+func ExampleConfig() {
+	cfg := registry.Config{
 		Prefix:      "orders",         // the lock of 4711 is the mutex orders:4711
 		ExpireAfter: 30 * time.Second, // when nobody unlocks it
-		Mode:        client.Spin,      // ask, do not queue
+		Mode:        registry.Spin,    // ask, do not queue
 		SpinEvery:   50 * time.Millisecond,
 		Capacity:    1000,
 	}
@@ -50,14 +51,14 @@ func ExampleRegistryConfig() {
 	// Output: Spin 30s
 }
 
-func ExampleRegistryMode() {
-	var mode client.RegistryMode
-	fmt.Println(mode, client.Spin)
+func ExampleMode() {
+	var mode registry.Mode
+	fmt.Println(mode, registry.Spin)
 	// Output: Notified Spin
 }
 
-func ExampleRegistryMode_String() {
-	fmt.Println(client.Notified.String())
+func ExampleMode_String() {
+	fmt.Println(registry.Notified.String())
 	// Output: Notified
 }
 
@@ -65,7 +66,7 @@ func ExampleRegistryMode_String() {
 func ExampleRegistry_ID() {
 	c, done := connect()
 	defer done()
-	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders", ID: "shop-1"})
+	r, err := registry.New(c, registry.Config{Prefix: "orders", ID: "shop-1"})
 	check(err)
 	defer r.Close()
 	lock, err := r.Obtain("4711")
@@ -81,7 +82,7 @@ func ExampleRegistry_ID() {
 func ExampleRegistry_Obtain() {
 	c, done := connect()
 	defer done()
-	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders"})
+	r, err := registry.New(c, registry.Config{Prefix: "orders"})
 	check(err)
 	defer r.Close()
 	one, err := r.Obtain("4711")
@@ -97,13 +98,13 @@ func ExampleRegistry_Obtain() {
 func ExampleRegistry_NewHolder() {
 	c, done := connect()
 	defer done()
-	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders"})
+	r, err := registry.New(c, registry.Config{Prefix: "orders"})
 	check(err)
 	defer r.Close()
 	lock, err := r.Obtain("4711")
 	check(err)
 	ctx, me, another := context.Background(), r.NewHolder(), r.NewHolder()
-	for _, h := range []*client.Holder{me, me, another} {
+	for _, h := range []*registry.Holder{me, me, another} {
 		ok, err := lock.TryLock(ctx, h)
 		check(err)
 		fmt.Println(ok)
@@ -118,18 +119,18 @@ func ExampleRegistry_NewHolder() {
 func ExampleHolder() {
 	c, done := connect()
 	defer done()
-	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders"})
+	r, err := registry.New(c, registry.Config{Prefix: "orders"})
 	check(err)
 	defer r.Close()
 	lock, err := r.Obtain("4711")
 	check(err)
 	ctx := context.Background()
-	ship := func(h *client.Holder) {
+	ship := func(h *registry.Holder) {
 		check(lock.Lock(ctx, h))
 		defer lock.Unlock(ctx, h)
 		fmt.Println("shipped")
 	}
-	pay := func(h *client.Holder) {
+	pay := func(h *registry.Holder) {
 		check(lock.Lock(ctx, h))
 		defer lock.Unlock(ctx, h)
 		fmt.Println("paid")
@@ -146,7 +147,7 @@ func ExampleHolder() {
 func ExampleRegistry_ExpireUnusedOlderThan() {
 	c, done := connect()
 	defer done()
-	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders"})
+	r, err := registry.New(c, registry.Config{Prefix: "orders"})
 	check(err)
 	defer r.Close()
 	for i := range 10 {
@@ -160,7 +161,7 @@ func ExampleRegistry_ExpireUnusedOlderThan() {
 func ExampleRegistry_Close() {
 	c, done := connect()
 	defer done()
-	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders"})
+	r, err := registry.New(c, registry.Config{Prefix: "orders"})
 	check(err)
 	ctx, me := context.Background(), r.NewHolder()
 	lock, err := r.Obtain("4711")

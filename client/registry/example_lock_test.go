@@ -1,4 +1,4 @@
-package client_test
+package registry_test
 
 import (
 	"context"
@@ -7,18 +7,19 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/registry"
 )
 
 // orders returns the registry of a process, and the lock of one order.
-func orders(c *client.Client) (*client.Registry, *client.RegistryLock) {
-	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders", ExpireAfter: 10 * time.Second})
+func orders(c *client.Client) (*registry.Registry, *registry.Lock) {
+	r, err := registry.New(c, registry.Config{Prefix: "orders", ExpireAfter: 10 * time.Second})
 	check(err)
 	lock, err := r.Obtain("4711")
 	check(err)
 	return r, lock
 }
 
-func ExampleRegistryLock() {
+func ExampleLock() {
 	c, done := connect()
 	defer done()
 	r, lock := orders(c)
@@ -33,7 +34,7 @@ func ExampleRegistryLock() {
 	// 4711 false 0
 }
 
-func ExampleRegistryLock_Key() {
+func ExampleLock_Key() {
 	c, done := connect()
 	defer done()
 	r, lock := orders(c)
@@ -43,7 +44,7 @@ func ExampleRegistryLock_Key() {
 }
 
 // Two processes, so two registries; a context limits the waiting.
-func ExampleRegistryLock_Lock() {
+func ExampleLock_Lock() {
 	c, done := connect()
 	defer done()
 	r, lock := orders(c)
@@ -59,7 +60,7 @@ func ExampleRegistryLock_Lock() {
 	// Output: true true
 }
 
-func ExampleRegistryLock_TryLock() {
+func ExampleLock_TryLock() {
 	c, done := connect()
 	defer done()
 	r, lock := orders(c)
@@ -76,7 +77,7 @@ func ExampleRegistryLock_TryLock() {
 	// true <nil>
 }
 
-func ExampleRegistryLock_TryLockFor() {
+func ExampleLock_TryLockFor() {
 	c, done := connect()
 	defer done()
 	r, lock := orders(c)
@@ -90,7 +91,7 @@ func ExampleRegistryLock_TryLockFor() {
 	// Output: true <nil>
 }
 
-func ExampleRegistryLock_Unlock() {
+func ExampleLock_Unlock() {
 	c, done := connect()
 	defer done()
 	r, lock := orders(c)
@@ -105,10 +106,10 @@ func ExampleRegistryLock_Unlock() {
 }
 
 // The work took longer than the lease.
-func ExampleRegistryLock_Context() {
+func ExampleLock_Context() {
 	c, done := connect()
 	defer done()
-	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders", ExpireAfter: 50 * time.Millisecond})
+	r, err := registry.New(c, registry.Config{Prefix: "orders", ExpireAfter: 50 * time.Millisecond})
 	check(err)
 	defer r.Close()
 	lock, err := r.Obtain("4711")
@@ -120,11 +121,11 @@ func ExampleRegistryLock_Context() {
 	fmt.Println(context.Cause(own))
 	fmt.Println(errors.Is(lock.Unlock(ctx, me), client.ErrLost))
 	// Output:
-	// the mutex was lost
+	// mutex lost
 	// true
 }
 
-func ExampleRegistryLock_IsHeldInThisProcess() {
+func ExampleLock_IsHeldInThisProcess() {
 	c, done := connect()
 	defer done()
 	r, lock := orders(c)
@@ -137,7 +138,7 @@ func ExampleRegistryLock_IsHeldInThisProcess() {
 }
 
 // The token goes with each write to what the lock protects, which refuses a smaller one.
-func ExampleRegistryLock_Token() {
+func ExampleLock_Token() {
 	c, done := connect()
 	defer done()
 	r, lock := orders(c)
@@ -157,6 +158,6 @@ func ExampleErrNotHolder() {
 	r, lock := orders(c)
 	defer r.Close()
 	err := lock.Unlock(context.Background(), r.NewHolder())
-	fmt.Println(errors.Is(err, client.ErrNotHolder))
+	fmt.Println(errors.Is(err, registry.ErrNotHolder))
 	// Output: true
 }
