@@ -31,7 +31,7 @@ func TestDoHoldsTheMutexWhileWorkRuns(t *testing.T) {
 	})
 }
 
-func TestDoReturnsTheErrorOfWorkAsItIs(t *testing.T) {
+func TestDoReturnsTheErrorOfWorkUnchanged(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		failure := errors.New("no paper")
 		for name, do := range map[string]func(context.Context, string, func(context.Context) error, ...client.LockOption) error{"Do": w.client().Do, "TryDo": w.client().TryDo} {
@@ -122,7 +122,7 @@ func TestTheContextOfDoEndsBeforeTheMutexIsFree(t *testing.T) {
 	})
 }
 
-func TestDoOfNothingIsRefused(t *testing.T) {
+func TestDoRejectsNilWork(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		if err := w.client().Do(bg, "job", nil); err == nil || len(w.history("job")) > 0 {
 			t.Errorf("%v, %v", err, w.history("job"))
@@ -131,7 +131,7 @@ func TestDoOfNothingIsRefused(t *testing.T) {
 }
 
 // It hears of it by a notice, as soon as it has owned it for a second.
-func TestABrokenLockIsKnownToBeWithinASecond(t *testing.T) {
+func TestBrokenLockEndsWithinASecond(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, after := range []time.Duration{0, 500 * time.Millisecond, 3 * time.Second, time.Minute} {
 			l := w.lock(w.client())
@@ -147,7 +147,7 @@ func TestABrokenLockIsKnownToBeWithinASecond(t *testing.T) {
 	})
 }
 
-func TestDoSaysThatTheMutexWasLost(t *testing.T) {
+func TestDoReturnsErrLost(t *testing.T) {
 	failure := errors.New("no paper")
 	for name, returns := range map[string]func(context.Context) error{
 		"work notices":         func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
@@ -175,7 +175,7 @@ func TestDoSaysThatTheMutexWasLost(t *testing.T) {
 	}
 }
 
-func TestTheContextOfDoKnowsAtOnceThatTheMachineSlept(t *testing.T) {
+func TestContextOfDoEndsWhenTheMachineWasSuspended(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		before := longest.Load()
 		defer longest.Store(before)
@@ -197,12 +197,12 @@ func TestDoUnlocksThoughWorkPanicsOrEndsItsGoroutine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				g := w.client()
-				said := make(chan any)
+				drain := make(chan any)
 				go func() {
-					defer func() { said <- recover() }()
+					defer func() { drain <- recover() }()
 					_ = g.Do(bg, "job", func(context.Context) error { end(); return nil })
 				}()
-				if got := <-said; name == "panic" && got != "no paper" {
+				if got := <-drain; name == "panic" && got != "no paper" {
 					t.Errorf("recovered %v", got)
 				}
 				w.nothingLeft("job")
@@ -211,7 +211,7 @@ func TestDoUnlocksThoughWorkPanicsOrEndsItsGoroutine(t *testing.T) {
 	}
 }
 
-func TestTryDoDoesNotRunWhatAnotherDoes(t *testing.T) {
+func TestTryDoDoesNotRunWhileAnotherWorks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.contend("other")
 		synctest.Wait()
@@ -237,7 +237,7 @@ func TestALockHasTheValuesOfItsCallerAndNotItsEnd(t *testing.T) {
 	})
 }
 
-func TestCheckAsksOfTheTokenAlone(t *testing.T) {
+func TestCheckNeedsOnlyTheToken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		l := w.lock(g)
@@ -265,7 +265,7 @@ func TestCheckAsksOfTheTokenAlone(t *testing.T) {
 	})
 }
 
-func TestWhoWasNotServedIsToldWhoHasIt(t *testing.T) {
+func TestNotAcquiredErrorNamesTheOwner(t *testing.T) {
 	held := &client.NotAcquiredError{Mutex: "job", Owner: client.Owner{ID: "a"}}
 	for want, err := range map[string]error{
 		"lock job: mutex not acquired, a owns it":                            held,

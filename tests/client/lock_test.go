@@ -20,7 +20,7 @@ import (
 )
 
 // lock locks "job" by a Client, and fails if it cannot.
-func (w *world) lock(g *guest) *client.Lock {
+func (w *world) lock(g *testClient) *client.Lock {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(bg, time.Hour)
 	defer cancel()
@@ -38,7 +38,7 @@ func (w *world) unlock(l *client.Lock) {
 	}
 }
 
-func TestALockThatCannotBeIsRefused(t *testing.T) {
+func TestLockRejectsInvalidOptions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		for want, opts := range map[string][]client.LockOption{
@@ -58,7 +58,7 @@ func TestALockThatCannotBeIsRefused(t *testing.T) {
 	})
 }
 
-func TestALockHasTheWindowsThatItIsToHave(t *testing.T) {
+func TestLockHasTheWindowsOfItsOptions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for want, opts := range map[[2]time.Duration][]client.LockOption{
 			{10 * time.Second, 12 * time.Second}: nil,
@@ -107,7 +107,7 @@ func TestLockIsHeldUntilUnlock(t *testing.T) {
 	})
 }
 
-func TestLocksAreHadInTheOrderOfTheirAsking(t *testing.T) {
+func TestLocksAreFirstComeFirstServed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var order []int
 		first := w.lock(w.client())
@@ -174,15 +174,15 @@ func TestTryLockDoesNotWait(t *testing.T) {
 }
 
 // The context ends while Lock is in one state or another. Nobody has the mutex then, nor later.
-func TestLockThatIsGivenUpNeverOwnsTheMutex(t *testing.T) {
-	for name, enter := range map[string]func(*world, *guest) (want error){
+func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
+	for name, enter := range map[string]func(*world, *testClient) (want error){
 		"before":                 nil,
-		"another has it":         func(w *world, _ *guest) error { w.contend("other"); synctest.Wait(); return nil },
-		"the answer is slow":     func(_ *world, g *guest) error { g.slow(0, 2*time.Second); return nil },
-		"the request is slow":    func(_ *world, g *guest) error { g.slow(2*time.Second, 0); return nil },
-		"nobody answers":         func(_ *world, g *guest) error { g.silence(); return nil },
-		"there is no server":     func(w *world, _ *guest) error { w.stop(); return errors.New("connection refused") },
-		"the server is silenced": func(w *world, g *guest) error { g.freeze(); return nil },
+		"another has it":         func(w *world, _ *testClient) error { w.contend("other"); synctest.Wait(); return nil },
+		"the answer is slow":     func(_ *world, g *testClient) error { g.slow(0, 2*time.Second); return nil },
+		"the request is slow":    func(_ *world, g *testClient) error { g.slow(2*time.Second, 0); return nil },
+		"nobody answers":         func(_ *world, g *testClient) error { g.silence(); return nil },
+		"there is no server":     func(w *world, _ *testClient) error { w.stop(); return errors.New("connection refused") },
+		"the server is silenced": func(w *world, g *testClient) error { g.freeze(); return nil },
 	} {
 		for _, after := range []time.Duration{100 * time.Millisecond, 2900 * time.Millisecond, 30 * time.Second} {
 			if strings.Contains(name, "slow") && after > time.Second {
@@ -238,7 +238,7 @@ func TestLockThatIsGivenUpNeverOwnsTheMutex(t *testing.T) {
 	}
 }
 
-func TestUnlockOfWhatIsUnlockedIsHarmless(t *testing.T) {
+func TestSecondUnlockIsHarmless(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		l := w.lock(g)
@@ -253,7 +253,7 @@ func TestUnlockOfWhatIsUnlockedIsHarmless(t *testing.T) {
 }
 
 // One of two that contend by the same id would own what the other was granted.
-func TestTwoOfAClientDoNotContendByOneID(t *testing.T) {
+func TestClientRefusesASecondContenderWithTheSameID(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		l, err := g.Lock(bg, "job", client.WithID("a"))
@@ -280,13 +280,13 @@ func TestTwoOfAClientDoNotContendByOneID(t *testing.T) {
 	})
 }
 
-func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
-	for name, lose := range map[string]func(w *world, g *guest){
-		"broken":                    func(w *world, _ *guest) { time.Sleep(9 * time.Second); w.breakOff("job") },
-		"broken before it renewed":  func(w *world, _ *guest) { w.breakOff("job") },
-		"nobody answers":            func(_ *world, g *guest) { g.silence() },
-		"the server is gone":        func(w *world, _ *guest) { w.stop() },
-		"nobody answers for longer": func(_ *world, g *guest) { g.silence(); time.Sleep(time.Minute) },
+func TestLostLockEndsItsContextAndUnlockReturnsErrLost(t *testing.T) {
+	for name, lose := range map[string]func(w *world, g *testClient){
+		"broken":                    func(w *world, _ *testClient) { time.Sleep(9 * time.Second); w.breakOff("job") },
+		"broken before it renewed":  func(w *world, _ *testClient) { w.breakOff("job") },
+		"nobody answers":            func(_ *world, g *testClient) { g.silence() },
+		"the server is gone":        func(w *world, _ *testClient) { w.stop() },
+		"nobody answers for longer": func(_ *world, g *testClient) { g.silence(); time.Sleep(time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -295,7 +295,7 @@ func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
 				own := l.Context()
 				other := w.contend("other")
 				synctest.Wait()
-				d := w.diary()
+				d := w.recorder()
 				d.begins(own)
 				lose(w, g)
 				<-own.Done()
@@ -316,7 +316,7 @@ func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
 					t.Errorf("%q owns the mutex, %q wait", w.owner("job"), w.queue("job"))
 				}
 				if !strings.HasPrefix(name, "broken") { // by force there may be two for the time of a notice, or of a renewal
-					w.neverTwo("job", d, other.diary)
+					w.neverTwo("job", d, other.recorder)
 				}
 				other.stop()
 				w.unlock(w.lock(g))
@@ -325,7 +325,7 @@ func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
 	}
 }
 
-func TestLostLockIsNotHadAgainBehindItsHoldersBack(t *testing.T) {
+func TestLostLockIsNotAcquiredAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l := w.lock(w.client())
 		time.Sleep(time.Minute)
@@ -343,7 +343,7 @@ func TestLostLockIsNotHadAgainBehindItsHoldersBack(t *testing.T) {
 }
 
 // What was broken is found out by the release at the latest.
-func TestUnlockOfABrokenLockSaysSo(t *testing.T) {
+func TestUnlockOfABrokenLockReturnsErrLost(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l := w.lock(w.client())
 		w.breakOff("job")
@@ -353,7 +353,7 @@ func TestUnlockOfABrokenLockSaysSo(t *testing.T) {
 	})
 }
 
-func TestUnlockWaitsNoLongerThanItsContextAndGoesOn(t *testing.T) {
+func TestUnlockContinuesAfterItsContext(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		l := w.lock(g)
@@ -389,7 +389,7 @@ func TestUnlockThroughADeadConnectionTakesNoLongerThanTimeout(t *testing.T) {
 	})
 }
 
-func TestCloseUnlocksWhatIsLockedAndEndsALockThatWaits(t *testing.T) {
+func TestCloseUnlocksAndEndsWaitingLocks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		l := w.lock(g)
@@ -446,7 +446,7 @@ func (refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-func TestWhatTheServerRefusesIsReturnedAtOnce(t *testing.T) {
+func TestLockReturnsRefusalsAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		g.rdb.AddHook(refusing{refusal("NOPERM this user has no permissions"), new(atomic.Bool)})
@@ -459,7 +459,7 @@ func TestWhatTheServerRefusesIsReturnedAtOnce(t *testing.T) {
 	})
 }
 
-func TestWhatPassesIsWaitedFor(t *testing.T) {
+func TestLockRetriesTemporaryErrors(t *testing.T) {
 	for _, passing := range []refusal{"TRYAGAIN engine redis unavailable: i/o timeout", "OOM command not allowed when used memory > 'maxmemory'."} {
 		inWorld(t, func(t *testing.T, w *world) {
 			g := w.client()

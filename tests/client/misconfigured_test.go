@@ -71,7 +71,7 @@ func (w *world) withStore() *store {
 }
 
 // logged is a client and what it has logged so far.
-func (w *world) logged() (_ *guest, read func() string) {
+func (w *world) logged() (_ *testClient, read func() string) {
 	log := new(bytes.Buffer)
 	return w.clientWith(client.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), func() string {
 		synctest.Wait()
@@ -79,7 +79,7 @@ func (w *world) logged() (_ *guest, read func() string) {
 	}
 }
 
-func TestAContenderReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.T) {
+func TestContenderBacksOffWhileTheStoreIsMisconfigured(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.withStore()
 		g, log := w.logged()
@@ -103,7 +103,7 @@ func TestAContenderReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.
 	})
 }
 
-func TestARefusalIsReportedThoughTheServerWasAwayBefore(t *testing.T) {
+func TestRefusalAfterAnOutageIsLogged(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.withStore()
 		g, log := w.logged()
@@ -126,7 +126,7 @@ func TestARefusalIsReportedThoughTheServerWasAwayBefore(t *testing.T) {
 	})
 }
 
-func TestAnOwnerKeepsItsLeaseIfTheStoreIsMendedInTime(t *testing.T) {
+func TestOwnerKeepsItsLeaseIfTheStoreRecoversInTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.withStore()
 		g, _ := w.logged()
@@ -139,20 +139,20 @@ func TestAnOwnerKeepsItsLeaseIfTheStoreIsMendedInTime(t *testing.T) {
 		}
 		s.refuses.Store(false)
 		time.Sleep(time.Minute)
-		if got := k.said(); got != "[acquired 1]" {
+		if got := k.drain(); got != "[acquired 1]" {
 			t.Errorf("told %s", got)
 		}
 	})
 }
 
-func TestALockReturnsThatTheStoreRefuses(t *testing.T) {
+func TestLockReturnsTheErrorOfAMisconfiguredStore(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.withStore()
 		g := w.client()
 		s.refuses.Store(true)
 		for name, lock := range map[string]func(context.Context, string, ...client.LockOption) (*client.Lock, error){"Lock": g.Lock, "TryLock": g.TryLock} {
-			var said redis.Error
-			if _, err := lock(t.Context(), "job"); !errors.As(err, &said) || said.Error() != noTable || w.elapsed() != 0 {
+			var drain redis.Error
+			if _, err := lock(t.Context(), "job"); !errors.As(err, &drain) || drain.Error() != noTable || w.elapsed() != 0 {
 				t.Errorf("%s: %v after %v", name, err, w.elapsed())
 			}
 		}
@@ -163,14 +163,14 @@ func TestALockReturnsThatTheStoreRefuses(t *testing.T) {
 			t.Fatalf("when it is mended: %v", err)
 		}
 		s.refuses.Store(true)
-		var said redis.Error
-		if err := l.Unlock(t.Context()); !errors.As(err, &said) || said.Error() != noTable {
+		var drain redis.Error
+		if err := l.Unlock(t.Context()); !errors.As(err, &drain) || drain.Error() != noTable {
 			t.Errorf("Unlock: %v", err)
 		}
 	})
 }
 
-func TestAnObserverReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.T) {
+func TestObserverBacksOffWhileTheStoreIsMisconfigured(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.withStore()
 		g, log := w.logged()

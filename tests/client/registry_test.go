@@ -26,7 +26,7 @@ type testRegistry struct {
 
 // registry returns a Registry that is closed before the world ends. Then it must remember no lock
 // but those that are locked.
-func (g *guest) registry(t *testing.T, cfg registry.Config) *testRegistry {
+func (g *testClient) registry(t *testing.T, cfg registry.Config) *testRegistry {
 	t.Helper()
 	if cfg.Prefix == "" {
 		cfg.Prefix = "spring"
@@ -110,7 +110,7 @@ func TestObtainReturnsTheSameLockForAKey(t *testing.T) {
 	})
 }
 
-func TestRegistryRefusesKeysThatCannotBeMutexes(t *testing.T) {
+func TestObtainRejectsInvalidKeys(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		r := w.client().registry(t, registry.Config{})
 		for _, key := range []string{"", "a b", "a{b", strings.Repeat("x", 255), "\x00"} {
@@ -175,7 +175,7 @@ func TestRegistryLockIsReentrantForItsHolderOnly(t *testing.T) {
 	})
 }
 
-func TestUnlockByWhoDoesNotHoldIt(t *testing.T) {
+func TestUnlockByAnotherHolderIsAnError(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l := obtain(t, a, "x")
 		h := a.NewHolder()
@@ -229,7 +229,7 @@ func TestRegistriesExcludeEachOther(t *testing.T) {
 	})
 }
 
-func TestSpinAsksEverySpinEvery(t *testing.T) {
+func TestSpinSendsARequestEverySpinEvery(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.client().registry(t, registry.Config{ID: "a"})
 		b := w.client().registry(t, registry.Config{ID: "b", Mode: registry.Spin, SpinEvery: 700 * time.Millisecond})
@@ -249,7 +249,7 @@ func TestSpinAsksEverySpinEvery(t *testing.T) {
 	})
 }
 
-func TestHoldersInAProcessTakeTurns(t *testing.T) {
+func TestHoldersInAProcessAreFirstComeFirstServed(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l := obtain(t, a, "x")
 		const n = 20
@@ -289,7 +289,7 @@ func TestHoldersInAProcessTakeTurns(t *testing.T) {
 	})
 }
 
-func TestALeaseIsNotRenewedByItself(t *testing.T) {
+func TestRegistryLeaseIsNotRenewed(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, b *testRegistry) {
 		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
 		ha, hb := a.NewHolder(), b.NewHolder()
@@ -347,7 +347,7 @@ func TestLockingAgainBeginsTheLeaseAnew(t *testing.T) {
 	})
 }
 
-func TestUnlockFindsThatTheStoreHasNotTheLock(t *testing.T) {
+func TestUnlockReturnsErrLostIfTheServerHasNoLock(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
@@ -366,7 +366,7 @@ func TestUnlockFindsThatTheStoreHasNotTheLock(t *testing.T) {
 	})
 }
 
-func TestALockThatIsGivenUpIsNotOwnedLater(t *testing.T) {
+func TestCanceledRegistryLockIsNotOwnedLater(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, b *testRegistry) {
 		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
 		ha, hb := a.NewHolder(), b.NewHolder()
@@ -375,12 +375,12 @@ func TestALockThatIsGivenUpIsNotOwnedLater(t *testing.T) {
 		if err := la.Lock(ended, ha); !errors.Is(err, context.Canceled) || len(w.history("spring:x")) != 0 {
 			t.Errorf("with a context that has ended: %v", err)
 		}
-		for _, fault := range []func(g *guest){
-			func(*guest) {}, // waiting for another
-			func(g *guest) { g.slow(time.Second, 0) }, // the request is under way
-			func(g *guest) { g.slow(0, time.Second) }, // the answer is
-			func(g *guest) { g.slow(time.Minute, 0) }, // the request comes long after
-			func(g *guest) { g.silence() },
+		for _, fault := range []func(g *testClient){
+			func(*testClient) {},                           // waiting for another
+			func(g *testClient) { g.slow(time.Second, 0) }, // the request is under way
+			func(g *testClient) { g.slow(0, time.Second) }, // the answer is
+			func(g *testClient) { g.slow(time.Minute, 0) }, // the request comes long after
+			func(g *testClient) { g.silence() },
 		} {
 			must(t, lb.Lock(bg, hb))
 			fault(w.guests[0])
@@ -407,7 +407,7 @@ func TestALockThatIsGivenUpIsNotOwnedLater(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsInTheProcessCanGiveUp(t *testing.T) {
+func TestLocalWaiterCanBeCanceled(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h, second, third := obtain(t, a, "x"), a.NewHolder(), a.NewHolder(), a.NewHolder()
 		must(t, l.Lock(bg, h))
@@ -427,7 +427,7 @@ func TestWhoWaitsInTheProcessCanGiveUp(t *testing.T) {
 	})
 }
 
-func TestUnlockGoesOnInTheBackground(t *testing.T) {
+func TestRegistryUnlockContinuesInTheBackground(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, b *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		ended, cancel := context.WithCancel(bg)
@@ -492,7 +492,7 @@ func TestRegistryWithoutAServer(t *testing.T) {
 	})
 }
 
-func TestTryLockForOfAHolderThatHasItSaysThatNobodyAnswers(t *testing.T) {
+func TestTryLockForOfItsHolderReturnsNoReply(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
@@ -505,7 +505,7 @@ func TestTryLockForOfAHolderThatHasItSaysThatNobodyAnswers(t *testing.T) {
 	})
 }
 
-func TestUnlockOfWhatCannotBeReleasedSaysSoInTime(t *testing.T) {
+func TestRegistryUnlockReturnsAfterTimeout(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
@@ -520,14 +520,14 @@ func TestUnlockOfWhatCannotBeReleasedSaysSoInTime(t *testing.T) {
 	})
 }
 
-func TestRefusalsAreErrorsAtOnce(t *testing.T) {
+func TestRegistryReturnsRefusalsAtOnce(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		s := w.withStore()
 		s.refuses.Store(true)
 		refused := func(err error) bool {
-			var said redis.Error
-			return errors.As(err, &said) && said.Error() == noTable
+			var drain redis.Error
+			return errors.As(err, &drain) && drain.Error() == noTable
 		}
 		if err := l.Lock(bg, h); err == nil || errors.Is(err, client.ErrNotAcquired) || !refused(err) {
 			t.Error(err)
@@ -541,7 +541,7 @@ func TestRefusalsAreErrorsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAHolderThatIsSharedSharesItsLocks(t *testing.T) {
+func TestGoroutinesShareTheLocksOfAHolder(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		w.guests[0].slow(100*time.Millisecond, 0)
@@ -644,7 +644,7 @@ func TestExpireUnusedOlderThanForgetsWhatIsNotLocked(t *testing.T) {
 	})
 }
 
-func TestUnlockAfterTheProcessWasStopped(t *testing.T) {
+func TestRegistryUnlockAfterASuspendReturnsErrLost(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
@@ -657,7 +657,7 @@ func TestUnlockAfterTheProcessWasStopped(t *testing.T) {
 	})
 }
 
-func TestTryLockDoesNotWaitForEverForAnEarlierRelease(t *testing.T) {
+func TestTryLockWaitsForAnEarlierReleaseUntilTimeout(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
@@ -676,7 +676,7 @@ func TestTryLockDoesNotWaitForEverForAnEarlierRelease(t *testing.T) {
 	})
 }
 
-func TestALockIsNotForgottenWhileItIsReleased(t *testing.T) {
+func TestLockIsNotForgottenDuringItsRelease(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		r := w.client().registry(t, registry.Config{})
 		l, h := obtain(t, r, "x"), r.NewHolder()
@@ -697,7 +697,7 @@ func TestALockIsNotForgottenWhileItIsReleased(t *testing.T) {
 	})
 }
 
-func TestCloseUnlocksAllAndEndsAllWaiting(t *testing.T) {
+func TestRegistryCloseUnlocksAndEndsWaits(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, b *testRegistry) {
 		for i := range 10 {
 			must(t, obtain(t, a, fmt.Sprint("k", i)).Lock(bg, a.NewHolder()))
@@ -739,7 +739,7 @@ func TestCloseUnlocksAllAndEndsAllWaiting(t *testing.T) {
 	})
 }
 
-func TestCloseDoesNotWaitForEverForTheServer(t *testing.T) {
+func TestRegistryCloseWaitsForTheServerUntilTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		r := w.client().registry(t, registry.Config{})
 		must(t, obtain(t, r, "x").Lock(bg, r.NewHolder()))

@@ -69,7 +69,7 @@ func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestWhatIsStoppedMayBeStartedAtOnce(t *testing.T) {
+func TestStartAfterStopSucceeds(t *testing.T) {
 	addr, _ := realServer(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 	defer rdb.Close()
@@ -166,7 +166,7 @@ func TestStopThroughADeadConnectionTakesNoLongerThanTimeout(t *testing.T) {
 	})
 }
 
-func TestResignLetsTheNextHaveItsTurnAndQueuesAtTheEnd(t *testing.T) {
+func TestResignHandsOffToTheNextWaiter(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a")
 		synctest.Wait()
@@ -189,10 +189,10 @@ func TestResignLetsTheNextHaveItsTurnAndQueuesAtTheEnd(t *testing.T) {
 				t.Errorf("it took %v", w.elapsed()-at)
 			}
 		}
-		if got := a.said(); got != "[acquired 1 released acquired 4 released]" {
+		if got := a.drain(); got != "[acquired 1 released acquired 4 released]" {
 			t.Errorf("a was told %s", got)
 		}
-		w.neverTwo("job", a.diary, b.diary, c.diary)
+		w.neverTwo("job", a.recorder, b.recorder, c.recorder)
 		a.stop()
 		c.stop()
 		b.stop()
@@ -200,7 +200,7 @@ func TestResignLetsTheNextHaveItsTurnAndQueuesAtTheEnd(t *testing.T) {
 	})
 }
 
-func TestResignOfTheOnlyOneBeginsAnotherTenure(t *testing.T) {
+func TestResignWithoutWaitersBeginsAnotherTenure(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
 		k := w.contendOver(g, "k")
@@ -212,13 +212,13 @@ func TestResignOfTheOnlyOneBeginsAnotherTenure(t *testing.T) {
 		if got := log(); got != "" { // it has lost nothing
 			t.Errorf("the log:\n%s", got)
 		}
-		if got := k.said(); got != "[acquired 1 released acquired 2 released acquired 3 released acquired 4]" {
+		if got := k.drain(); got != "[acquired 1 released acquired 2 released acquired 3 released acquired 4]" {
 			t.Error(got)
 		}
 	})
 }
 
-func TestAContenderThatResignsAllTheTimeGoesOn(t *testing.T) {
+func TestContenderMayResignAllTheTime(t *testing.T) {
 	addr, _ := realServer(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 	defer rdb.Close()
@@ -250,7 +250,7 @@ func TestAContenderThatResignsAllTheTimeGoesOn(t *testing.T) {
 	must(t, <-ended)
 }
 
-func TestResignOfALeaseThatIsOverIsALoss(t *testing.T) {
+func TestResignAfterTheLeaseIsALoss(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
 		ends := make(chan error, 1)
@@ -306,7 +306,7 @@ func TestStopSoonAfterResignTakesNoLongerThanTimeout(t *testing.T) {
 	})
 }
 
-func TestAWorkerWhoseStartEndsItsGoroutineGivesUp(t *testing.T) {
+func TestWorkerResignsIfStartWorkEndsItsGoroutine(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
 		starts := 0
@@ -331,7 +331,7 @@ func TestAWorkerWhoseStartEndsItsGoroutineGivesUp(t *testing.T) {
 	})
 }
 
-func TestResignWhileTheServerIsAwayIsMadeGoodLater(t *testing.T) {
+func TestResignDuringAnOutageReleasesLater(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		k := w.contend("k", lease(time.Hour, 0))
 		synctest.Wait()
@@ -398,7 +398,7 @@ func TestScheduledWorkThatEndsItsGoroutineResigns(t *testing.T) {
 	})
 }
 
-func TestWithoutALoggerTheDefaultOneIsTold(t *testing.T) {
+func TestDefaultLoggerIsUsedWithoutALogger(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)
 	log := new(bytes.Buffer)
@@ -419,7 +419,7 @@ func TestWithoutALoggerTheDefaultOneIsTold(t *testing.T) {
 }
 
 // The world begins on the hour.
-func TestAnAlignedScheduleRunsOnceAnHourThoughLeadershipChanges(t *testing.T) {
+func TestAlignedScheduleRunsOnceThoughLeadersChange(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var mu sync.Mutex // guards all
 		var all []string
@@ -456,12 +456,12 @@ func TestAnAlignedScheduleRunsOnceAnHourThoughLeadershipChanges(t *testing.T) {
 	})
 }
 
-func TestAnAlignedScheduleLeavesOutWhatItMissed(t *testing.T) {
+func TestAlignedScheduleSkipsMissedStartTimes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		takes := []time.Duration{0, 150 * time.Second, 0, 0}
 		_, b := w.scheduler(w.client(), client.ScheduleConfig{Period: time.Minute, AlignToClock: true}, func(n int) time.Duration { return takes[n] })
 		time.Sleep(6*time.Minute + time.Second)
-		if got := b.said(); got != "[1m0s 2m0s 5m0s 6m0s]" {
+		if got := b.drain(); got != "[1m0s 2m0s 5m0s 6m0s]" {
 			t.Error(got)
 		}
 	})

@@ -14,12 +14,12 @@ const (
 	redialPauseMax = 2 * time.Second  // the longest pause between attempts to connect it
 	spinEvery      = 100 * time.Millisecond
 
-	lookEvery  = 15 * time.Second // the longest time between two looks of an Observer
-	aheadLooks = 3                // so many looks later it reports a change that no notice has led to
-	aheadPause = 2 * time.Second  // before each of them
+	queryEvery   = 15 * time.Second // the longest time between two looks of an Observer
+	aheadQueries = 3                // so many looks later it reports a change that no notice has led to
+	aheadPause   = 2 * time.Second  // before each of them
 
-	maxEvents       = 1024 // notices that may wait for OnChange
-	stationChannels = 8192 // channels of one subscriber's connection
+	maxEvents    = 1024 // notices that may wait for OnChange
+	connChannels = 8192 // channels of one subscriber's connection
 )
 
 // longest is the client's reading of how long the machine has been suspended. No test can suspend

@@ -145,8 +145,8 @@ type wire struct {
 	frozen    chan struct{} // closed by freeze
 }
 
-// parcel is what is under way. One without bytes is the end of the connection.
-type parcel struct {
+// packet is what is under way. One without bytes is the end of the connection.
+type packet struct {
 	due   time.Time
 	bytes []byte
 }
@@ -154,21 +154,21 @@ type parcel struct {
 // carry takes bytes from one end to the other until one of them closes. delay is called
 // under wires.mu.
 func (w *wires) carry(c *wire, to, from net.Conn, delay func() time.Duration) {
-	parcels := make(chan parcel, 10_000) // so the sender never waits for the receiver
+	packets := make(chan packet, 10_000) // so the sender never waits for the receiver
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		defer close(parcels)
+		defer close(packets)
 		for buf := make([]byte, 4096); ; {
 			n, err := from.Read(buf)
 			w.mu.Lock()
 			due := time.Now().Add(delay())
 			w.mu.Unlock()
-			p := parcel{due: due}
+			p := packet{due: due}
 			if err == nil {
 				p.bytes = append([]byte(nil), buf[:n]...)
 			}
 			select {
-			case parcels <- p:
+			case packets <- p:
 			case <-c.lost:
 				return
 			}
@@ -179,7 +179,7 @@ func (w *wires) carry(c *wire, to, from net.Conn, delay func() time.Duration) {
 	})
 	defer reading.Wait()
 	defer from.Close() // ends reading
-	for p := range parcels {
+	for p := range packets {
 		if !w.deliver(c, to, p) {
 			break
 		}
@@ -188,7 +188,7 @@ func (w *wires) carry(c *wire, to, from net.Conn, delay func() time.Duration) {
 }
 
 // deliver reports whether there may be more to deliver.
-func (w *wires) deliver(c *wire, to net.Conn, p parcel) bool {
+func (w *wires) deliver(c *wire, to net.Conn, p packet) bool {
 	if left := time.Until(p.due); left > 0 {
 		select {
 		case <-time.After(left):

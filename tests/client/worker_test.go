@@ -14,10 +14,10 @@ import (
 	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// shift is a Worker of "job" that notes its states and what it is called for.
-type shift struct {
+// testWorker is a Worker of "job" that notes its states and what it is called for.
+type testWorker struct {
 	*worker.Worker
-	*guest
+	*testClient
 	w *world
 
 	start func(context.Context) error // StartWork
@@ -31,9 +31,9 @@ type shift struct {
 
 // worker returns an idle Worker with a lease of 10 s and 2 s. It is stopped with the world at the
 // latest.
-func (w *world) worker(id string, changes ...func(*worker.Config)) *shift {
+func (w *world) worker(id string, changes ...func(*worker.Config)) *testWorker {
 	w.t.Helper()
-	s := &shift{guest: w.client(), w: w}
+	s := &testWorker{testClient: w.client(), w: w}
 	s.start = func(ctx context.Context) error { s.note("start"); return nil }
 	s.stop = func() error { s.note("stop"); return nil }
 	cfg := worker.Config{
@@ -53,7 +53,7 @@ func (w *world) worker(id string, changes ...func(*worker.Config)) *shift {
 	return s
 }
 
-func (s *shift) note(line string) {
+func (s *testWorker) note(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lines = append(s.lines, line+"!")
@@ -64,7 +64,7 @@ func (s *shift) note(line string) {
 	}
 }
 
-func (s *shift) changed(from, to worker.State) {
+func (s *testWorker) changed(from, to worker.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if from != s.state {
@@ -74,9 +74,9 @@ func (s *shift) changed(from, to worker.State) {
 	s.lines = append(s.lines, to.String())
 }
 
-// said is what has happened since it was last asked. Calls and changes come from two sides,
+// drain is what has happened since it was last asked. Calls and changes come from two sides,
 // so the order between "start!", "stop!" and the states is not that of the lines.
-func (s *shift) said() (states, calls string) {
+func (s *testWorker) drain() (states, calls string) {
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,9 +93,9 @@ func (s *shift) said() (states, calls string) {
 }
 
 // expect fails unless these were the states and the calls since it was last asked.
-func (s *shift) expect(when, states, calls string) {
+func (s *testWorker) expect(when, states, calls string) {
 	s.w.t.Helper()
-	gotStates, gotCalls := s.said()
+	gotStates, gotCalls := s.drain()
 	if gotStates != states || gotCalls != calls {
 		s.w.t.Errorf("%s: states %q and calls %q,\nwant %q and %q", when, gotStates, gotCalls, states, calls)
 	}
@@ -104,21 +104,21 @@ func (s *shift) expect(when, states, calls string) {
 	}
 }
 
-func (s *shift) begin() {
+func (s *testWorker) begin() {
 	s.w.t.Helper()
 	if err := s.Start(); err != nil {
 		s.w.t.Fatal(err)
 	}
 }
 
-func (s *shift) end() {
+func (s *testWorker) end() {
 	s.w.t.Helper()
 	if err := s.Stop(bg); err != nil {
 		s.w.t.Error(err)
 	}
 }
 
-func TestWorkerThatCannotBeIsRefusedAtConstruction(t *testing.T) {
+func TestNewWorkerRejectsInvalidConfig(t *testing.T) {
 	c := new(client.Client)
 	good := worker.Config{
 		Mutex: "job", TTL: time.Second,
@@ -157,7 +157,7 @@ func TestWorkerWorksRenewsAndHandsOver(t *testing.T) {
 		a.expect("started", "acquiring working", "start")
 		b.begin()
 		// It asks again when its channels are subscribed to: once for both, or once for each.
-		if states, calls := b.said(); strings.Count(states, "acquiring waiting") < 2 || strings.Count(states, " ") > 5 || calls != "" {
+		if states, calls := b.drain(); strings.Count(states, "acquiring waiting") < 2 || strings.Count(states, " ") > 5 || calls != "" {
 			t.Errorf("started as the second, and subscribed: states %q and calls %q", states, calls)
 		}
 		time.Sleep(1500 * time.Millisecond)
@@ -167,26 +167,26 @@ func TestWorkerWorksRenewsAndHandsOver(t *testing.T) {
 		if err := a.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("Start of what runs: %v", err)
 		}
-		b.said()
+		b.drain()
 		a.end()
 		a.expect("stopped", "pausing releasing idle", "stop")
 		b.expect("called", "acquiring working", "start")
 		b.end()
 		w.nothingLeft("job")
-		b.said()
+		b.drain()
 		a.begin()
 		a.expect("started again", "acquiring working", "start")
 	})
 }
 
-func TestAWorkerThatResignsLetsTheNextWork(t *testing.T) {
+func TestWorkerResignHandsOffToTheNext(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.worker("a"), w.worker("b")
 		a.begin()
 		synctest.Wait()
 		b.begin()
 		synctest.Wait()
-		for _, x := range []*shift{a, b, a} {
+		for _, x := range []*testWorker{a, b, a} {
 			if w.owner("job") != x.ID() || x.State() != worker.Working {
 				t.Fatalf("%q owns the mutex, %s is %v", w.owner("job"), x.ID(), x.State())
 			}
@@ -224,30 +224,30 @@ func TestWorkerThatLosesTheMutexPausesAndWaits(t *testing.T) {
 	})
 }
 
-func TestWorkerWhomNobodyAnswersPausesAndAsksAgain(t *testing.T) {
+func TestWorkerWithoutRepliesPausesAndAsksAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.worker("a")
 		a.begin()
 		a.expect("at work", "acquiring working", "start")
 		w.stop()
 		time.Sleep(11880*time.Millisecond - 1)
-		if states, calls := a.said(); strings.Trim(states, "renwig ") != "" || calls != "" || a.State() != worker.Renewing {
+		if states, calls := a.drain(); strings.Trim(states, "renwig ") != "" || calls != "" || a.State() != worker.Renewing {
 			t.Errorf("until its lease is given up: states %q, calls %q", states, calls)
 		}
 		time.Sleep(10 * time.Second)
-		states, calls := a.said()
+		states, calls := a.drain()
 		if !strings.HasPrefix(states, "pausing waiting acquiring waiting acquiring") || calls != "stop" {
 			t.Errorf("when its lease is over: states %q, calls %q", states, calls)
 		}
 		w.begin()
 		time.Sleep(20 * time.Second)
-		if _, calls := a.said(); calls != "start" || a.State() != worker.Working && a.State() != worker.Renewing {
+		if _, calls := a.drain(); calls != "start" || a.State() != worker.Working && a.State() != worker.Renewing {
 			t.Errorf("with a server again: %v, calls %q", a.State(), calls)
 		}
 	})
 }
 
-func TestWorkThatCannotBeStartedIsStoppedAndLeftToOthersForATTL(t *testing.T) {
+func TestWorkerResignsForATTLIfStartWorkFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fail := errors.New("no disk")
 		a := w.worker("a", func(cfg *worker.Config) {
@@ -270,7 +270,7 @@ func TestWorkThatCannotBeStartedIsStoppedAndLeftToOthersForATTL(t *testing.T) {
 	})
 }
 
-func TestWorkThatCannotBeStoppedIsGivenUpAllTheSame(t *testing.T) {
+func TestWorkerReleasesIfStopWorkFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.worker("a", func(cfg *worker.Config) {
 			stop := cfg.StopWork
@@ -302,7 +302,7 @@ func TestStartWorkMayWorkUntilItsContextEnds(t *testing.T) {
 		if got := w.tenures("job"); len(got) != 1 {
 			t.Errorf("%d tenures", len(got))
 		}
-		a.said()
+		a.drain()
 		a.end()
 		a.expect("stopped", "pausing releasing idle", "stop")
 	})
@@ -310,29 +310,29 @@ func TestStartWorkMayWorkUntilItsContextEnds(t *testing.T) {
 
 func TestStopCleansUpFromEveryState(t *testing.T) {
 	cases := map[string]struct {
-		enter func(w *world, a, other *shift) // other works
+		enter func(w *world, a, other *testWorker) // other works
 		in    worker.State
 		want  string // the states from there
 		calls string
 	}{
-		"idle": {func(*world, *shift, *shift) {}, worker.Idle, "", ""},
-		"acquiring": {func(_ *world, a, other *shift) {
+		"idle": {func(*world, *testWorker, *testWorker) {}, worker.Idle, "", ""},
+		"acquiring": {func(_ *world, a, other *testWorker) {
 			other.end()
 			a.slow(500*time.Millisecond, 500*time.Millisecond)
 			a.begin()
 			time.Sleep(time.Second)
 		}, worker.Acquiring, "releasing idle", ""},
-		"waiting":  {func(_ *world, a, _ *shift) { a.begin(); time.Sleep(time.Second) }, worker.Waiting, "releasing idle", ""},
-		"working":  {func(_ *world, a, other *shift) { other.end(); a.begin(); time.Sleep(time.Second) }, worker.Working, "pausing releasing idle", "stop"},
-		"starting": {func(_ *world, a, other *shift) { a.start = slowly(a.start); other.end(); a.begin() }, worker.Working, "pausing releasing idle", "stop"},
-		"renewing": {func(_ *world, a, other *shift) {
+		"waiting":  {func(_ *world, a, _ *testWorker) { a.begin(); time.Sleep(time.Second) }, worker.Waiting, "releasing idle", ""},
+		"working":  {func(_ *world, a, other *testWorker) { other.end(); a.begin(); time.Sleep(time.Second) }, worker.Working, "pausing releasing idle", "stop"},
+		"starting": {func(_ *world, a, other *testWorker) { a.start = slowly(a.start); other.end(); a.begin() }, worker.Working, "pausing releasing idle", "stop"},
+		"renewing": {func(_ *world, a, other *testWorker) {
 			other.end()
 			a.begin()
 			time.Sleep(8500 * time.Millisecond)
 			a.slow(0, time.Second)
 			time.Sleep(time.Second)
 		}, worker.Renewing, "pausing releasing idle", "stop"},
-		"pausing": {func(w *world, a, other *shift) {
+		"pausing": {func(w *world, a, other *testWorker) {
 			stop := a.stop
 			a.stop = func() error { time.Sleep(time.Second); return stop() }
 			other.end()
@@ -342,14 +342,14 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 			other.begin()
 			time.Sleep(500 * time.Millisecond)
 		}, worker.Pausing, "releasing idle", "stop"},
-		"waiting without a server": {func(w *world, a, other *shift) {
+		"waiting without a server": {func(w *world, a, other *testWorker) {
 			other.end()
 			w.stop()
 			a.begin()
 			time.Sleep(5 * time.Second)
 			w.begin()
 		}, -1, "releasing idle", ""},
-		"waiting since it could not start": {func(_ *world, a, other *shift) {
+		"waiting since it could not start": {func(_ *world, a, other *testWorker) {
 			start := a.start
 			a.start = func(ctx context.Context) error { return errors.Join(start(ctx), errors.New("no disk")) }
 			other.end()
@@ -368,7 +368,7 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 				if a.State() != c.in && c.in >= 0 {
 					t.Fatalf("it is %v", a.State())
 				}
-				a.said()
+				a.drain()
 				a.end()
 				a.expect("stopped", c.want, c.calls)
 				if a.State() != worker.Idle {

@@ -42,7 +42,7 @@ type world struct {
 	broker *resp.Broker
 	server *resp.Server // nil = down
 	store  *store       // stands before the engine; nil = nothing does
-	guests []*guest
+	guests []*testClient
 }
 
 // inWorld runs a test in a bubble with a world.
@@ -142,22 +142,22 @@ func (w *world) replace(rec engine.Recovery) {
 	w.begin()
 }
 
-// guest is a Client with a go-redis client and wires of its own.
-type guest struct {
+// testClient is a Client with a go-redis client and wires of its own.
+type testClient struct {
 	*client.Client
 	wires
 	rdb *redis.Client
 }
 
 // client returns a new Client; it is closed with the world.
-func (w *world) client() *guest { return w.clientWith(client.Options{}) }
+func (w *world) client() *testClient { return w.clientWith(client.Options{}) }
 
-func (w *world) clientWith(o client.Options) *guest {
+func (w *world) clientWith(o client.Options) *testClient {
 	w.t.Helper()
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	g := new(guest)
+	g := new(testClient)
 	g.connect(w.server)
 	g.rdb = redis.NewClient(&redis.Options{
 		Dialer: g.dial, Addr: "127.0.0.1:7379", ContextTimeoutEnabled: true, DisableIdentity: true,
@@ -176,16 +176,16 @@ func (w *world) clientWith(o client.Options) *guest {
 }
 
 // subscribers is how many subscriber's connections there are.
-func (g *guest) subscribers() int { return g.count() - int(g.rdb.PoolStats().TotalConns) }
+func (g *testClient) subscribers() int { return g.count() - int(g.rdb.PoolStats().TotalConns) }
 
 // acquire sends SIMBA.ACQUIRE and takes no queue entry; release sends SIMBA.RELEASE.
-func (g *guest) acquire(ctx context.Context, mutex, id string, ttl time.Duration) (map[any]any, error) {
+func (g *testClient) acquire(ctx context.Context, mutex, id string, ttl time.Duration) (map[any]any, error) {
 	r, err := g.rdb.Do(ctx, "simba.acquire", mutex, id, ttl.Milliseconds(), "noqueue").Result()
 	record, _ := r.(map[any]any)
 	return record, err
 }
 
-func (g *guest) release(ctx context.Context, mutex, id string) (int, error) {
+func (g *testClient) release(ctx context.Context, mutex, id string) (int, error) {
 	return g.rdb.Do(ctx, "simba.release", mutex, id).Int()
 }
 
@@ -253,7 +253,7 @@ func (w *world) elapsed() time.Duration { return time.Since(w.start) }
 
 // tenures are those of a mutex by the server, from old to new. It fails if one
 // begins before the one before it has ended, or if tokens do not grow.
-func (w *world) tenures(mutex string) (all []reign) {
+func (w *world) tenures(mutex string) (all []tenure) {
 	w.t.Helper()
 	running := false
 	for _, e := range w.history(mutex) {
@@ -267,7 +267,7 @@ func (w *world) tenures(mutex string) (all []reign) {
 				w.t.Errorf("token %d comes after %d", e.Token, all[n-1].token)
 			}
 			running = true
-			all = append(all, reign{id: e.Owner, token: e.Token, from: at, to: -1})
+			all = append(all, tenure{id: e.Owner, token: e.Token, from: at, to: -1})
 		case simba.EventReleased, simba.EventExpired, simba.EventBroken:
 			running = false
 			all[len(all)-1].to = at
@@ -277,8 +277,8 @@ func (w *world) tenures(mutex string) (all []reign) {
 	return all
 }
 
-// reign is a tenure as seen by the server, in time since the world began.
-type reign struct {
+// tenure is a tenure as seen by the server, in time since the world began.
+type tenure struct {
 	id       string
 	token    uint64
 	from, to time.Duration // to is -1 as long as it goes on
@@ -286,7 +286,7 @@ type reign struct {
 }
 
 // owners are the ids of the tenures.
-func owners(all []reign) (ids []string) {
+func owners(all []tenure) (ids []string) {
 	for _, t := range all {
 		ids = append(ids, t.id)
 	}
@@ -296,7 +296,7 @@ func owners(all []reign) (ids []string) {
 func TestWorldServesClientsInFakeTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.client(), w.client()
-		ask := func(g *guest) (string, error) {
+		ask := func(g *testClient) (string, error) {
 			r, err := g.acquire(t.Context(), "job", "a", time.Minute)
 			status, _ := r["status"].(string)
 			return status, err

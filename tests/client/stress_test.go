@@ -22,10 +22,10 @@ import (
 	"github.com/simba-resp/simba-resp/tests/leaks"
 )
 
-var stormFor = flag.Duration("storm", time.Second, "how long TestAnythingAtAnyTimeLeavesNothing goes on")
+var stressFor = flag.Duration("stress", time.Second, "how long TestRandomCallsLeaveNothing goes on")
 
-// storm is a Client that eight goroutines use at will, and close.
-type storm struct {
+// stress is a Client that eight goroutines use at will, and close.
+type stress struct {
 	t      *testing.T
 	addr   string
 	inside [3]atomic.Int32 // who works under which mutex
@@ -41,7 +41,7 @@ type storm struct {
 }
 
 // begin makes a new Client and all that uses it.
-func (s *storm) begin() {
+func (s *stress) begin() {
 	must := func(err error) {
 		if err != nil {
 			s.t.Error(err)
@@ -68,10 +68,10 @@ func (s *storm) begin() {
 	must(err)
 }
 
-func (s *storm) mutex(i int) string { return fmt.Sprint("job", i) }
+func (s *stress) mutex(i int) string { return fmt.Sprint("job", i) }
 
 // work fails if another works under the same mutex. Leases are long here: none is lost.
-func (s *storm) work(ctx context.Context, i int) {
+func (s *stress) work(ctx context.Context, i int) {
 	if ctx.Err() != nil { // given up before it began
 		return
 	}
@@ -83,7 +83,7 @@ func (s *storm) work(ctx context.Context, i int) {
 }
 
 // once does something at random.
-func (s *storm) once() {
+func (s *stress) once() {
 	s.mu.Lock()
 	i := rand.IntN(len(s.inside))
 	c, k, sch, w, o, reg := s.c, s.all[i], s.sch[i], s.wrk[i], s.obs[i], s.reg
@@ -153,14 +153,14 @@ func (s *storm) once() {
 }
 
 // renew closes the Client and makes another one.
-func (s *storm) renew(registry bool) {
+func (s *stress) renew(registry bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end(registry)
 	s.begin()
 }
 
-func (s *storm) end(registry bool) {
+func (s *stress) end(registry bool) {
 	if registry {
 		if err := s.reg.Close(); err != nil {
 			s.t.Error(err)
@@ -174,12 +174,12 @@ func (s *storm) end(registry bool) {
 	}
 }
 
-func TestAnythingAtAnyTimeLeavesNothing(t *testing.T) {
+func TestRandomCallsLeaveNothing(t *testing.T) {
 	addr, e := realServer(t)
 	before := goleak.IgnoreCurrent()
-	s := &storm{t: t, addr: addr}
+	s := &stress{t: t, addr: addr}
 	s.begin()
-	over := time.Now().Add(*stormFor)
+	over := time.Now().Add(*stressFor)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -201,7 +201,7 @@ func TestAnythingAtAnyTimeLeavesNothing(t *testing.T) {
 
 // An Unlock ends the ownership, and whoever renews must not take that for a loss: nor a loss for an
 // Unlock.
-func TestUnlockTellsALossFromItself(t *testing.T) {
+func TestUnlockDoesNotLogALoss(t *testing.T) {
 	addr, e := realServer(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 	defer rdb.Close()

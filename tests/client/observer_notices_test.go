@@ -19,17 +19,17 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// lateGuest is a guest whose subscriber connection delivers late, or not at all. Replies on its
+// lateClient is a testClient whose subscriber connection delivers late, or not at all. Replies on its
 // other connections are as fast as ever, so they are ahead of the notices.
-type lateGuest struct {
-	*guest
+type lateClient struct {
+	*testClient
 	late   time.Duration
 	losing atomic.Bool // what the server sends on the subscriber connection is lost
 }
 
-func (w *world) lateClient(late time.Duration) *lateGuest {
+func (w *world) lateClient(late time.Duration) *lateClient {
 	w.t.Helper()
-	g := &lateGuest{guest: new(guest), late: late}
+	g := &lateClient{testClient: new(testClient), late: late}
 	g.connect(w.server)
 	g.rdb = redis.NewClient(&redis.Options{
 		Dialer: g.dial, Addr: "127.0.0.1:7379", ContextTimeoutEnabled: true, DisableIdentity: true,
@@ -41,13 +41,13 @@ func (w *world) lateClient(late time.Duration) *lateGuest {
 		w.t.Fatal(err)
 	}
 	g.Client = c
-	w.guests = append(w.guests, g.guest)
+	w.guests = append(w.guests, g.testClient)
 	return g
 }
 
 // dial puts a relay between the client and a wire to the server. The relay knows the subscriber
 // connection by its SUBSCRIBE.
-func (g *lateGuest) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (g *lateClient) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	server, err := g.wires.dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -93,11 +93,11 @@ func (c tapped) Read(b []byte) (int, error) {
 	}
 }
 
-func TestObserverTellsEachTenureThoughNoticesComeBehindReplies(t *testing.T) {
+func TestObserverReportsEachTenureWhenNoticesAreLate(t *testing.T) {
 	for _, late := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 2 * time.Second} {
 		t.Run(late.String(), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				_, s := observe(t, w.lateClient(late).guest)
+				_, s := observe(t, w.lateClient(late).testClient)
 				time.Sleep(2 * late)
 				s.want(t, "→")
 				g, random := w.client(), rand.New(rand.NewPCG(1, 2))
@@ -132,10 +132,10 @@ func TestObserverTellsEachTenureThoughNoticesComeBehindReplies(t *testing.T) {
 	}
 }
 
-func TestObserverTellsAChangeWhoseNoticeIsLost(t *testing.T) {
+func TestObserverReportsAChangeWithoutItsNotice(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer, g := w.lateClient(10*time.Millisecond), w.client()
-		_, s := observe(t, seer.guest)
+		observing, g := w.lateClient(10*time.Millisecond), w.client()
+		_, s := observe(t, observing.testClient)
 		time.Sleep(time.Second)
 		s.want(t, "→")
 		for _, step := range []struct {
@@ -146,11 +146,11 @@ func TestObserverTellsAChangeWhoseNoticeIsLost(t *testing.T) {
 			{func() { g.drop(t, "a"); g.take(t, "b", time.Hour) }, "a→b"},
 			{func() { g.drop(t, "b") }, "b→"},
 		} {
-			seer.losing.Store(true)
+			observing.losing.Store(true)
 			step.do()
 			synctest.Wait()
-			seer.losing.Store(false)
-			time.Sleep(lookEvery + 6*time.Second)
+			observing.losing.Store(false)
+			time.Sleep(queryEvery + 6*time.Second)
 			s.want(t, step.want)
 		}
 		g.take(t, "c", time.Hour) // the connection is the same, and heard as before
@@ -159,17 +159,17 @@ func TestObserverTellsAChangeWhoseNoticeIsLost(t *testing.T) {
 	})
 }
 
-func TestObserverTellsAnOwnerThatALookHasShownBeforeTheNext(t *testing.T) {
+func TestObserverReportsAQueriedOwnerBeforeTheNext(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer, g := w.lateClient(10*time.Millisecond), w.client()
-		_, s := observe(t, seer.guest)
+		observing, g := w.lateClient(10*time.Millisecond), w.client()
+		_, s := observe(t, observing.testClient)
 		time.Sleep(time.Second)
-		seer.losing.Store(true)
+		observing.losing.Store(true)
 		g.take(t, "a", time.Hour)
-		time.Sleep(lookEvery)
+		time.Sleep(queryEvery)
 		g.drop(t, "a")
 		synctest.Wait()
-		seer.losing.Store(false)
+		observing.losing.Store(false)
 		s.want(t, "→")
 		g.take(t, "b", time.Hour)
 		time.Sleep(10 * time.Millisecond)
@@ -178,18 +178,18 @@ func TestObserverTellsAnOwnerThatALookHasShownBeforeTheNext(t *testing.T) {
 }
 
 // The last look shows c here. To report that would leave b out.
-func TestObserverReportsByALookOnlyWhatNoticesHadTimeToTell(t *testing.T) {
+func TestObserverReportsTheOwnerOfTheFirstQuery(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer, g := w.lateClient(10*time.Millisecond), w.client()
-		_, s := observe(t, seer.guest)
+		observing, g := w.lateClient(10*time.Millisecond), w.client()
+		_, s := observe(t, observing.testClient)
 		time.Sleep(time.Second)
 		s.want(t, "→")
-		seer.losing.Store(true)
+		observing.losing.Store(true)
 		g.take(t, "a", time.Hour)
 		synctest.Wait()
-		seer.losing.Store(false)
-		lastLook := w.start.Add(10*time.Millisecond + lookEvery + aheadLooks*aheadPause)
-		time.Sleep(time.Until(lastLook) - time.Millisecond)
+		observing.losing.Store(false)
+		lastQuery := w.start.Add(10*time.Millisecond + queryEvery + aheadQueries*aheadPause)
+		time.Sleep(time.Until(lastQuery) - time.Millisecond)
 		s.want(t)
 		g.drop(t, "a")
 		g.take(t, "b", time.Hour)
@@ -204,9 +204,9 @@ func TestObserverReportsByALookOnlyWhatNoticesHadTimeToTell(t *testing.T) {
 
 func TestObserverFirstReportsWhenItsSubscriptionIsConfirmed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer, g := w.lateClient(time.Second), w.client()
+		observing, g := w.lateClient(time.Second), w.client()
 		g.take(t, "a", time.Hour)
-		_, s := observe(t, seer.guest)
+		_, s := observe(t, observing.testClient)
 		time.Sleep(time.Second / 2)
 		s.want(t)
 		time.Sleep(time.Second / 2)
@@ -218,11 +218,11 @@ func TestObserverFirstReportsWhenItsSubscriptionIsConfirmed(t *testing.T) {
 	})
 }
 
-func TestObserverTellsWhatItHearsDuringItsFirstLook(t *testing.T) {
+func TestObserverReportsNoticesThatComeDuringItsFirstQuery(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer, g := w.client(), w.client()
-		seer.slow(time.Second, 0)
-		_, s := observe(t, seer)
+		observing, g := w.client(), w.client()
+		observing.slow(time.Second, 0)
+		_, s := observe(t, observing)
 		for !w.subscribed(simba.EventChannel("job")) {
 			time.Sleep(time.Millisecond)
 		}
@@ -238,11 +238,11 @@ func TestObserverTellsWhatItHearsDuringItsFirstLook(t *testing.T) {
 }
 
 // The notice tells what the first look was to tell: later looks are as any other.
-func TestObserverThatHeardANoticeFirstTrustsNoLookMore(t *testing.T) {
+func TestObserverTakesNoOwnerFromAQueryAfterItsFirstNotice(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer, g := w.lateClient(10*time.Millisecond), w.client()
-		seer.slow(time.Second, 0)
-		_, s := observe(t, seer.guest)
+		observing, g := w.lateClient(10*time.Millisecond), w.client()
+		observing.slow(time.Second, 0)
+		_, s := observe(t, observing.testClient)
 		for !w.subscribed(simba.EventChannel("job")) {
 			time.Sleep(time.Millisecond)
 		}
@@ -251,8 +251,8 @@ func TestObserverThatHeardANoticeFirstTrustsNoLookMore(t *testing.T) {
 		for s.count() == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		seer.slow(0, 0)
-		time.Sleep(lookEvery - 5*time.Millisecond)
+		observing.slow(0, 0)
+		time.Sleep(queryEvery - 5*time.Millisecond)
 		// 5 ms before the next look, and heard 5 ms after it:
 		for _, id := range []string{"a", "b", "c"} {
 			g.drop(t, id)
@@ -263,15 +263,15 @@ func TestObserverThatHeardANoticeFirstTrustsNoLookMore(t *testing.T) {
 	})
 }
 
-func TestObserverLeavesOutOnlyTheTenuresOfAGap(t *testing.T) {
+func TestObserverDropsOnlyTheTenuresOfAGap(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer, g := w.lateClient(30*time.Millisecond), w.client()
-		seer.slow(25*time.Millisecond, 25*time.Millisecond)
-		_, s := observe(t, seer.guest)
+		observing, g := w.lateClient(30*time.Millisecond), w.client()
+		observing.slow(25*time.Millisecond, 25*time.Millisecond)
+		_, s := observe(t, observing.testClient)
 		time.Sleep(time.Second)
 		for i := range 300 {
 			if i == 150 {
-				seer.cut()
+				observing.cut()
 			}
 			g.take(t, "a", time.Hour)
 			time.Sleep(time.Duration(i%7) * 8 * time.Millisecond)
@@ -294,12 +294,12 @@ func TestObserverLeavesOutOnlyTheTenuresOfAGap(t *testing.T) {
 	})
 }
 
-func TestObserverTellsChangesThatComeFasterThanReplies(t *testing.T) {
+func TestObserverReportsChangesFasterThanReplies(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer, g := w.client(), w.client()
-		_, s := observe(t, seer)
+		observing, g := w.client(), w.client()
+		_, s := observe(t, observing)
 		s.want(t, "→")
-		seer.slow(50*time.Millisecond, 50*time.Millisecond)
+		observing.slow(50*time.Millisecond, 50*time.Millisecond)
 		var want []string
 		for range maxEvents * 2 / 3 { // more events than may wait
 			g.take(t, "a", time.Minute)
@@ -314,19 +314,19 @@ func TestObserverTellsChangesThatComeFasterThanReplies(t *testing.T) {
 
 func TestObserverReportsTheLastChangeOfAGapAndThenEach(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer, g := w.lateClient(10*time.Millisecond), w.client()
+		observing, g := w.lateClient(10*time.Millisecond), w.client()
 		g.take(t, "a", time.Hour)
-		_, s := observe(t, seer.guest)
+		_, s := observe(t, observing.testClient)
 		time.Sleep(time.Second)
 		s.want(t, "→a")
-		seer.connect(nil)
-		seer.cut()
+		observing.connect(nil)
+		observing.cut()
 		for _, id := range []string{"a", "b", "c"} {
 			g.drop(t, id)
 			g.take(t, string(id[0]+1), time.Hour)
 		}
 		time.Sleep(20 * time.Second)
-		seer.connect(w.server)
+		observing.connect(w.server)
 		time.Sleep(2 * redialPauseMax)
 		s.want(t, "a→d")
 		g.drop(t, "d")

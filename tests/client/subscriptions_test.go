@@ -16,7 +16,7 @@ import (
 )
 
 // watch starts an Observer of a mutex; its changes go to s.
-func (g *guest) watch(t *testing.T, mutex string, s *sightings) *client.Observer {
+func (g *testClient) watch(t *testing.T, mutex string, s *changes) *client.Observer {
 	t.Helper()
 	o, err := g.NewObserver(client.ObserverConfig{Mutex: mutex, OnChange: s.add})
 	must(t, err)
@@ -27,7 +27,7 @@ func (g *guest) watch(t *testing.T, mutex string, s *sightings) *client.Observer
 }
 
 // event publishes that a contender has acquired a mutex, on its event channel alone.
-func event(t *testing.T, g *guest, mutex, owner string, token uint64) {
+func event(t *testing.T, g *testClient, mutex, owner string, token uint64) {
 	t.Helper()
 	e := simba.Event{Kind: simba.EventAcquired, Mutex: mutex, Owner: owner, Token: token}
 	if err := g.rdb.Publish(context.Background(), simba.EventChannel(mutex), string(e.AppendJSON(nil))).Err(); err != nil {
@@ -39,7 +39,7 @@ func event(t *testing.T, g *guest, mutex, owner string, token uint64) {
 func TestObserversOfAMutexShareASubscription(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, other := w.client(), w.client()
-		var a, b, c sightings
+		var a, b, c changes
 		first := g.watch(t, "x", &a)
 		second := g.watch(t, "x", &b)
 		third := g.watch(t, "y", &c)
@@ -69,10 +69,10 @@ func TestObserversOfAMutexShareASubscription(t *testing.T) {
 	})
 }
 
-func TestABrokenSubscriptionIsMadeAnew(t *testing.T) {
+func TestBrokenSubscriptionIsRestored(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		var s sightings
+		var s changes
 		o := g.watch(t, "x", &s)
 		token := uint64(0)
 		for name, fault := range map[string]func(){
@@ -102,11 +102,11 @@ func TestABrokenSubscriptionIsMadeAnew(t *testing.T) {
 	})
 }
 
-func TestNoConnectionIsKeptForNobody(t *testing.T) {
+func TestIdleSubscriberConnectionIsClosed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		for range 2 {
-			var s sightings
+			var s changes
 			o := g.watch(t, "x", &s)
 			s.want(t, "→")
 			time.Sleep(time.Hour)
@@ -127,10 +127,10 @@ func TestNoConnectionIsKeptForNobody(t *testing.T) {
 	})
 }
 
-func TestAClosedClientHearsNothing(t *testing.T) {
+func TestClosedClientReceivesNoNotices(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		var s sightings
+		var s changes
 		o := g.watch(t, "x", &s)
 		s.want(t, "→")
 		for range 2 {
@@ -148,18 +148,18 @@ func TestAClosedClientHearsNothing(t *testing.T) {
 	})
 }
 
-func TestSubscriptionsBeyondOneConnectionTakeAnother(t *testing.T) {
+func TestSubscriptionsUseAnotherConnectionWhenOneIsFull(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		var s sightings
-		for i := range stationChannels + 1 {
+		var s changes
+		for i := range connChannels + 1 {
 			g.watch(t, fmt.Sprint(i), &s)
 		}
 		time.Sleep(time.Second)
 		if n := g.subscribers(); n != 2 {
 			t.Errorf("%d connections", n)
 		}
-		for i := range stationChannels + 1 {
+		for i := range connChannels + 1 {
 			if !w.subscribed(simba.EventChannel(fmt.Sprint(i))) {
 				t.Fatalf("channel %d is not subscribed to", i)
 			}

@@ -18,7 +18,7 @@ import (
 	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-func TestAClientThatCannotBeIsRefusedAtConstruction(t *testing.T) {
+func TestNewRejectsInvalidOptions(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
@@ -46,7 +46,7 @@ func TestAClientThatCannotBeIsRefusedAtConstruction(t *testing.T) {
 	}
 }
 
-func TestNewWarnsOfAGoRedisThatDoesNotHeedContexts(t *testing.T) {
+func TestNewWarnsIfContextTimeoutEnabledIsOff(t *testing.T) {
 	for heeds, want := range map[bool]int{true: 0, false: 1} {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: heeds})
 		defer rdb.Close()
@@ -89,7 +89,7 @@ func everyStart(t *testing.T, c *client.Client) map[string]func() error {
 	}
 }
 
-func TestWhatIsClosedSaysSo(t *testing.T) {
+func TestClosedClientReturnsErrClosed(t *testing.T) {
 	t.Run("the Client", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			g := w.client()
@@ -126,7 +126,7 @@ func TestWhatIsClosedSaysSo(t *testing.T) {
 	})
 }
 
-func TestCloseEndsWhatRuns(t *testing.T) {
+func TestCloseStopsEverything(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, name := range []string{"Contender.Run", "Scheduler.Run", "Worker.Run"} {
 			g := w.client()
@@ -146,7 +146,7 @@ func TestCloseEndsWhatRuns(t *testing.T) {
 }
 
 // A WaitGroup may not grow while it is awaited, and what Stop began was counted later.
-func TestCloseAwaitsWhatStopHasBegunWithAnEndedContext(t *testing.T) {
+func TestCloseWaitsForAnEarlierStop(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		var all []*worker.Worker
@@ -172,7 +172,7 @@ func TestCloseAwaitsWhatStopHasBegunWithAnEndedContext(t *testing.T) {
 	})
 }
 
-func TestCloseDoesNotFreeWhatDoWorksUnder(t *testing.T) {
+func TestCloseKeepsTheMutexWhileDoWorks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		worked := make(chan error, 1)
@@ -193,7 +193,7 @@ func TestCloseDoesNotFreeWhatDoWorksUnder(t *testing.T) {
 	})
 }
 
-func TestCloseSaysWhatItCouldNotGiveUp(t *testing.T) {
+func TestCloseReturnsFailedReleases(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		w.lock(g)
@@ -227,7 +227,7 @@ func TestCloseEndsARegistryLockThatWaits(t *testing.T) {
 	})
 }
 
-func TestTheIdOfATryLockThatFailedMayBeUsedAgain(t *testing.T) {
+func TestIDOfAFailedTryLockMayBeUsedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.lock(w.client())
 		g := w.client()
@@ -242,7 +242,7 @@ func TestTheIdOfATryLockThatFailedMayBeUsedAgain(t *testing.T) {
 	})
 }
 
-func TestALockThatGivesUpNamesTheOwnerThatItSaw(t *testing.T) {
+func TestCanceledLockNamesTheLastOwner(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.contend("boss")
 		synctest.Wait()
@@ -261,7 +261,7 @@ func TestALockThatGivesUpNamesTheOwnerThatItSaw(t *testing.T) {
 	})
 }
 
-func TestTheLogTellsOfAnOutageOnceForAThousandMutexes(t *testing.T) {
+func TestOutageIsLoggedOnceForAllMutexes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
 		for i := range 1000 {
@@ -282,7 +282,7 @@ func TestTheLogTellsOfAnOutageOnceForAThousandMutexes(t *testing.T) {
 }
 
 // What was derived from it, too: only the first look at a derived context may come before.
-func TestAnOwnershipThatTheMachineSleptThroughEndsWithinAQuarterSecond(t *testing.T) {
+func TestOwnershipEndsSoonAfterTheMachineWasSuspended(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		k := w.contend("k")
 		synctest.Wait()
@@ -291,9 +291,9 @@ func TestAnOwnershipThatTheMachineSleptThroughEndsWithinAQuarterSecond(t *testin
 		longest.Add(int64(time.Hour)) // as if it had slept
 		at := w.elapsed()
 		ended := func() time.Duration {
-			k.diary.mu.Lock()
-			defer k.diary.mu.Unlock()
-			return k.reigns[0].to
+			k.recorder.mu.Lock()
+			defer k.recorder.mu.Unlock()
+			return k.spans[0].to
 		}
 		for ended() < 0 && w.elapsed()-at < time.Minute {
 			time.Sleep(time.Millisecond)
@@ -302,7 +302,7 @@ func TestAnOwnershipThatTheMachineSleptThroughEndsWithinAQuarterSecond(t *testin
 		if took := ended() - at; took < 0 || took > 250*time.Millisecond {
 			t.Errorf("Done after %v", took)
 		}
-		if got := k.said(); !strings.HasPrefix(got, "[acquired 1 released") {
+		if got := k.drain(); !strings.HasPrefix(got, "[acquired 1 released") {
 			t.Errorf("told %s", got)
 		}
 	})

@@ -34,7 +34,7 @@ func (h hookHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func TestNobodyIsToldOfATenureAfterStop(t *testing.T) {
+func TestOnAcquiredIsNotCalledAfterStop(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var k *contender
 		var stopped atomic.Bool
@@ -62,7 +62,7 @@ func TestNobodyIsToldOfATenureAfterStop(t *testing.T) {
 	})
 }
 
-func TestALoggerThatHangsKeepsNoOwnership(t *testing.T) {
+func TestHangingLoggerDoesNotExtendAnOwnership(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		block := make(chan struct{})
 		g := w.clientWith(client.Options{Logger: slog.New(hookHandler{slog.DiscardHandler, func(m string) { <-block }})})
@@ -74,7 +74,7 @@ func TestALoggerThatHangsKeepsNoOwnership(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		if l := a.last(); l.to < 0 && b.IsOwner() {
-			t.Errorf("at %v b owns it, and Done of a's context is open; a said %s, IsOwner %v", w.elapsed(), a.said(), a.IsOwner())
+			t.Errorf("at %v b owns it, and Done of a's context is open; a drain %s, IsOwner %v", w.elapsed(), a.drain(), a.IsOwner())
 		}
 		close(block)
 		a.heal()
@@ -82,9 +82,9 @@ func TestALoggerThatHangsKeepsNoOwnership(t *testing.T) {
 	})
 }
 
-func TestWhatALateAcquireGotIsReleased(t *testing.T) {
+func TestTenureOfALateAcquireIsReleased(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		g := new(guest)
+		g := new(testClient)
 		g.connect(w.server)
 		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379", DisableIdentity: true, PoolSize: 10_000,
 			ReadTimeout: 10 * time.Second, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
@@ -133,14 +133,14 @@ func TestStopOfAStoppedWorkerIsNoError(t *testing.T) {
 	})
 }
 
-func TestNoSchedulerComesWithAnError(t *testing.T) {
+func TestNewSchedulerReturnsNilWithAnError(t *testing.T) {
 	s, err := new(client.Client).NewScheduler(client.ScheduleConfig{Period: time.Second, Work: func(context.Context) error { return nil }})
 	if err == nil || s != nil {
 		t.Errorf("%v, %v", s, err)
 	}
 }
 
-func TestUnlockSaysThatTheLockWasLostThoughARenewalHadNoAnswer(t *testing.T) {
+func TestUnlockReturnsErrLostAfterARenewalWithoutReply(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		l := w.lock(g)
@@ -159,7 +159,7 @@ func TestUnlockSaysThatTheLockWasLostThoughARenewalHadNoAnswer(t *testing.T) {
 	})
 }
 
-func TestRegistryUnlockSaysThatTheLockWasLostThoughARenewalHadNoAnswer(t *testing.T) {
+func TestRegistryUnlockReturnsErrLostAfterARenewalWithoutReply(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		ga := w.client()
 		a := ga.registry(t, registry.Config{ID: "a"})
@@ -182,9 +182,9 @@ func TestRegistryUnlockSaysThatTheLockWasLostThoughARenewalHadNoAnswer(t *testin
 	})
 }
 
-func TestACallbackThatEndsItsGoroutineStopsNoOther(t *testing.T) {
+func TestCallbackThatEndsItsGoroutineStopsNoOther(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		d := w.diary()
+		d := w.recorder()
 		k, err := w.client().NewContender(client.ContenderConfig{Mutex: "job", TTL: time.Second,
 			OnAcquired: func(ctx context.Context, s client.State) {
 				d.acquired(ctx, s)
@@ -201,7 +201,7 @@ func TestACallbackThatEndsItsGoroutineStopsNoOther(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsForWhatIsGivenUp(t *testing.T) {
+func TestCloseWaitsForCanceledLocks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		must(t, g.rdb.Ping(bg).Err())
@@ -261,6 +261,6 @@ func TestShortLeasesEndInTime(t *testing.T) {
 		}
 		a.stop()
 		b.stop()
-		w.neverTwo("job", a.diary, b.diary)
+		w.neverTwo("job", a.recorder, b.recorder)
 	})
 }

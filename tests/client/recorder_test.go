@@ -10,28 +10,28 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// diary is what a contender was told, and when its ownerships ended by its own clock.
-type diary struct {
+// recorder is what a contender was told, and when its ownerships ended by its own clock.
+type recorder struct {
 	t     testing.TB
 	start time.Time
 
 	mu     sync.Mutex // guards what follows
 	lines  []string   // "acquired 1", "released"
 	inside bool       // a callback runs
-	reigns []*belief
+	spans  []*ownedSpan
 }
 
-// belief is one ownership by the contender's own clock, in time since the world began.
-type belief struct {
+// ownedSpan is one ownership by the contender's own clock, in time since the world began.
+type ownedSpan struct {
 	token    uint64
 	from, to time.Duration // to is -1 as long as it goes on
 }
 
-func (w *world) diary() *diary { return &diary{t: w.t, start: w.start} }
+func (w *world) recorder() *recorder { return &recorder{t: w.t, start: w.start} }
 
-func (d *diary) elapsed() time.Duration { return time.Since(d.start) }
+func (d *recorder) elapsed() time.Duration { return time.Since(d.start) }
 
-func (d *diary) enter() {
+func (d *recorder) enter() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.inside {
@@ -40,7 +40,7 @@ func (d *diary) enter() {
 	d.inside = true
 }
 
-func (d *diary) leave(line string) {
+func (d *recorder) leave(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.inside = false
@@ -48,10 +48,10 @@ func (d *diary) leave(line string) {
 }
 
 // begins notes an ownership until its context ends.
-func (d *diary) begins(ctx context.Context) {
-	s := &belief{token: client.Token(ctx), from: d.elapsed(), to: -1}
+func (d *recorder) begins(ctx context.Context) {
+	s := &ownedSpan{token: client.Token(ctx), from: d.elapsed(), to: -1}
 	d.mu.Lock()
-	d.reigns = append(d.reigns, s)
+	d.spans = append(d.spans, s)
 	d.mu.Unlock()
 	context.AfterFunc(ctx, func() {
 		d.mu.Lock()
@@ -61,7 +61,7 @@ func (d *diary) begins(ctx context.Context) {
 }
 
 // acquired is an OnAcquired that returns at once.
-func (d *diary) acquired(ctx context.Context, s client.State) {
+func (d *recorder) acquired(ctx context.Context, s client.State) {
 	d.enter()
 	d.begins(ctx)
 	if client.Token(ctx) == 0 || client.Token(ctx) != s.After.Token {
@@ -71,44 +71,44 @@ func (d *diary) acquired(ctx context.Context, s client.State) {
 }
 
 // released is an OnReleased that returns at once.
-func (d *diary) released(client.State) {
+func (d *recorder) released(client.State) {
 	d.enter()
 	d.mu.Lock()
-	if n := len(d.reigns); n == 0 {
+	if n := len(d.spans); n == 0 {
 		d.t.Error("released before it was acquired")
 	}
 	d.mu.Unlock()
 	d.leave("released")
 }
 
-// said is what was called so far.
-func (d *diary) said() string {
+// drain is what was called so far.
+func (d *recorder) drain() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return fmt.Sprint(d.lines)
 }
 
 // last is the newest ownership; nil = there was none.
-func (d *diary) last() *belief {
+func (d *recorder) last() *ownedSpan {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.reigns) == 0 {
+	if len(d.spans) == 0 {
 		return nil
 	}
-	s := *d.reigns[len(d.reigns)-1]
+	s := *d.spans[len(d.spans)-1]
 	return &s
 }
 
-// neverTwo fails unless each ownership of these diaries has ended, by its holder's own clock, no later
+// neverTwo fails unless each ownership of these recorders has ended, by its holder's own clock, no later
 // than another's began by the server.
-func (w *world) neverTwo(mutex string, diaries ...*diary) {
+func (w *world) neverTwo(mutex string, recorders ...*recorder) {
 	w.t.Helper()
 	all := w.tenures(mutex)
-	for _, d := range diaries {
+	for _, d := range recorders {
 		d.mu.Lock()
-		for i, s := range d.reigns {
-			if i > 0 && d.reigns[i-1].to < 0 {
-				w.t.Errorf("an ownership begins before the one with token %d has ended", d.reigns[i-1].token)
+		for i, s := range d.spans {
+			if i > 0 && d.spans[i-1].to < 0 {
+				w.t.Errorf("an ownership begins before the one with token %d has ended", d.spans[i-1].token)
 			}
 			for j, r := range all {
 				if r.token != s.token {
@@ -126,11 +126,11 @@ func (w *world) neverTwo(mutex string, diaries ...*diary) {
 	}
 }
 
-// contender is a Contender of a mutex with a diary and a Client of its own.
+// contender is a Contender of a mutex with a recorder and a Client of its own.
 type contender struct {
 	*client.Contender
-	*diary
-	*guest
+	*recorder
+	*testClient
 	w *world
 }
 
@@ -141,9 +141,9 @@ func (w *world) contend(id string, changes ...func(*client.ContenderConfig)) *co
 	return w.contendOver(w.client(), id, changes...)
 }
 
-func (w *world) contendOver(g *guest, id string, changes ...func(*client.ContenderConfig)) *contender {
+func (w *world) contendOver(g *testClient, id string, changes ...func(*client.ContenderConfig)) *contender {
 	w.t.Helper()
-	d := w.diary()
+	d := w.recorder()
 	cfg := client.ContenderConfig{
 		Mutex: "job", ID: id, TTL: 10 * time.Second, Transition: 2 * time.Second,
 		OnAcquired: d.acquired, OnReleased: d.released,
@@ -155,7 +155,7 @@ func (w *world) contendOver(g *guest, id string, changes ...func(*client.Contend
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	c := &contender{Contender: k, diary: d, guest: g, w: w}
+	c := &contender{Contender: k, recorder: d, testClient: g, w: w}
 	if err := k.Start(); err != nil {
 		w.t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// crowd is contenders of many mutexes on a few Clients.
-type crowd struct {
+// fleet is contenders of many mutexes on a few Clients.
+type fleet struct {
 	b        *testing.B
 	clients  []*client.Client
 	all      []*client.Contender
@@ -25,11 +25,11 @@ type crowd struct {
 	released atomic.Int64
 }
 
-// newCrowd starts contenders of n mutexes by each of some Clients, which reach the server through
+// newFleet starts contenders of n mutexes by each of some Clients, which reach the server through
 // addr.
-func newCrowd(b *testing.B, addr string, clients, n int) *crowd {
+func newFleet(b *testing.B, addr string, clients, n int) *fleet {
 	b.Helper()
-	c := &crowd{b: b}
+	c := &fleet{b: b}
 	for range clients {
 		rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, PoolSize: 20})
 		cl, err := client.New(rdb, client.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -60,7 +60,7 @@ func newCrowd(b *testing.B, addr string, clients, n int) *crowd {
 }
 
 // owned waits until n mutexes have an owner, and returns how long that took.
-func (c *crowd) owned(n int64) time.Duration {
+func (c *fleet) owned(n int64) time.Duration {
 	began := time.Now()
 	for c.acquired.Load()-c.released.Load() != n {
 		if time.Since(began) > time.Minute {
@@ -72,7 +72,7 @@ func (c *crowd) owned(n int64) time.Duration {
 }
 
 // stop stops all at a time, and returns how long that took.
-func (c *crowd) stop() time.Duration {
+func (c *fleet) stop() time.Duration {
 	began := time.Now()
 	done := make(chan error, len(c.all))
 	for _, k := range c.all {
@@ -95,7 +95,7 @@ func BenchmarkTenThousandContenders(b *testing.B) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		goroutines := runtime.NumGoroutine()
-		c := newCrowd(b, addr, 1, n)
+		c := newFleet(b, addr, 1, n)
 		took := c.owned(n)
 		time.Sleep(time.Second)
 		runtime.GC()
@@ -114,7 +114,7 @@ func BenchmarkAnOutage(b *testing.B) {
 	server, _ := realServer(b)
 	for b.Loop() {
 		gate := newGate(b, server)
-		c := newCrowd(b, gate.addr, clients, n)
+		c := newFleet(b, gate.addr, clients, n)
 		c.owned(n)
 		time.Sleep(3 * time.Second)
 		gate.shut()
