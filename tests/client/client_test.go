@@ -59,7 +59,7 @@ func TestNewWarnsIfContextTimeoutEnabledIsOff(t *testing.T) {
 	}
 }
 
-// everyStart is each way to begin something by a Client.
+// everyStart has each way to start something with a Client.
 func everyStart(t *testing.T, c *client.Client) map[string]func() error {
 	k, err := c.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, client.State) {}})
 	must(t, err)
@@ -111,17 +111,18 @@ func TestClosedClientReturnsErrClosed(t *testing.T) {
 				at := w.elapsed()
 				most := time.Duration(0)
 				if name == "Observer.Run" {
-					most = 3 * time.Second // it waits for its subscription first
+					most = 3 * time.Second // it first waits for its subscription
 				}
 				if err := start(); !errors.Is(err, client.ErrClosed) || w.elapsed()-at > most {
 					t.Errorf("%s: %v after %v", name, err, w.elapsed()-at)
 				}
 			}
-			if err := g.Close(); err != nil && !errors.Is(err, client.ErrClosed) { // what has just been refused may be on its way out
+			// A refused contender may still be stopping.
+			if err := g.Close(); err != nil && !errors.Is(err, client.ErrClosed) {
 				t.Error(err)
 			}
-			g.Client = w.client().Client                                                    // the world closes it once more
-			g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"}) // which the world closes
+			g.Client = w.client().Client // the world closes both again
+			g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
 		})
 	})
 }
@@ -145,7 +146,7 @@ func TestCloseStopsEverything(t *testing.T) {
 	})
 }
 
-// A WaitGroup may not grow while it is awaited, and what Stop began was counted later.
+// Stop with an ended context leaves a release in the background, which Close must wait for.
 func TestCloseWaitsForAnEarlierStop(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
@@ -202,13 +203,13 @@ func TestCloseReturnsFailedReleases(t *testing.T) {
 			t.Errorf("with go-redis closed: %v", err)
 		}
 		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
-		g.Client = w.client().Client // the world closes it once more
+		g.Client = w.client().Client // the world closes it again
 	})
 }
 
 func TestCloseEndsARegistryLockThatWaits(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.lock(w.client()) // of job
+		w.lock(w.client()) // locks job
 		other, err := w.client().Lock(bg, "spring:x")
 		must(t, err)
 		g := w.client()
@@ -281,14 +282,14 @@ func TestOutageIsLoggedOnceForAllMutexes(t *testing.T) {
 	})
 }
 
-// What was derived from it, too: only the first look at a derived context may come before.
+// The contexts that are derived from it end as well.
 func TestOwnershipEndsSoonAfterTheMachineWasSuspended(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		k := w.contend("k")
 		synctest.Wait()
 		before := longest.Load()
 		defer longest.Store(before)
-		longest.Add(int64(time.Hour)) // as if it had slept
+		longest.Add(int64(time.Hour)) // as if the machine had been suspended
 		at := w.elapsed()
 		ended := func() time.Duration {
 			k.recorder.mu.Lock()
@@ -303,7 +304,7 @@ func TestOwnershipEndsSoonAfterTheMachineWasSuspended(t *testing.T) {
 			t.Errorf("Done after %v", took)
 		}
 		if got := k.drain(); !strings.HasPrefix(got, "[acquired 1 released") {
-			t.Errorf("told %s", got)
+			t.Errorf("callbacks: %s", got)
 		}
 	})
 }

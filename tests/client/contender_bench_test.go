@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// fleet is contenders of many mutexes on a few Clients.
+// fleet is a number of contenders of many mutexes on a few Clients.
 type fleet struct {
 	b        *testing.B
 	clients  []*client.Client
@@ -71,7 +71,7 @@ func (c *fleet) owned(n int64) time.Duration {
 	return time.Since(began)
 }
 
-// stop stops all at a time, and returns how long that took.
+// stop stops all of them concurrently, and returns how long that took.
 func (c *fleet) stop() time.Duration {
 	began := time.Now()
 	done := make(chan error, len(c.all))
@@ -86,7 +86,7 @@ func (c *fleet) stop() time.Duration {
 	return time.Since(began)
 }
 
-// BenchmarkTenThousandContenders is of 10,000 mutexes on one Client.
+// BenchmarkTenThousandContenders runs contenders of 10,000 mutexes on one Client.
 func BenchmarkTenThousandContenders(b *testing.B) {
 	const n = 10_000
 	addr, _ := realServer(b)
@@ -107,8 +107,8 @@ func BenchmarkTenThousandContenders(b *testing.B) {
 	}
 }
 
-// BenchmarkAnOutage is of 3,000 contenders of 1,000 mutexes whose connections break, and cannot be
-// made anew for 8 s: a lease of 12 s outlives that.
+// BenchmarkAnOutage breaks the connections of 3,000 contenders of 1,000 mutexes. New connections
+// fail for 8 s, and the leases of 12 s last longer.
 func BenchmarkAnOutage(b *testing.B) {
 	const n, clients = 1000, 3
 	server, _ := realServer(b)
@@ -132,7 +132,7 @@ func BenchmarkAnOutage(b *testing.B) {
 	}
 }
 
-// gate passes connections on to a server, or none.
+// gate is a TCP relay to a server, which can be shut.
 type gate struct {
 	addr string
 	mu   sync.Mutex    // guards what follows

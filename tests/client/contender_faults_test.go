@@ -29,7 +29,7 @@ func TestSlowRepliesLoseNoLease(t *testing.T) {
 	})
 }
 
-// One request in the lease may remain without an answer, or two.
+// One or two requests within a lease may get no reply.
 func TestShortFaultLosesNoLease(t *testing.T) {
 	for name, fault := range map[string]func(*world, *contender) (mend func()){
 		"silence":        func(_ *world, k *contender) func() { k.silence(); return k.heal },
@@ -72,7 +72,7 @@ func TestReplyAfterTheLeaseIsNoOwnership(t *testing.T) {
 		g.slow(0, 2*time.Second)
 		time.Sleep(10 * time.Minute)
 		if got := k.drain(); got != "[]" {
-			t.Errorf("told %s", got)
+			t.Errorf("callbacks: %s", got)
 		}
 		if got := w.tenures("job"); len(got) == 0 {
 			t.Error("the server granted nothing: the test proves nothing")
@@ -92,10 +92,10 @@ func TestContenderWaitsForAServerThatIsDown(t *testing.T) {
 		a := w.contend("a")
 		time.Sleep(time.Hour)
 		if a.drain() != "[]" {
-			t.Errorf("told %s", a.drain())
+			t.Errorf("callbacks: %s", a.drain())
 		}
 		w.begin()
-		time.Sleep(15 * time.Second) // the largest pause, give or take a half
+		time.Sleep(15 * time.Second) // the largest pause with its jitter
 		if !a.IsOwner() {
 			t.Error("it is not the owner when the server is up")
 		}
@@ -107,7 +107,7 @@ func TestEmptyServerGetsOneOwner(t *testing.T) {
 		a, b := w.contend("a"), w.contend("b")
 		for i := range 10 {
 			time.Sleep(20 * time.Second)
-			// A server that has lost its memory grants nothing new for as long as leases may run.
+			// A server that has lost its data delays new grants until old leases have ended.
 			w.replace(engine.Recovery{Token: uint64(10 * (i + 1)), Quiet: 12 * time.Second})
 			time.Sleep(time.Minute)
 			if a.IsOwner() == b.IsOwner() {
@@ -118,7 +118,7 @@ func TestEmptyServerGetsOneOwner(t *testing.T) {
 	})
 }
 
-// The turn of a waiter is published while its subscriber's connection is broken.
+// The server notifies a waiter while the subscriber's connection of the waiter is broken.
 func TestNoticeDuringADisconnectIsNotLost(t *testing.T) {
 	for _, silence := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 5 * time.Second, time.Minute} {
 		t.Run(fmt.Sprint(silence), func(t *testing.T) {
@@ -141,16 +141,16 @@ func TestNoticeDuringADisconnectIsNotLost(t *testing.T) {
 	}
 }
 
-// A connection that passes nothing looks as if nothing were published.
+// A connection on which nothing comes looks like one without notices.
 func TestSilentSubscriberIsReplaced(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a", lease(10*time.Hour, 0))
 		synctest.Wait()
 		b := w.contend("b")
 		time.Sleep(time.Minute)
-		b.freeze() // what is open passes nothing for ever; what is new does
+		b.freeze() // for ever; new connections work
 		a.stop()
-		time.Sleep(2*pingEvery + 2*3*time.Second) // the pool's connections pass nothing either
+		time.Sleep(2*pingEvery + 2*3*time.Second) // the connections of the pool are frozen, too
 		if !b.IsOwner() {
 			t.Error("b is not the owner of the free mutex")
 		}
@@ -205,8 +205,8 @@ func TestSlowCallbacksRunInOrderOneAtATime(t *testing.T) {
 	})
 }
 
-// Ten contenders, minutes of every kind of fault, and by each owner's own clock it has stopped to
-// own the mutex before the server gives it to the next.
+// Ten contenders run under minutes of every kind of fault. The ownership of each ends, by its own
+// clock, before the server grants the mutex to the next.
 func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 	for range 2 {
 		seed := rand.Uint64()
@@ -225,7 +225,7 @@ func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 				for range 10 {
 					all = append(all, contend(w.client()))
 				}
-				// Of some seeds little comes in five minutes: those go on until enough has come.
+				// Seeds that give few tenures in five minutes continue until there are enough.
 				for w.elapsed() < 5*time.Minute || w.elapsed() < time.Hour && len(w.tenures("job")) < 8 {
 					time.Sleep(pick(8 * time.Second))
 					k := all[r.IntN(len(all))]
@@ -256,7 +256,8 @@ func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 						w.begin()
 					case 11:
 						err := k.Stop(context.Background())
-						if err != nil && !errors.Is(err, client.ErrLost) { // the release may come yet, and would end its next tenure
+						// A late release could end its next tenure.
+						if err != nil && !errors.Is(err, client.ErrLost) {
 							all[slices.Index(all, k)] = contend(k.testClient)
 						} else if err := k.Start(); err != nil {
 							t.Fatal(err)

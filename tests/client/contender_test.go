@@ -125,7 +125,7 @@ func TestDeadOwnersMutexGoesToTheNextAtTransitionAt(t *testing.T) {
 			t.Error("b owns the mutex before transition_at")
 		}
 		if a.IsOwner() {
-			t.Error("a, whom nobody hears, believes to own the mutex just before another may")
+			t.Error("a, which is cut off, still owns the mutex just before another may")
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
@@ -141,7 +141,7 @@ func TestDeadOwnersMutexGoesToTheNextAtTransitionAt(t *testing.T) {
 	})
 }
 
-// Where notices reach nobody, the time of the owner's lease calls.
+// Without notices a waiter asks when the owner's lease ends.
 func TestDeadOwnersMutexIsAcquiredWithoutNotices(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a")
@@ -180,7 +180,7 @@ func TestOnReleasedReturnsBeforeAnotherOwns(t *testing.T) {
 	})
 }
 
-// An OnAcquired may work until the context ends; the lease is renewed meanwhile.
+// An OnAcquired may work until its context ends. The contender renews the lease meanwhile.
 func TestOwnershipContextEndsBeforeOnReleasedIsCalled(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var drain []string
@@ -229,7 +229,7 @@ func TestContenderStartsAgainAfterEachStop(t *testing.T) {
 	})
 }
 
-// Whatever it does when Stop comes: nothing is left at the server, and nothing is acquired later.
+// In whatever state Stop is called, nothing is left at the server, and nothing is acquired later.
 func TestStopInEveryStateLeavesNothing(t *testing.T) {
 	states := map[string]func(w *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender{
 		"at once": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
@@ -276,13 +276,13 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 		"acquiring": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start()
-			time.Sleep(time.Second) // the reply takes longer
+			time.Sleep(time.Second) // less than the reply takes
 			return k
 		},
 		"acquiring, slower than the release": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start(func(cfg *client.ContenderConfig) { cfg.InitialDelay = 10 * time.Second })
-			if err := k.rdb.Ping(context.Background()).Err(); err != nil { // so there is a connection
+			if err := k.rdb.Ping(context.Background()).Err(); err != nil { // makes a connection
 				k.w.t.Fatal(err)
 			}
 			time.Sleep(9 * time.Second)
@@ -341,7 +341,7 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 						if !errors.Is(err, client.ErrUnavailable) || slow == 0 {
 							t.Errorf("stop: %v", err)
 						}
-						time.Sleep(5 * time.Second) // it goes on
+						time.Sleep(5 * time.Second) // it still runs
 					}
 					drain := k.drain()
 					for _, id := range append(w.queue("job"), w.owner("job")) {
@@ -363,7 +363,7 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 					time.Sleep(time.Minute)
 					w.nothingLeft("job")
 					if got := k.drain(); got != drain || strings.Count(got, "acquired") != strings.Count(got, "released") {
-						t.Errorf("told until Stop: %s, later %s", drain, got)
+						t.Errorf("callbacks until Stop: %s, later %s", drain, got)
 					}
 					w.neverTwo("job", k.recorder, other.recorder)
 				})
@@ -383,7 +383,7 @@ func TestStopWaitsNoLongerThanItsContext(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		if a.IsOwner() || a.drain() != "[acquired 1 released]" {
-			t.Errorf("it is the owner: %v, told %s", a.IsOwner(), a.drain())
+			t.Errorf("it is the owner: %v, callbacks: %s", a.IsOwner(), a.drain())
 		}
 		if err := a.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("Start while the mutex is not released: %v", err)

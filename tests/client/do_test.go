@@ -53,7 +53,7 @@ func TestTheContextOfDoEndsWithItsCaller(t *testing.T) {
 			if context.Cause(ctx) != cause {
 				t.Errorf("cause %v", context.Cause(ctx))
 			}
-			time.Sleep(time.Minute) // it is locked for as long as the work takes to end
+			time.Sleep(time.Minute) // the mutex stays locked until the work has ended
 			if w.owner("job") == "" {
 				t.Error("it is free while the work goes on")
 			}
@@ -100,7 +100,7 @@ func TestTheContextOfDoEndsWithTheDeadlineOfItsCaller(t *testing.T) {
 	})
 }
 
-// A goroutine that work has left behind must not go on while another owns the mutex.
+// The context of a goroutine that work has left must end before another owns the mutex.
 func TestTheContextOfDoEndsBeforeTheMutexIsFree(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
@@ -130,7 +130,7 @@ func TestDoRejectsNilWork(t *testing.T) {
 	})
 }
 
-// It hears of it by a notice, as soon as it has owned it for a second.
+// The owner subscribes to notices when it has owned the mutex for a second.
 func TestBrokenLockEndsWithinASecond(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, after := range []time.Duration{0, 500 * time.Millisecond, 3 * time.Second, time.Minute} {

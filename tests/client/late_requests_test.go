@@ -18,10 +18,10 @@ import (
 	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// What must hold when requests are late, callbacks and loggers misbehave, and things are
-// given up in the background.
+// These tests cover late requests, callbacks and loggers that misbehave, and releases in the
+// background.
 
-// hookHandler is a log handler that does something with each message.
+// hookHandler is a log handler that calls a function with each message.
 type hookHandler struct {
 	slog.Handler
 	f func(msg string)
@@ -149,7 +149,7 @@ func TestUnlockReturnsErrLostAfterARenewalWithoutReply(t *testing.T) {
 		b := w.contend("b")
 		synctest.Wait()
 		g.slow(0, time.Hour)
-		time.Sleep(3 * time.Second) // renewal not answered
+		time.Sleep(3 * time.Second) // the renewal gets no reply
 		g.cut()
 		g.slow(0, 0)
 		t.Log(w.elapsed(), l.Context().Err(), b.IsOwner())
@@ -231,10 +231,10 @@ func TestALateReleaseEndsNoLaterTenureOfARegistry(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
 		go func() { time.Sleep(900 * time.Millisecond); ga.slow(6*time.Second, 0) }()
-		t.Log(la.Lock(ctx, ha)) // gives up; its RELEASE is 6 s under way
+		t.Log(la.Lock(ctx, ha)) // is canceled; its RELEASE takes 6 s
 		time.Sleep(2500 * time.Millisecond)
 		ga.slow(0, 0)
-		time.Sleep(500 * time.Millisecond) // RELEASE repeated by now
+		time.Sleep(500 * time.Millisecond) // RELEASE was repeated
 		must(t, lb.Unlock(bg, hb))
 		must(t, la.Lock(bg, ha))
 		time.Sleep(4 * time.Second) // the first RELEASE has arrived

@@ -19,7 +19,7 @@ import (
 	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// lock locks "job" by a Client, and fails if it cannot.
+// lock locks "job" with a Client; it fails the test if that fails.
 func (w *world) lock(g *testClient) *client.Lock {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(bg, time.Hour)
@@ -116,7 +116,7 @@ func TestLocksAreFirstComeFirstServed(t *testing.T) {
 			g := w.client()
 			go func() {
 				l := w.lock(g)
-				order = append(order, i) // one at a time: it is a lock
+				order = append(order, i) // no data race: the lock protects it
 				w.unlock(l)
 				done <- struct{}{}
 			}()
@@ -173,7 +173,7 @@ func TestTryLockDoesNotWait(t *testing.T) {
 	})
 }
 
-// The context ends while Lock is in one state or another. Nobody has the mutex then, nor later.
+// The context ends in each state of Lock. Lock must not own the mutex then, nor later.
 func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
 	for name, enter := range map[string]func(*world, *testClient) (want error){
 		"before":                 nil,
@@ -191,7 +191,7 @@ func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v", name, after), func(t *testing.T) {
 				inWorld(t, func(t *testing.T, w *world) {
 					g := w.client()
-					if err := g.rdb.Ping(bg).Err(); err != nil { // so there is a connection
+					if err := g.rdb.Ping(bg).Err(); err != nil { // makes a connection
 						t.Fatal(err)
 					}
 					ctx, cancel := context.WithTimeout(bg, after)
@@ -203,7 +203,7 @@ func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
 						cancel()
 					}
 					if name == "the server is silenced" && after > 3*time.Second {
-						return // it is found out
+						return // the error is correct
 					}
 					at := w.elapsed()
 					l, err := g.Lock(ctx, "job")
@@ -217,7 +217,7 @@ func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
 						t.Errorf("%v does not say %v", err, want)
 					}
 					if name == "another has it" && !strings.Contains(err.Error(), "other owns it") {
-						t.Errorf("%v does not say who has it", err)
+						t.Errorf("%v does not name the owner", err)
 					}
 					if unavailable := name == "nobody answers" || want != nil; unavailable && after > 3*time.Second && !errors.Is(err, client.ErrUnavailable) {
 						t.Errorf("%v does not match ErrUnavailable", err)
@@ -252,7 +252,7 @@ func TestSecondUnlockIsHarmless(t *testing.T) {
 	})
 }
 
-// One of two that contend by the same id would own what the other was granted.
+// The server takes two contenders with the same id for one.
 func TestClientRefusesASecondContenderWithTheSameID(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
@@ -315,7 +315,8 @@ func TestLostLockEndsItsContextAndUnlockReturnsErrLost(t *testing.T) {
 				if w.owner("job") != "other" || len(w.queue("job")) != 0 {
 					t.Errorf("%q owns the mutex, %q wait", w.owner("job"), w.queue("job"))
 				}
-				if !strings.HasPrefix(name, "broken") { // by force there may be two for the time of a notice, or of a renewal
+				// After a break there may be two owners until the notice or the renewal.
+				if !strings.HasPrefix(name, "broken") {
 					w.neverTwo("job", d, other.recorder)
 				}
 				other.stop()
@@ -342,7 +343,7 @@ func TestLostLockIsNotAcquiredAgain(t *testing.T) {
 	})
 }
 
-// What was broken is found out by the release at the latest.
+// The release detects a break at the latest.
 func TestUnlockOfABrokenLockReturnsErrLost(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l := w.lock(w.client())
@@ -385,7 +386,7 @@ func TestUnlockThroughADeadConnectionTakesNoLongerThanTimeout(t *testing.T) {
 		}
 		g.heal()
 		time.Sleep(5 * time.Second)
-		w.nothingLeft("job") // the release has got through
+		w.nothingLeft("job") // the release has reached the server
 	})
 }
 
@@ -418,13 +419,13 @@ func TestCloseUnlocksAndEndsWaitingLocks(t *testing.T) {
 	})
 }
 
-// refusal is an error that a server answers.
+// refusal is an error reply of a server.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
 
-// refusing is a go-redis hook that answers instead of the server, until it is over.
+// refusing is a go-redis hook that replies with an error until a given time.
 type refusing struct {
 	err  error
 	over *atomic.Bool
@@ -485,7 +486,7 @@ func TestLocksOfAClientShareItsConnections(t *testing.T) {
 			must(t, err)
 			all = append(all, l)
 		}
-		time.Sleep(9 * time.Second) // all have renewed, and listen
+		time.Sleep(9 * time.Second) // all have renewed and subscribed
 		if n := w.broker.Subscribers(0, "simba:{job0}"); n != 1 {
 			t.Errorf("%d subscribers", n)
 		}

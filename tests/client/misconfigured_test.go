@@ -17,11 +17,11 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// store is a backend before an engine whose store refuses when it is told to.
+// store is a backend before an engine. It can refuse requests like a misconfigured store.
 type store struct {
 	simba.Backend
 	refuses atomic.Bool
-	asked   atomic.Int64 // in vain
+	asked   atomic.Int64 // requests that it has refused
 }
 
 const noTable = "ERR engine mysql misconfigured: table simba_mutex does not exist"
@@ -62,7 +62,7 @@ func (s *store) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.Se
 	return s.Backend.Owner(ctx, mutex)
 }
 
-// withStore puts a store before the world's engine.
+// withStore puts a store between the server and its engine.
 func (w *world) withStore() *store {
 	w.stop()
 	w.store = &store{Backend: w.engine}
@@ -70,7 +70,7 @@ func (w *world) withStore() *store {
 	return w.store
 }
 
-// logged is a client and what it has logged so far.
+// logged returns a client, and a function that returns its log.
 func (w *world) logged() (_ *testClient, read func() string) {
 	log := new(bytes.Buffer)
 	return w.clientWith(client.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), func() string {
@@ -86,7 +86,7 @@ func TestContenderBacksOffWhileTheStoreIsMisconfigured(t *testing.T) {
 		s.refuses.Store(true)
 		k := w.contendOver(g, "k")
 		time.Sleep(10 * time.Minute)
-		if n := s.asked.Load(); n < 20 || n > 70 { // every 20 s, give or take a half, after the first
+		if n := s.asked.Load(); n < 20 || n > 70 { // every 20 s with jitter, after the first
 			t.Errorf("%d requests in ten minutes", n)
 		}
 		if got := log(); strings.Count(got, "the server refuses the contender") != 1 || strings.Count(got, noTable) != 1 {
@@ -140,7 +140,7 @@ func TestOwnerKeepsItsLeaseIfTheStoreRecoversInTime(t *testing.T) {
 		s.refuses.Store(false)
 		time.Sleep(time.Minute)
 		if got := k.drain(); got != "[acquired 1]" {
-			t.Errorf("told %s", got)
+			t.Errorf("callbacks: %s", got)
 		}
 	})
 }

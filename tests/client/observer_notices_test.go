@@ -19,12 +19,12 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// lateClient is a testClient whose subscriber connection delivers late, or not at all. Replies on its
-// other connections are as fast as ever, so they are ahead of the notices.
+// lateClient is a testClient whose subscriber's connection is slow, or loses what the server sends.
+// Its other connections are fast, so replies on them are ahead of the notices.
 type lateClient struct {
 	*testClient
 	late   time.Duration
-	losing atomic.Bool // what the server sends on the subscriber connection is lost
+	losing atomic.Bool // the subscriber's connection loses what the server sends
 }
 
 func (w *world) lateClient(late time.Duration) *lateClient {
@@ -45,8 +45,8 @@ func (w *world) lateClient(late time.Duration) *lateClient {
 	return g
 }
 
-// dial puts a relay between the client and a wire to the server. The relay knows the subscriber
-// connection by its SUBSCRIBE.
+// dial puts a relay between the client and a wire to the server. A connection with a SUBSCRIBE is a
+// subscriber's connection.
 func (g *lateClient) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	server, err := g.wires.dial(ctx, network, addr)
 	if err != nil {
@@ -78,7 +78,7 @@ func (g *lateClient) dial(ctx context.Context, network, addr string) (net.Conn, 
 	return client, nil
 }
 
-// tapped is a connection whose reads are looked at. What pass refuses is lost.
+// tapped is a connection that drops the data for which pass returns false.
 type tapped struct {
 	net.Conn
 	pass func([]byte) bool
@@ -153,7 +153,7 @@ func TestObserverReportsAChangeWithoutItsNotice(t *testing.T) {
 			time.Sleep(queryEvery + 6*time.Second)
 			s.want(t, step.want)
 		}
-		g.take(t, "c", time.Hour) // the connection is the same, and heard as before
+		g.take(t, "c", time.Hour) // over the same connection as before
 		time.Sleep(10 * time.Millisecond)
 		s.want(t, "→c")
 	})
@@ -177,7 +177,7 @@ func TestObserverReportsAQueriedOwnerBeforeTheNext(t *testing.T) {
 	})
 }
 
-// The last look shows c here. To report that would leave b out.
+// The last query returns c here. An Observer that reported c would skip b.
 func TestObserverReportsTheOwnerOfTheFirstQuery(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		observing, g := w.lateClient(10*time.Millisecond), w.client()
@@ -226,7 +226,7 @@ func TestObserverReportsNoticesThatComeDuringItsFirstQuery(t *testing.T) {
 		for !w.subscribed(simba.EventChannel("job")) {
 			time.Sleep(time.Millisecond)
 		}
-		synctest.Wait() // the look is on its way
+		synctest.Wait() // the query is in flight
 		for _, id := range []string{"a", "b", "c"} {
 			g.take(t, id, time.Hour)
 			g.drop(t, id)
@@ -237,7 +237,7 @@ func TestObserverReportsNoticesThatComeDuringItsFirstQuery(t *testing.T) {
 	})
 }
 
-// The notice tells what the first look was to tell: later looks are as any other.
+// The first report comes from a notice instead of the first query. Later queries are no first ones.
 func TestObserverTakesNoOwnerFromAQueryAfterItsFirstNotice(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		observing, g := w.lateClient(10*time.Millisecond), w.client()
@@ -246,14 +246,14 @@ func TestObserverTakesNoOwnerFromAQueryAfterItsFirstNotice(t *testing.T) {
 		for !w.subscribed(simba.EventChannel("job")) {
 			time.Sleep(time.Millisecond)
 		}
-		time.Sleep(100 * time.Millisecond) // the look is on its way
+		time.Sleep(100 * time.Millisecond) // the query is in flight
 		g.take(t, "a", time.Hour)
 		for s.count() == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		observing.slow(0, 0)
 		time.Sleep(queryEvery - 5*time.Millisecond)
-		// 5 ms before the next look, and heard 5 ms after it:
+		// 5 ms before the next query; its notice comes 5 ms after the query:
 		for _, id := range []string{"a", "b", "c"} {
 			g.drop(t, id)
 			g.take(t, string(id[0]+1), time.Hour)

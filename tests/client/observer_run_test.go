@@ -20,7 +20,7 @@ func TestObserverFirstReportsAFreeMutex(t *testing.T) {
 		s.want(t)
 		g.take(t, "a", time.Hour)
 		s.want(t, "→a")
-		for range 2 { // each start reports what it sees first
+		for range 2 { // each start reports the first owner
 			time.Sleep(time.Minute)
 			if err := o.Stop(t.Context()); err != nil {
 				t.Fatal(err)
@@ -39,7 +39,7 @@ func TestObserverFirstReportsAFreeMutex(t *testing.T) {
 func TestObserverReportsWithoutASubscriptionAfterTheTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		observing := w.lateClient(0)
-		observing.losing.Store(true) // so no SUBSCRIBE is confirmed
+		observing.losing.Store(true) // no SUBSCRIBE is confirmed
 		_, s := observe(t, observing.testClient)
 		time.Sleep(timeout - time.Millisecond)
 		s.want(t)
@@ -163,7 +163,7 @@ func TestObserverMayBeStoppedInOnChange(t *testing.T) {
 	}
 }
 
-// Everything at once, for the race detector.
+// Concurrent calls of everything, for the race detector.
 func TestObserverMayBeUsedByManyGoroutines(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var running sync.Mutex

@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp/engine"
 )
 
-// changes are the changes that an Observer has told, as before→after.
+// changes are the changes that an Observer has reported, as before→after.
 type changes struct {
 	mu     sync.Mutex // guards what follows
 	seen   []string
@@ -30,21 +30,21 @@ func (s *changes) add(st client.State) {
 	s.states = append(s.states, st)
 }
 
-// count returns how many were told.
+// count returns how many were reported.
 func (s *changes) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.states)
 }
 
-// want fails unless exactly these were told since it was called last.
+// want fails unless exactly these were reported since its last call.
 func (s *changes) want(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Equal(s.seen, want) {
-		t.Errorf("told %q, not %q", s.seen, want)
+		t.Errorf("reported %q, not %q", s.seen, want)
 	}
 	s.seen = nil
 }
@@ -69,7 +69,7 @@ func observe(t *testing.T, g *testClient) (*client.Observer, *changes) {
 	return o, s
 }
 
-// take has a contender acquire or renew, drop has it release.
+// take makes a contender acquire or renew the mutex, and drop makes it release.
 func (g *testClient) take(t *testing.T, id string, ttl time.Duration) uint64 {
 	t.Helper()
 	r, err := g.acquire(context.Background(), "job", id, ttl)
@@ -144,7 +144,7 @@ func TestObserverReportsNoticesOfASlowFirstQuery(t *testing.T) {
 		_, s := observe(t, observing)
 		time.Sleep(queryEvery - time.Second/2)
 		observing.slow(time.Second, 0)
-		time.Sleep(time.Second) // it looks, and the server will answer with what is then
+		time.Sleep(time.Second) // the query is in flight: the reply has the owner at its arrival
 		g.take(t, "a", time.Minute)
 		g.drop(t, "a")
 		g.take(t, "b", time.Minute)
@@ -219,7 +219,7 @@ func TestObserverQueriesAfterEachResubscription(t *testing.T) {
 				observing := w.client()
 				o, s := observe(t, observing)
 				s.want(t, "→a")
-				observing.slow(0, time.Millisecond) // so that what is under way when it breaks is lost
+				observing.slow(0, time.Millisecond) // so that the cut loses notices in flight
 				fault(w, observing, func() {
 					g.drop(t, "a")
 					g.take(t, "b", time.Hour)
@@ -227,10 +227,10 @@ func TestObserverQueriesAfterEachResubscription(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
 				if o.Owner().ID != "b" || len(s.seen) > 3 {
-					t.Errorf("told %q", s.seen)
+					t.Errorf("reported %q", s.seen)
 				}
 				s.seen = nil
-				w.client().drop(t, "b") // and it hears again
+				w.client().drop(t, "b") // the subscription is restored
 				time.Sleep(time.Millisecond)
 				s.want(t, "b→")
 			})
@@ -280,7 +280,7 @@ func TestObserverReportsOwnersWithoutNotices(t *testing.T) {
 		observing, g := w.lateClient(0), w.client()
 		observing.losing.Store(true)
 		o, s := observe(t, observing.testClient)
-		time.Sleep(3 * time.Second) // as long as a request may take
+		time.Sleep(3 * time.Second) // Timeout
 		s.want(t, "→")
 		g.take(t, "a", time.Minute)
 		time.Sleep(queryEvery)
@@ -304,7 +304,7 @@ func TestObserverQueriesAtTheEndOfALease(t *testing.T) {
 		g.take(t, "a", 2*time.Second)
 		_, s := observe(t, observing.testClient)
 		s.want(t, "→a")
-		observing.losing.Store(true) // so it does not hear the end
+		observing.losing.Store(true) // the notice of the end is lost
 		time.Sleep(2*time.Second + aheadQueries*aheadPause)
 		s.want(t, "a→")
 	})
@@ -330,7 +330,7 @@ func TestObserverIgnoresForeignMessages(t *testing.T) {
 		if err := g.rdb.Publish(t.Context(), simba.EventChannel("job"), late).Err(); err != nil {
 			t.Fatal(err)
 		}
-		s.want(t) // what is known already
+		s.want(t) // it knows that already
 	})
 }
 
@@ -422,7 +422,7 @@ func TestObserverReportsNothingAfterStop(t *testing.T) {
 		if err := o.Start(); err != nil {
 			t.Fatal(err)
 		}
-		s.want(t, "a→c") // what has changed in between is one change
+		s.want(t, "a→c") // all changes since the stop are one change
 	})
 }
 
@@ -433,7 +433,7 @@ func TestObserverDropsQueuedNoticesAfterStop(t *testing.T) {
 		s.want(t, "→")
 		observing.slow(time.Second, 0)
 		g.take(t, "a", time.Minute)
-		synctest.Wait() // it has heard, and asks for the windows
+		synctest.Wait() // the notice has come, and the query of the windows is in flight
 		if err := o.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}

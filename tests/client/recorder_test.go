@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// recorder is what a contender was told, and when its ownerships ended by its own clock.
+// recorder records the callbacks of a contender, and the ownerships by its own clock.
 type recorder struct {
 	t     testing.TB
 	start time.Time
@@ -21,10 +21,10 @@ type recorder struct {
 	spans  []*ownedSpan
 }
 
-// ownedSpan is one ownership by the contender's own clock, in time since the world began.
+// ownedSpan is one ownership by the contender's own clock, in time since the start of the world.
 type ownedSpan struct {
 	token    uint64
-	from, to time.Duration // to is -1 as long as it goes on
+	from, to time.Duration // to is -1 while it lasts
 }
 
 func (w *world) recorder() *recorder { return &recorder{t: w.t, start: w.start} }
@@ -47,7 +47,7 @@ func (d *recorder) leave(line string) {
 	d.lines = append(d.lines, line)
 }
 
-// begins notes an ownership until its context ends.
+// begins records an ownership until its context ends.
 func (d *recorder) begins(ctx context.Context) {
 	s := &ownedSpan{token: client.Token(ctx), from: d.elapsed(), to: -1}
 	d.mu.Lock()
@@ -81,14 +81,14 @@ func (d *recorder) released(client.State) {
 	d.leave("released")
 }
 
-// drain is what was called so far.
+// drain returns the calls since its last call.
 func (d *recorder) drain() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return fmt.Sprint(d.lines)
 }
 
-// last is the newest ownership; nil = there was none.
+// last returns the newest ownership; nil if there was none.
 func (d *recorder) last() *ownedSpan {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -99,8 +99,8 @@ func (d *recorder) last() *ownedSpan {
 	return &s
 }
 
-// neverTwo fails unless each ownership of these recorders has ended, by its holder's own clock, no later
-// than another's began by the server.
+// neverTwo fails unless each ownership of the recorders has ended, by the owner's clock, before the
+// next tenure began, by the server's clock.
 func (w *world) neverTwo(mutex string, recorders ...*recorder) {
 	w.t.Helper()
 	all := w.tenures(mutex)
@@ -135,7 +135,7 @@ type contender struct {
 }
 
 // contend starts a contender for "job", with a lease of 10 s and 2 s unless changed. It is
-// stopped with the world at the latest.
+// stopped when the test ends.
 func (w *world) contend(id string, changes ...func(*client.ContenderConfig)) *contender {
 	w.t.Helper()
 	return w.contendOver(w.client(), id, changes...)
@@ -163,7 +163,7 @@ func (w *world) contendOver(g *testClient, id string, changes ...func(*client.Co
 	return c
 }
 
-// stop stops it and fails if that goes wrong.
+// stop stops the contender and fails the test if that fails.
 func (c *contender) stop() {
 	c.w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)

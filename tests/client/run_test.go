@@ -34,7 +34,7 @@ func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
 				default:
 				}
 				<-ctx.Done()
-				time.Sleep(time.Second) // it takes a while to stop
+				time.Sleep(time.Second) // stopping takes a while
 				return nil
 			}
 			switch name {
@@ -140,7 +140,7 @@ func TestQuitMayBeCalledInEveryCallback(t *testing.T) {
 		must(t, err)
 		must(t, x.Run(bg))
 		w.nothingLeft("job")
-		k.Quit() // of what is stopped
+		k.Quit() // it is stopped
 		x.Quit()
 	})
 }
@@ -183,14 +183,14 @@ func TestResignHandsOffToTheNextWaiter(t *testing.T) {
 			if k.IsOwner() {
 				t.Errorf("%s leads after Resign", k.ID())
 			}
-			k.Resign() // of who is no owner
+			k.Resign() // it is not the owner
 			synctest.Wait()
 			if w.elapsed() != at {
 				t.Errorf("it took %v", w.elapsed()-at)
 			}
 		}
 		if got := a.drain(); got != "[acquired 1 released acquired 4 released]" {
-			t.Errorf("a was told %s", got)
+			t.Errorf("callbacks of a: %s", got)
 		}
 		w.neverTwo("job", a.recorder, b.recorder, c.recorder)
 		a.stop()
@@ -209,7 +209,7 @@ func TestResignWithoutWaitersBeginsAnotherTenure(t *testing.T) {
 			k.Resign()
 			synctest.Wait()
 		}
-		if got := log(); got != "" { // it has lost nothing
+		if got := log(); got != "" { // nothing was lost
 			t.Errorf("the log:\n%s", got)
 		}
 		if got := k.drain(); got != "[acquired 1 released acquired 2 released acquired 3 released acquired 4]" {
@@ -262,7 +262,7 @@ func TestResignAfterTheLeaseIsALoss(t *testing.T) {
 		synctest.Wait()
 		before := longest.Load()
 		defer longest.Store(before)
-		longest.Add(int64(time.Hour)) // as if the machine had slept
+		longest.Add(int64(time.Hour)) // as if the machine had been suspended
 		k.Resign()
 		if cause := <-ends; !errors.Is(cause, client.ErrLost) {
 			t.Errorf("cause %v", cause)

@@ -15,15 +15,15 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// worked are when scheduled work began, in time since the world did.
+// worked records when scheduled work began, in time since the start of the world.
 type worked struct {
 	mu      sync.Mutex // guards what follows
 	at      []string
 	working int
 }
 
-// scheduler returns a started Scheduler of "job" whose work takes as long as takes says of each
-// beat, unless its context ends. It is stopped with the world at the latest.
+// scheduler returns a started Scheduler of "job". Its work takes as long as takes returns, or until
+// its context ends. The Scheduler is stopped when the test ends.
 func (w *world) scheduler(g *testClient, cfg client.ScheduleConfig, takes func(beat int) time.Duration) (*client.Scheduler, *worked) {
 	w.t.Helper()
 	b := new(worked)
@@ -59,7 +59,7 @@ func (b *worked) work(w *world, ctx context.Context, takes func(int) time.Durati
 	b.working--
 }
 
-// drain are the beats since it was last asked.
+// drain returns the start times since its last call.
 func (b *worked) drain() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *worked) drain() string {
 	return fmt.Sprint(b.at)
 }
 
-// inside is how many work now.
+// inside returns how many works run now.
 func (b *worked) inside() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,8 +163,7 @@ func TestSchedulerStopEndsTheWorkAtOnce(t *testing.T) {
 	})
 }
 
-// No goroutine of this package is left by what is stopped, but for the subscriber's, which
-// stays for half a minute.
+// The subscriber's connection stays for half a minute.
 func TestStoppedSchedulerHasNoGoroutine(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, _ := w.scheduler(w.client(), client.ScheduleConfig{Period: time.Second}, always(time.Millisecond))
@@ -258,7 +257,7 @@ func TestSchedulerContinuesAfterAPanic(t *testing.T) {
 		if err := s.Stop(bg); err != nil || calls != 5 {
 			t.Errorf("%v, %d beats", err, calls)
 		}
-		if got := log.String(); !strings.Contains(got, "the disk is full") || !strings.Contains(got, "TestPanicInTheWork") || !strings.Contains(got, "mutex=job") {
+		if got := log.String(); !strings.Contains(got, "the disk is full") || !strings.Contains(got, "TestSchedulerContinuesAfterAPanic") || !strings.Contains(got, "mutex=job") {
 			t.Errorf("log: %s", got)
 		}
 	})

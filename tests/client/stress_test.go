@@ -24,11 +24,11 @@ import (
 
 var stressFor = flag.Duration("stress", time.Second, "how long TestRandomCallsLeaveNothing goes on")
 
-// stress is a Client that eight goroutines use at will, and close.
+// stress is a Client that eight goroutines use at random, and close.
 type stress struct {
 	t      *testing.T
 	addr   string
-	inside [3]atomic.Int32 // who works under which mutex
+	inside [3]atomic.Int32 // how many work under each mutex
 
 	mu  sync.Mutex // guards what follows
 	rdb *redis.Client
@@ -40,7 +40,7 @@ type stress struct {
 	reg *registry.Registry
 }
 
-// begin makes a new Client and all that uses it.
+// begin makes a new Client, and one of everything that uses it.
 func (s *stress) begin() {
 	must := func(err error) {
 		if err != nil {
@@ -70,9 +70,9 @@ func (s *stress) begin() {
 
 func (s *stress) mutex(i int) string { return fmt.Sprint("job", i) }
 
-// work fails if another works under the same mutex. Leases are long here: none is lost.
+// work fails if another works under the same mutex. Leases are long here, so none is lost.
 func (s *stress) work(ctx context.Context, i int) {
-	if ctx.Err() != nil { // given up before it began
+	if ctx.Err() != nil { // it ended before the work began
 		return
 	}
 	if s.inside[i].Add(1) != 1 {
@@ -82,7 +82,7 @@ func (s *stress) work(ctx context.Context, i int) {
 	s.inside[i].Add(-1)
 }
 
-// once does something at random.
+// once makes one random call.
 func (s *stress) once() {
 	s.mu.Lock()
 	i := rand.IntN(len(s.inside))
@@ -199,8 +199,7 @@ func TestRandomCallsLeaveNothing(t *testing.T) {
 	}
 }
 
-// An Unlock ends the ownership, and whoever renews must not take that for a loss: nor a loss for an
-// Unlock.
+// Unlock ends the ownership, and must not be logged as a loss. A loss must not pass for an Unlock.
 func TestUnlockDoesNotLogALoss(t *testing.T) {
 	addr, e := realServer(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
@@ -222,7 +221,7 @@ func TestUnlockDoesNotLogALoss(t *testing.T) {
 			t.Fatalf("lock %d, broken: %v: Unlock says %v", i, broken, err)
 		}
 		for len(lost) > 0 {
-			if m := <-lost; !broken { // a break is noticed before Unlock if that comes late
+			if m := <-lost; !broken { // the notice of a break may come before Unlock
 				t.Fatalf("lock %d: the log says %q", i, m)
 			}
 		}

@@ -86,8 +86,8 @@ func TestBrokenSubscriptionIsRestored(t *testing.T) {
 			time.Sleep(3 * pingEvery)
 			token++
 			event(t, w.client(), "x", name, token)
-			// The Observer reports the notice when it has tried to ask for the windows: after a freeze
-			// the connections of the pool pass nothing either.
+			// The Observer reports the notice after a query of the windows. After a freeze the
+			// query times out: the connections of the pool are frozen, too.
 			for end := time.Now().Add(2 * timeout); o.Owner().ID != name && time.Now().Before(end); {
 				time.Sleep(time.Millisecond)
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// testWorker is a Worker of "job" that notes its states and what it is called for.
+// testWorker is a Worker of "job" that records its states and calls.
 type testWorker struct {
 	*worker.Worker
 	*testClient
@@ -24,13 +24,12 @@ type testWorker struct {
 	stop  func() error                // StopWork
 
 	mu      sync.Mutex // guards what follows
-	lines   []string   // since it was last asked
+	lines   []string   // since the last drain
 	state   worker.State
 	working bool
 }
 
-// worker returns an idle Worker with a lease of 10 s and 2 s. It is stopped with the world at the
-// latest.
+// worker returns an idle Worker with a lease of 10 s and 2 s. It is stopped when the test ends.
 func (w *world) worker(id string, changes ...func(*worker.Config)) *testWorker {
 	w.t.Helper()
 	s := &testWorker{testClient: w.client(), w: w}
@@ -74,8 +73,8 @@ func (s *testWorker) changed(from, to worker.State) {
 	s.lines = append(s.lines, to.String())
 }
 
-// drain is what has happened since it was last asked. Calls and changes come from two sides,
-// so the order between "start!", "stop!" and the states is not that of the lines.
+// drain returns the states and the calls since its last call. They come from two goroutines, so
+// their order relative to each other is not known.
 func (s *testWorker) drain() (states, calls string) {
 	synctest.Wait()
 	s.mu.Lock()
@@ -92,7 +91,7 @@ func (s *testWorker) drain() (states, calls string) {
 	return strings.Join(a, " "), strings.Join(b, " ")
 }
 
-// expect fails unless these were the states and the calls since it was last asked.
+// expect fails unless these were the states and the calls since the last drain.
 func (s *testWorker) expect(when, states, calls string) {
 	s.w.t.Helper()
 	gotStates, gotCalls := s.drain()
@@ -191,7 +190,7 @@ func TestWorkerResignHandsOffToTheNext(t *testing.T) {
 				t.Fatalf("%q owns the mutex, %s is %v", w.owner("job"), x.ID(), x.State())
 			}
 			x.Resign()
-			x.Resign() // of who is no owner
+			x.Resign() // it is not the owner
 			synctest.Wait()
 			if x.State() != worker.Waiting {
 				t.Errorf("%s is %v after Resign", x.ID(), x.State())
@@ -211,7 +210,7 @@ func TestWorkerThatLosesTheMutexPausesAndWaits(t *testing.T) {
 		b.begin()
 		time.Sleep(9 * time.Second)
 		a.expect("at work", "acquiring working renewing working renewing working", "start")
-		w.breakOff("job") // and b, whose turn it is, announces that it has acquired it
+		w.breakOff("job") // and b, which is next, acquires it
 		a.expect("broken", "renewing pausing waiting acquiring waiting", "stop")
 		if !errors.Is(context.Cause(ctx), client.ErrLost) {
 			t.Errorf("cause %v", context.Cause(ctx))
@@ -294,7 +293,7 @@ func TestStartWorkMayWorkUntilItsContextEnds(t *testing.T) {
 			cfg.StartWork = func(ctx context.Context) error {
 				_ = start(ctx)
 				<-ctx.Done()
-				return ctx.Err() // since it is over: no failure
+				return ctx.Err() // the context has ended, so this is no failure
 			}
 		})
 		a.begin()
@@ -312,7 +311,7 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 	cases := map[string]struct {
 		enter func(w *world, a, other *testWorker) // other works
 		in    worker.State
-		want  string // the states from there
+		want  string // the states after Stop
 		calls string
 	}{
 		"idle": {func(*world, *testWorker, *testWorker) {}, worker.Idle, "", ""},
