@@ -28,8 +28,8 @@ func newActiveSet() *activeSet {
 	return &activeSet{all: make(map[*active]struct{}), ids: make(map[[2]string]struct{})}
 }
 
-// add adds a before it begins to run. No two contenders of a mutex may have the same id: the server
-// takes them for one.
+// add adds a before it begins to run. No two contenders of a mutex may have the same id: the
+// server takes them for one.
 func (s *activeSet) add(a *active) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,23 +27,23 @@ const (
 
 // Options of a Client. The zero value is ready to use.
 type Options struct {
-	// Timeout bounds the time of a request, and the time of a release in Stop, Unlock and Close. It
-	// is 1 ms or more; 0 means 3 s. The go-redis client obeys it only with ContextTimeoutEnabled.
-	// Without that option, its own timeouts and retries hold its connections longer, and the request
-	// continues in the background.
+	// Timeout bounds the time of a request, and the time of a release in Stop, Unlock and Close.
+	// It is 1 ms or more; 0 means 3 s. The go-redis client obeys it only with
+	// ContextTimeoutEnabled. Without that option, its own timeouts and retries hold its
+	// connections longer, and the request continues in the background.
 	Timeout time.Duration
 
-	// TTL and Transition are the windows of all leases that do not set their own. 0 means 10 s and
-	// 2 s. NoTransition means no transition window. See ContenderConfig.
+	// TTL and Transition are the windows of all leases that do not set their own. 0 means 10 s
+	// and 2 s. NoTransition means no transition window. See ContenderConfig.
 	TTL, Transition time.Duration
 
-	// Logger logs outages, refusals, lost mutexes, overdue callbacks, and panics of scheduled work.
-	// nil means slog.Default(). Its handler must not wait for anything of the Client.
+	// Logger logs outages, refusals, lost mutexes, overdue callbacks, and panics of scheduled
+	// work. nil means slog.Default(). Its handler must not wait for anything of the Client.
 	Logger *slog.Logger
 }
 
-// Client has what its contenders share: the go-redis client and the subscriber's connection. It is
-// safe for concurrent use.
+// Client has what its contenders share: the go-redis client and the subscriber's connection. It
+// is safe for concurrent use.
 type Client struct {
 	rdb             redis.UniversalClient
 	timeout         time.Duration
@@ -55,12 +55,12 @@ type Client struct {
 	suspend         suspendWatch
 }
 
-// New returns a Client that sends its requests with rdb. It does not connect. The caller closes rdb
-// after the Client. The error names the option that is not valid.
+// New returns a Client that sends its requests with rdb. It does not connect. The caller closes
+// rdb after the Client. The error names the option that is not valid.
 //
-// Give the Client a go-redis client of its own. Blocking commands of other code (BLPOP, XREAD BLOCK)
-// take connections from the same pool, and a leader that cannot renew in time loses its mutex. Set
-// its ContextTimeoutEnabled. New refuses a redis.Ring and a redis.ClusterClient.
+// Give the Client a go-redis client of its own. Blocking commands of other code (BLPOP, XREAD
+// BLOCK) take connections from the same pool, and a leader that cannot renew in time loses its
+// mutex. Set its ContextTimeoutEnabled. New refuses a redis.Ring and a redis.ClusterClient.
 func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 	if err := checkRedis(rdb); err != nil {
 		return nil, err
@@ -112,13 +112,13 @@ func contextTimeouts(rdb redis.UniversalClient) bool {
 	return !ok || r.Options().ContextTimeoutEnabled
 }
 
-// Close stops everything that runs by the Client, as Stop and Unlock do, and closes the subscriber's
-// connection. It waits for that until Timeout. Later calls of the Client return ErrClosed. Close
-// does not close the go-redis client.
+// Close stops everything that runs by the Client, as Stop and Unlock do, and closes the
+// subscriber's connection. It waits for that until Timeout. Later calls of the Client return
+// ErrClosed. Close does not close the go-redis client.
 //
 // An error means that something may be left at the server until its lease ends. It matches
-// ErrUnavailable if the server, a callback or the work of Do has not returned in time, and ErrClosed
-// if the go-redis client was closed before.
+// ErrUnavailable if the server has not replied in time, or if a callback or the work of Do has
+// not returned. It matches ErrClosed if the go-redis client was closed before.
 func (c *Client) Close() error {
 	empty := c.active.close()
 	t := time.NewTimer(c.timeout)
@@ -143,7 +143,8 @@ func (c *Client) Close() error {
 }
 
 // Owner returns the owner of a mutex and does not contend for it. The zero Owner means that the
-// mutex is free. The error is that of ctx, ErrUnavailable, ErrClosed, or the server's error reply.
+// mutex is free. The error is that of ctx, ErrUnavailable, ErrClosed, or the server's error
+// reply.
 func (c *Client) Owner(ctx context.Context, mutex string) (owner Owner, err error) {
 	err = c.query(ctx, mutex, func(ctx context.Context) (err error) {
 		owner, err = c.owner(ctx, mutex)
@@ -152,10 +153,10 @@ func (c *Client) Owner(ctx context.Context, mutex string) (owner Owner, err erro
 	return owner, err
 }
 
-// Check reports whether the tenure with that fencing token still owns the mutex. A resource calls it
-// before it acts for a client that claims to be the owner. The tenure may end between the reply and
-// the action. A resource that can store a number needs no Check: it keeps the largest token that it
-// has received, and refuses a smaller one. The errors are those of Owner.
+// Check reports whether the tenure with that fencing token still owns the mutex. A resource calls
+// it before it acts for a client that claims to be the owner. The tenure may end between the
+// reply and the action. A resource that can store a number needs no Check: it keeps the largest
+// token that it has received, and refuses a smaller one. The errors are those of Owner.
 func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
 	if token == 0 || token > math.MaxInt64 { // no tenure has it
 		return false, names.CheckMutex(mutex)

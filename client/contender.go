@@ -15,8 +15,8 @@ import (
 type ContenderConfig struct {
 	Mutex string // 1 to 255 bytes, see SIMBA.ACQUIRE
 
-	// ID is the contender's id; "" means a new one, counter:pid@host~random. No two contenders of a
-	// mutex may have the same. In one Client the second is refused with ErrInUse.
+	// ID is the contender's id; "" means a new one, counter:pid@host~random. No two contenders of
+	// a mutex may have the same. In one Client the second is refused with ErrInUse.
 	ID string
 
 	// TTL is the TTL window of the lease: how long the owner owns the mutex before it must renew.
@@ -24,36 +24,36 @@ type ContenderConfig struct {
 	// advice is 5 to 15 s. 0 means the TTL of the Client, which is 10 s by default.
 	TTL time.Duration
 
-	// Transition is the transition window, which follows the TTL window: the owner may still renew,
-	// and nobody else may take the mutex. It keeps leadership stable when a reply is slow. Simba's
-	// advice is 1 to 3 s. 0 means the Transition of the Client, which is 2 s by default.
+	// Transition is the transition window, which follows the TTL window: the owner may still
+	// renew, and nobody else may take the mutex. It keeps leadership stable when a reply is slow.
+	// Simba's advice is 1 to 3 s. 0 means the Transition of the Client, which is 2 s by default.
 	// NoTransition means none.
 	Transition time.Duration
 
-	// InitialDelay is the time from Start to the first request. A random delay spreads the requests
-	// of many processes that start together. 0 means no delay.
+	// InitialDelay is the time from Start to the first request. A random delay spreads the
+	// requests of many processes that start together. 0 means no delay.
 	InitialDelay time.Duration
 
 	// OnAcquired is called when the contender has acquired the mutex. The context ends when the
 	// contender is not the owner any more. It has the values of the context of Run, and [Token]
 	// returns its fencing token. The callback may return at once or work until the context ends:
-	// the contender renews the lease meanwhile, and after the callback has returned. To release the
-	// mutex, call Resign or Quit. OnAcquired must not be nil.
+	// the contender renews the lease meanwhile, and after the callback has returned. To release
+	// the mutex, call Resign or Quit. OnAcquired must not be nil.
 	OnAcquired func(ownership context.Context, s State)
 
 	// OnReleased is called when the contender is not the owner any more, after OnAcquired has
 	// returned. It may be nil. A panic in a callback ends the process.
 	//
-	// The contender releases the mutex, or asks for it again, only when OnReleased has returned. So
-	// work that OnReleased ends never runs in two processes at once, unless the mutex was lost. The
-	// lease is not renewed meanwhile. Usually a third of it is left, and callbacks that take longer
-	// lose it.
+	// The contender releases the mutex, or asks for it again, only when OnReleased has returned.
+	// So work that OnReleased ends never runs in two processes at once, unless the mutex was
+	// lost. The lease is not renewed meanwhile. Usually a third of it is left, and callbacks that
+	// take longer lose it.
 	OnReleased func(State)
 }
 
 // Contender contends for a mutex as long as it runs: Simba's contention service. It is stopped at
-// first, and may be started again after each stop. Its callbacks are called one at a time, in order.
-// It is safe for concurrent use.
+// first, and may be started again after each stop. Its callbacks are called one at a time, in
+// order. It is safe for concurrent use.
 //
 // To lock a mutex for one piece of work, use [Client.Do].
 type Contender struct {
@@ -89,13 +89,13 @@ func (c *Client) NewContender(cfg ContenderConfig) (*Contender, error) {
 // ID returns the contender's id.
 func (k *Contender) ID() string { return k.terms.id }
 
-// Run starts the Contender, waits until ctx ends, and stops it. It returns when the callbacks have
-// returned and the mutex is released, or after Timeout if the server does not reply. It also returns
-// after Stop or Quit. Failed requests are logged and tried again.
+// Run starts the Contender, waits until ctx ends, and stops it. It returns when the callbacks
+// have returned and the mutex is released, or after Timeout if the server does not reply. It also
+// returns after Stop or Quit. Failed requests are logged and tried again.
 //
-// The error is that of Stop, ErrInUse if the Contender runs already, or ErrClosed when the Client or
-// the go-redis client is closed. nil means that nothing is left at the server. ErrUnavailable does
-// no harm at the end of a process: the mutex is free when the lease ends.
+// The error is that of Stop, ErrInUse if the Contender runs already, or ErrClosed when the Client
+// or the go-redis client is closed. nil means that nothing is left at the server. ErrUnavailable
+// does no harm at the end of a process: the mutex is free when the lease ends.
 func (k *Contender) Run(ctx context.Context) error {
 	r, err := k.start(ctx)
 	if err != nil {
@@ -104,10 +104,12 @@ func (k *Contender) Run(ctx context.Context) error {
 	return r.waitDone(ctx, k.c, k.name())
 }
 
-// Start starts the Contender and does not wait for the server. Failed requests are logged and tried
-// again. Start returns ErrInUse if the Contender runs already, if its last run has not released the
-// mutex yet, or if another contender of the Client has its id. It returns ErrClosed if the Client is
-// closed.
+// Start starts the Contender and does not wait for the server. Failed requests are logged and
+// tried again.
+//
+// Start returns ErrInUse if the Contender runs already, or if its last run has not released the
+// mutex yet. It returns ErrInUse, too, if another contender of the Client has its id. It returns
+// ErrClosed if the Client is closed.
 func (k *Contender) Start() error {
 	_, err := k.start(context.Background())
 	return err
@@ -162,15 +164,15 @@ func (k *Contender) name() string {
 	return fmt.Sprintf("the contender %s of %s", k.terms.id, k.terms.mutex)
 }
 
-// Stop stops the Contender: the ownership context ends, OnReleased is called, and then the mutex or
-// the queue entry is released. Stop returns when that is done. To stop a stopped Contender does
-// nothing and returns what the last Stop returned. Called in a callback with its ownership context,
-// Stop does not wait, and returns nil.
+// Stop stops the Contender: the ownership context ends, OnReleased is called, and then the mutex
+// or the queue entry is released. Stop returns when that is done. For a stopped Contender, Stop
+// does nothing and returns the error of the last Stop. Called in a callback with its ownership
+// context, Stop does not wait, and returns nil.
 //
 // If ctx ends first, Stop returns the error of ctx and the rest continues in the background. It
-// returns ErrLost if the mutex was lost meanwhile. It returns ErrUnavailable if the server does not
-// reply within Timeout: the release is tried until the lease ends, and Start returns ErrInUse until
-// then. After any other error the mutex is free when its lease ends.
+// returns ErrLost if the mutex was lost meanwhile. It returns ErrUnavailable if the server does
+// not reply within Timeout: the release is tried until the lease ends, and Start returns ErrInUse
+// until then. After any other error the mutex is free when its lease ends.
 func (k *Contender) Stop(ctx context.Context) error { return k.lastRun().end(ctx, "stop "+k.name()) }
 
 // Quit begins to stop and does not wait. Unlike Stop it may be called in every callback.
@@ -191,9 +193,9 @@ func (k *Contender) lastRun() *run {
 }
 
 // Resign releases the mutex and contends again, at the end of the queue. If nobody waits, the
-// contender acquires the mutex again. The ownership context ends at once, and the mutex is released
-// when the callbacks have returned. Resign does not wait for that, so it may be called in a
-// callback. It does nothing if the contender is not the owner.
+// contender acquires the mutex again. The ownership context ends at once, and the mutex is
+// released when the callbacks have returned. Resign does not wait for that, so it may be called
+// in a callback. It does nothing if the contender is not the owner.
 func (k *Contender) Resign() { k.resign(resignNow) }
 
 func (k *Contender) resign(how int32) {

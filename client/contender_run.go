@@ -20,11 +20,11 @@ const (
 	misconfiguredPauseMax = 20 * time.Second
 	// renewalPauses divides the rest of a lease into pauses between attempts to renew it.
 	renewalPauses = 8
-	// subscribeAfter is how long an owner owns the mutex before it subscribes to notices, to learn
-	// at once that its tenure is broken. A shorter tenure needs no subscription.
+	// subscribeAfter is how long an owner owns the mutex before it subscribes to notices, to
+	// learn at once that its tenure is broken. A shorter tenure needs no subscription.
 	subscribeAfter = 800 * time.Millisecond
-	// maxRequests is how many requests of a contender may be in progress. The contender waits only
-	// for the last of them.
+	// maxRequests is how many requests of a contender may be in progress. The contender waits
+	// only for the last of them.
 	maxRequests = 4
 )
 
@@ -37,10 +37,10 @@ type hooks struct {
 	asking    func(renewal bool)                 // a request is about to be sent
 	waiting   func(Owner)                        // another contender owns the mutex or is next
 	failed    func(err error, final, owner bool) // a request failed; final: the server refuses it
-	releasing func()                             // what it has is about to be released
+	releasing func()                             // a release is about to be sent
 	ended     func()                             // the run is done
-	// callbacksDone returns a channel that is closed when the callbacks that acquired and lost have
-	// started have returned. Only then does the run ask for the mutex again, or release it.
+	// callbacksDone returns a channel that is closed when the callbacks that acquired and lost
+	// have started have returned. Only then does the run ask for the mutex again, or release it.
 	callbacksDone func() <-chan struct{}
 }
 
@@ -55,8 +55,8 @@ type hooks struct {
 //	 waiting
 //
 // From every state stop leads to: end the ownership, wait for the callbacks, RELEASE. The run is
-// done after that, or when that has taken as long as a request may. The release is tried until the
-// lease has ended.
+// done after that, or when that has taken as long as a request may. The release is tried until
+// the lease has ended.
 type contenderRun struct {
 	*run
 	c *Client
@@ -76,7 +76,7 @@ type contenderRun struct {
 
 	// Used by the goroutine of the run only.
 	own       *ownership // nil = not the owner
-	lastToken uint64     // token of the last tenure that acquired was called for and that has ended; 0 = none
+	lastToken uint64     // of the last tenure, which has ended; 0 = none
 	seen      Owner      // the owner in the last reply
 	listener  *listener  // nil = no subscription
 	sequence  uint64     // how many requests were sent
@@ -91,8 +91,8 @@ type contenderRun struct {
 	refused   bool           // a request was refused since the last one that was answered
 	pause     time.Duration  // after the next failure
 
-	// A GUARD has the context guards, which ends when the run gives up: a late one finds nothing to
-	// renew. A late ACQUIRE could begin a tenure, so the run waits for it.
+	// A GUARD has the context guards, which ends when the run gives up: a late one finds nothing
+	// to renew. A late ACQUIRE could begin a tenure, so the run waits for it.
 	guards    context.Context
 	endGuards context.CancelFunc
 
@@ -106,8 +106,8 @@ const (
 	resignForTTL        // contend again after a TTL, so that another contender has time to acquire
 )
 
-// newContenderRun returns a run that has not begun. The contexts of its ownerships have the values
-// of base.
+// newContenderRun returns a run that has not begun. The contexts of its ownerships have the
+// values of base.
 func (c *Client) newContenderRun(base context.Context, t terms, h hooks) *contenderRun {
 	r := &contenderRun{
 		run: newRun(), c: c, terms: t, hooks: h, pause: retryPause, wake: make(chan struct{}, 1),
@@ -155,7 +155,7 @@ func (r *contenderRun) step() bool {
 	default:
 	}
 	expired := r.own != nil && r.own.left() <= 0
-	switch { // whatever ends an ownership sets resign or quit before
+	switch { // resign or quit is set before the ownership ends
 	case r.resign.Load() != noResignation:
 		return r.doResign()
 	case r.stopping():
@@ -253,14 +253,15 @@ func (r *contenderRun) sleepUntilExpired(o *ownership) bool {
 	return !r.stopping()
 }
 
-// renewIn returns when an owner renews its lease, counted from the request that acquired or renewed
-// it: at the end of the TTL window, as Simba does, but when a third of the lease is left at the
-// latest. So one slow or lost reply does not lose the lease.
+// renewIn returns the time from a request that acquired or renewed a lease to the next renewal.
+// That is the end of the TTL window, as in Simba, but at the latest when a third of the lease is
+// left. So one slow or lost reply does not lose the lease.
 func renewIn(ttl, transition time.Duration) time.Duration {
 	return min(ttl, (ttl+transition)*2/3)
 }
 
-// wait waits until the owner's lease or the reservation of the next waiter ends, or a notice comes.
+// wait waits until the owner's lease or the reservation of the next waiter ends, or a notice
+// comes.
 func (r *contenderRun) wait(reply reply) bool {
 	r.pause = retryPause
 	r.seen = ownerOf(reply, time.Now())
@@ -277,9 +278,9 @@ func (r *contenderRun) wait(reply reply) bool {
 	return r.sleep(contendIn(reply.ttl, reply.transition), r.wake)
 }
 
-// contendIn returns when a waiter that gets no notice asks again, from what is left of the owner's
-// windows: at the end of the lease, plus a random time, so that not all waiters ask at the same
-// moment (Simba, "Contender Delay").
+// contendIn returns the time until a waiter that gets no notice asks again. ttl and transition
+// are the rest of the owner's windows. That is the end of the lease, with a jitter, so that not
+// all waiters ask at the same moment (Simba, "Contender Delay").
 func contendIn(ttl, transition time.Duration) time.Duration {
 	const early, late = 200 * time.Millisecond, time.Second
 	if transition == ttl {
@@ -340,8 +341,8 @@ func (r *contenderRun) subscribe() {
 }
 
 // notified handles a notice; it is called by a subscriber's connection. A waiter asks when it is
-// next, by its own channel, or when the mutex is free and nobody is next, by the mutex' channel. An
-// owner asks when the mutex' channel announces another owner or the end of its own tenure, and
+// next, by its own channel, or when the mutex is free and nobody is next, by the mutex' channel.
+// An owner asks when the mutex' channel announces another owner or the end of its own tenure, and
 // ignores the end of an earlier one. After a gap in the notices both ask.
 func (r *contenderRun) notified(n notice) {
 	next := n.channel == names.ContenderChannel(r.mutex, r.id)
@@ -350,7 +351,8 @@ func (r *contenderRun) notified(n notice) {
 	if r.owning.Load() {
 		another := !next && !n.subscribed && !free && n.payload != names.AcquiredNotice(r.id)
 		ended := free && n.payload == names.ReleasedPrefix+r.id
-		ask = another || ended || (n.subscribed || next) && !r.manual // a gap must not renew a manual lease
+		// A gap must not renew a manual lease.
+		ask = another || ended || (n.subscribed || next) && !r.manual
 	}
 	if ask {
 		r.askNow()
@@ -365,8 +367,8 @@ func (r *contenderRun) askNow() {
 	}
 }
 
-// sleep waits for d, for early, or for the end of the ownership. It returns false if the run is to
-// stop.
+// sleep waits for d, for early, or for the end of the ownership. It returns false if the run is
+// to stop.
 func (r *contenderRun) sleep(d time.Duration, early <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -381,8 +383,8 @@ func (r *contenderRun) sleep(d time.Duration, early <-chan struct{}) bool {
 	return !r.stopping()
 }
 
-// ownershipEnded returns a channel that is closed when the present ownership ends; nil if there is
-// none.
+// ownershipEnded returns a channel that is closed when the present ownership ends; nil if there
+// is none.
 func (r *contenderRun) ownershipEnded() <-chan struct{} {
 	if r.own == nil {
 		return nil

@@ -94,7 +94,7 @@ func TestNoticeWakesOnlyTheContendersItConcerns(t *testing.T) {
 	own, shared := names.ContenderChannel("job", "me"), names.MutexChannel("job")
 	for _, c := range []struct {
 		n                     notice
-		waiter, owner, manual bool // which of them asks at once; manual is an owner that does not renew
+		waiter, owner, manual bool // whether it asks; manual: an owner that does not renew
 	}{
 		{notice{channel: own, payload: "released@@a"}, true, true, false},
 		{notice{channel: own, subscribed: true}, true, true, false},

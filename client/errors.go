@@ -10,8 +10,9 @@ import (
 
 // Errors that errors.Is matches.
 var (
-	// ErrLost is the cause of an ownership context that ended because the lease was not renewed in
-	// time or was broken. Unlock, Do and Stop return it then. Another contender may own the mutex.
+	// ErrLost is the cause of an ownership context that ended because the lease was not renewed
+	// in time or was broken. Unlock, Do and Stop return it then. Another contender may own the
+	// mutex.
 	ErrLost = errors.New("mutex lost")
 	// ErrReleased is the cause of an ownership context that ended because the mutex is released.
 	ErrReleased = errors.New("mutex released")
@@ -21,8 +22,8 @@ var (
 	// cannot reach its store. A later attempt may succeed. It does not match
 	// context.DeadlineExceeded.
 	ErrUnavailable = errors.New("server unavailable")
-	// ErrInUse is returned by Start and Run of what runs already, and for an id that another
-	// contender of the same mutex has in the same Client.
+	// ErrInUse is returned by Start and Run of a contender or observer that runs already. It is
+	// also returned for an id that another contender of the mutex has in the same Client.
 	ErrInUse = errors.New("already in use")
 	// ErrClosed is returned when the Client, the Registry or the go-redis client is closed.
 	ErrClosed = errors.New("closed")
@@ -35,8 +36,8 @@ type NotAcquiredError struct {
 	// Owner is the owner in the last reply. The zero Owner means that another waiter is next, or
 	// that the owner is not known.
 	Owner Owner
-	// Err is the reason why the wait ended: the error of the context, joined with that of the last
-	// request if it failed. nil means that there was no wait.
+	// Err is the reason why the wait ended: the error of the context, joined with that of the
+	// last request if it failed. nil means that there was no wait.
 	Err error
 }
 
@@ -84,8 +85,8 @@ func isContextError(err error) bool {
 // errNoAnswer is returned for a request that took longer than Timeout.
 var errNoAnswer error = &unavailableError{errors.New("no reply in time")}
 
-// requestError returns the error of a request as the caller gets it: ErrClosed, ErrUnavailable with
-// its cause, or a final error reply of the server.
+// requestError returns the error of a request as the caller gets it: ErrClosed, ErrUnavailable
+// with its cause, or a final error reply of the server.
 func requestError(err error) error {
 	var unavailable *unavailableError
 	switch {

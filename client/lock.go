@@ -16,18 +16,19 @@ type lockOptions struct {
 	ttl, transition time.Duration
 }
 
-// WithTTL sets the TTL of the lease, 1 ms to 24 h; 0 means the Client's. The lease is renewed until
-// Unlock. The TTL and the transition window are how long the mutex stays locked when the process
-// dies.
+// WithTTL sets the TTL of the lease, 1 ms to 24 h; 0 means the Client's. The lease is renewed
+// until Unlock. The TTL and the transition window are how long the mutex stays locked when the
+// process dies.
 func WithTTL(ttl time.Duration) LockOption { return func(o *lockOptions) { o.ttl = ttl } }
 
 // WithTransition sets the transition window of the lease, up to 24 h; 0 means the Client's,
 // NoTransition none. The owner may still renew in it, and nobody else may take the mutex.
 func WithTransition(d time.Duration) LockOption { return func(o *lockOptions) { o.transition = d } }
 
-// WithID sets the contender's id, 1 to 128 bytes; "" means counter:pid@host~random. No two contenders
-// of a mutex may have the same at one time. In one Client the second is refused with ErrInUse. The
-// id is in use until the mutex is released, also after a Lock whose context has ended.
+// WithID sets the contender's id, 1 to 128 bytes; "" means counter:pid@host~random. No two
+// contenders of a mutex may have the same at one time. In one Client the second is refused with
+// ErrInUse. The id is in use until the mutex is released, also after a Lock whose context has
+// ended.
 func WithID(id string) LockOption { return func(o *lockOptions) { o.id = id } }
 
 // Lock is a locked mutex: Simba's locker. It is safe for concurrent use.
@@ -36,15 +37,16 @@ type Lock struct {
 	own *ownership
 }
 
-// Do locks a mutex, runs work, and unlocks the mutex. It waits for the mutex until ctx ends, first
-// come, first served. The context of work ends with ctx or with the ownership, whichever ends first.
-// It has the values and the deadline of ctx, and [Token] returns its fencing token. Do returns when
-// work has returned and the mutex is unlocked, or after Timeout if the server does not reply.
+// Do locks a mutex, runs work, and unlocks the mutex. It waits for the mutex until ctx ends,
+// first come, first served. The context of work ends with ctx or with the ownership, whichever
+// ends first. It has the values and the deadline of ctx, and [Token] returns its fencing token.
+// Do returns when work has returned and the mutex is unlocked, or after Timeout if the server
+// does not reply.
 //
-// Do returns the error of [Client.Lock], or the error of work unchanged. If the mutex was lost while
-// work ran, the error matches ErrLost, and the error of work if there is one: another owner may have
-// changed what the mutex protects. Check for ErrLost first, since work may have returned the error
-// of its context.
+// Do returns the error of [Client.Lock], or the error of work unchanged. If the mutex was lost
+// while work ran, the error matches ErrLost, and the error of work if there is one. Another owner
+// may then have changed what the mutex protects. Check for ErrLost first, since work may have
+// returned the error of its context.
 //
 // If work panics or ends its goroutine, Do unlocks the mutex, too. If the server does not confirm
 // the release, Do logs that: the mutex is free when its lease ends.
@@ -55,8 +57,8 @@ func (c *Client) Do(ctx context.Context, mutex string, work func(context.Context
 }
 
 // TryDo is like Do, and does not wait: if the mutex is not free, it returns the error of
-// [Client.TryLock]. The error of work is returned unchanged. If work may itself fail to lock another
-// mutex, compare the Mutex of the [NotAcquiredError].
+// [Client.TryLock]. The error of work is returned unchanged. If work may itself fail to lock
+// another mutex, compare the Mutex of the [NotAcquiredError].
 func (c *Client) TryDo(ctx context.Context, mutex string, work func(context.Context) error, opts ...LockOption) error {
 	return c.do(ctx, mutex, work, true, opts)
 }
@@ -135,16 +137,16 @@ func (w *workContext) Value(key any) any {
 // [Client.Do] does that, and returns ErrLost if the mutex was lost.
 //
 // If ctx ends first, the error is a *[NotAcquiredError] that matches the error of ctx, and
-// ErrUnavailable if the last request failed. Lock does not acquire the mutex after it has returned:
-// it releases the attempt in the background, and Close waits for that. Lock retries while the server
-// is not available. It returns a refusal of the server at once, and ErrClosed if the Client or the
-// go-redis client is closed.
+// ErrUnavailable if the last request failed. Lock does not acquire the mutex after it has
+// returned: it releases the attempt in the background, and Close waits for that. Lock retries
+// while the server is not available. It returns a refusal of the server at once, and ErrClosed if
+// the Client or the go-redis client is closed.
 func (c *Client) Lock(ctx context.Context, mutex string, opts ...LockOption) (*Lock, error) {
 	return c.lock(ctx, mutex, false, nil, nil, opts)
 }
 
-// TryLock sends one request and takes no queue entry. The error is a *[NotAcquiredError] if another
-// contender owns the mutex or is next; otherwise it is as with Lock, or ErrUnavailable.
+// TryLock sends one request and takes no queue entry. The error is a *[NotAcquiredError] if
+// another contender owns the mutex or is next; otherwise it is as with Lock, or ErrUnavailable.
 func (c *Client) TryLock(ctx context.Context, mutex string, opts ...LockOption) (*Lock, error) {
 	return c.lock(ctx, mutex, true, nil, nil, opts)
 }
@@ -156,7 +158,8 @@ type result struct {
 	failure error      // of the last request
 }
 
-// lock locks a mutex, which is not released before worked is closed. end closes it. Both may be nil.
+// lock locks a mutex, which is not released before worked is closed. end closes it. Both may be
+// nil.
 func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-chan struct{}, end func(), opts []LockOption) (*Lock, error) {
 	var o lockOptions
 	for _, set := range opts {
@@ -245,24 +248,24 @@ func joined(err, failure error) error {
 	return fmt.Errorf("%w (%w)", err, failure)
 }
 
-// Context returns the ownership context. It ends when the mutex is lost (cause ErrLost) or unlocked
-// (cause ErrReleased). It has the values of the context of Lock and does not end with it. [Token]
-// returns its fencing token.
+// Context returns the ownership context. It ends when the mutex is lost (cause ErrLost) or
+// unlocked (cause ErrReleased). It has the values of the context of Lock and does not end with
+// it. [Token] returns its fencing token.
 func (l *Lock) Context() context.Context { return l.own }
 
-// Token returns the fencing token of the tenure. It is larger than that of every earlier tenure of
-// the mutex.
+// Token returns the fencing token of the tenure. It is larger than that of every earlier tenure
+// of the mutex.
 func (l *Lock) Token() uint64 { return l.own.token }
 
-// Unlock ends the ownership and releases the mutex. If ctx ends first, it returns the error of ctx,
-// and the release continues in the background. A second Unlock waits for the same release and
-// returns its result.
+// Unlock ends the ownership and releases the mutex. If ctx ends first, it returns the error of
+// ctx, and the release continues in the background. A second Unlock waits for the same release
+// and returns its result.
 //
 // A context that is derived from [Lock.Context] ends with the lock, so it does not bound Unlock.
 //
 // Unlock returns ErrLost if the mutex was lost before: another owner may have changed what it
-// protects. It returns ErrUnavailable if the server does not reply within Timeout. The mutex is then
-// free when its lease ends, or when the release gets through.
+// protects. It returns ErrUnavailable if the server does not reply within Timeout. The mutex is
+// then free when its lease ends, or when the release gets through.
 func (l *Lock) Unlock(ctx context.Context) error {
 	r := l.run
 	_ = l.own.Err() // if the lease has ended by the clock, the mutex is lost
@@ -271,7 +274,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if errors.Is(context.Cause(l.own), ErrLost) {
 		return fmt.Errorf("unlock %s: %w: another owner may have changed what it protects", r.mutex, ErrLost)
 	}
-	if ctx.Value(runKey{r.run}) != nil { // it ends with the ownership, so it does not bound the wait
+	if ctx.Value(runKey{r.run}) != nil { // it has ended, and must not end the wait
 		ctx = context.Background()
 	}
 	return r.end(ctx, "unlock "+r.mutex)

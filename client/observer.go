@@ -13,30 +13,30 @@ import (
 type ObserverConfig struct {
 	Mutex string // 1 to 255 bytes, see SIMBA.ACQUIRE
 
-	// OnChange is called with the first owner that the Observer gets after each start, also when
-	// the mutex is free or the owner is the same as before. From then on it is called once for each
-	// change of the owner or the token. It must not be nil.
+	// OnChange is called with the first owner after each start, also when the mutex is free or
+	// the owner is the same as before. From then on it is called once for each change of the
+	// owner or the token. It must not be nil.
 	//
 	// Calls come in order and one at a time, and the next waits until OnChange has returned.
 	// Before is the After of the call before, and zero in the first call ever. TTLAt and
-	// TransitionAt of After are zero if the Observer could not query them: the tenure ended before,
-	// or the server did not reply.
+	// TransitionAt of After are zero if the Observer could not query them: the tenure ended
+	// before, or the server did not reply.
 	//
-	// If more than 1,024 notices wait for OnChange, the Observer drops those beyond. It then queries
-	// the owner, and reports that as one change.
+	// If more than 1,024 notices wait for OnChange, the Observer drops those beyond. It then
+	// queries the owner, and reports that as one change.
 	OnChange func(State)
 }
 
-// Observer observes the owner of a mutex and does not contend for it: Simba's retrieval service. It
-// begins stopped, and may be started again after each stop. It is safe for concurrent use.
+// Observer observes the owner of a mutex and does not contend for it: Simba's retrieval service.
+// It begins stopped, and may be started again after each stop. It is safe for concurrent use.
 //
-// The server sends it a notice of each change. As long as the connection holds, OnChange is called
-// for every change after the first call, however late the notices are. After a lost connection
-// the Observer subscribes again and asks who owns the mutex: of several changes in between it
-// reports the last. While the server cannot be reached it reports nothing.
+// The server sends it a notice of each change. As long as the connection holds, OnChange is
+// called for every change after the first call, however late the notices are. After a lost
+// connection the Observer subscribes again and asks who owns the mutex: of several changes in
+// between it reports the last. While the server cannot be reached it reports nothing.
 //
-// In case a notice is lost, the Observer also queries the owner at the end of each lease, and every
-// 15 s. If a reply shows a change without a notice, it reports the change 6 s later.
+// In case a notice is lost, the Observer also queries the owner at the end of each lease, and
+// every 15 s. If a reply shows a change without a notice, it reports the change 6 s later.
 type Observer struct {
 	c   *Client
 	cfg ObserverConfig
@@ -58,9 +58,9 @@ func (c *Client) NewObserver(cfg ObserverConfig) (*Observer, error) {
 }
 
 // Run starts the Observer, waits until ctx ends, and stops it. It returns when the last call of
-// OnChange has returned, so it suits an errgroup. It also ends by Stop or Quit. In all these cases
-// it returns nil: the Observer retries what fails. It ends with ErrClosed when the Client or the
-// go-redis client is closed.
+// OnChange has returned, so it suits an errgroup. It also ends by Stop or Quit. In all these
+// cases it returns nil: the Observer retries what fails. It ends with ErrClosed when the Client
+// or the go-redis client is closed.
 //
 // Run returns ErrInUse at once if the Observer runs already, or if a call of OnChange of
 // its last run has not returned yet.
@@ -72,11 +72,11 @@ func (o *Observer) Run(ctx context.Context) error {
 	return r.waitDone(ctx, o.c, o.name())
 }
 
-// Start starts the Observer and does not wait for the server. It retries what fails. Most programs
-// use [Observer.Run] instead.
+// Start starts the Observer and does not wait for the server. It retries what fails. Most
+// programs use [Observer.Run] instead.
 //
-// Start returns ErrInUse if the Observer runs already, or if a call of OnChange of its last run has
-// not returned yet; ErrClosed if the Client is closed.
+// Start returns ErrInUse if the Observer runs already, or if a call of OnChange of its last run
+// has not returned yet. It returns ErrClosed if the Client is closed.
 func (o *Observer) Start() error {
 	_, err := o.start()
 	return err
@@ -110,18 +110,19 @@ func (o *Observer) start() (*observerRun, error) {
 func (o *Observer) name() string { return "the observer of " + o.cfg.Mutex }
 
 // Stop stops the Observer and waits until a call of OnChange that is in progress has returned.
-// OnChange is not called after that, until the next start. Stop returns nil at once if the Observer
-// is stopped or was never started.
+// OnChange is not called after that, until the next start. Stop returns nil at once if the
+// Observer is stopped or was never started.
 //
-// If ctx ends first, Stop returns an error that matches ctx.Err(). The Observer stops all the same.
+// If ctx ends first, Stop returns an error that matches ctx.Err(). The Observer stops all the
+// same.
 //
-// OnChange cannot wait for its own return: in OnChange call [Observer.Quit], or Stop with a context
-// that has ended.
+// OnChange cannot wait for its own return: in OnChange call [Observer.Quit], or Stop with a
+// context that has ended.
 func (o *Observer) Stop(ctx context.Context) error { return o.lastRun().end(ctx, "stop "+o.name()) }
 
-// Quit begins to stop and does not wait for it: unlike Stop it may be called in a callback. A call
-// of OnChange may still be in progress when Quit returns. Quit does nothing if the Observer is
-// stopped or was never started.
+// Quit begins to stop and does not wait for it: unlike Stop it may be called in a callback. A
+// call of OnChange may still be in progress when Quit returns. Quit does nothing if the Observer
+// is stopped or was never started.
 func (o *Observer) Quit() {
 	if r := o.lastRun(); r != nil {
 		r.stop()
@@ -147,8 +148,8 @@ func (o *Observer) Owner() Owner {
 	return o.owner
 }
 
-// set stores the owner of the mutex, and calls OnChange if the owner has changed or if this is the
-// first report of r. It does nothing after r was stopped.
+// set stores the owner of the mutex, and calls OnChange if the owner has changed or if this is
+// the first report of r. It does nothing after r was stopped.
 func (o *Observer) set(r *observerRun, owner Owner, first bool) {
 	o.mu.Lock()
 	if r.ctx.Err() != nil {

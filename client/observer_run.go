@@ -14,7 +14,8 @@ import (
 const (
 	// queryEvery is the longest time between two queries of the owner.
 	queryEvery = 15 * time.Second
-	// queryPause is the shortest time to the query at the end of a lease: the owner may renew late.
+	// queryPause is the shortest time to the query at the end of a lease: the owner may renew
+	// late.
 	queryPause = 10 * time.Millisecond
 	// queryRetryMax is the longest pause after a query that failed, and queryRefusedMax while the
 	// server refuses queries.
@@ -22,8 +23,8 @@ const (
 	queryRefusedMax = 20 * time.Second
 	// A reply may be ahead of its notices for aheadQueries queries, with aheadPause before each.
 	// That is 2 x pingEvery in all, in which the subscriber's connection delivers something or is
-	// replaced. One long pause would not do: a process that was frozen for as long has not read its
-	// notices.
+	// replaced. One long pause would not do: a process that was frozen for as long has not read
+	// its notices.
 	aheadPause   = 2 * pingEvery / aheadQueries
 	aheadQueries = 3
 	// maxEvents is how many events may wait for OnChange. Those beyond are dropped.
@@ -42,9 +43,9 @@ type ownerEvent struct {
 // observerRun is one run of an Observer. Only its goroutine changes the owner that the Observer
 // knows.
 //
-// As long as notices come without a gap, they alone change the owner. A reply to SIMBA.OWNER may be
-// ahead of notices that are still in flight, so it only adds the windows of the owner that is known
-// already. A reply changes the owner
+// As long as notices come without a gap, they alone change the owner. A reply to SIMBA.OWNER may
+// be ahead of notices in flight, so it only adds the windows of the owner that is known already.
+// A reply changes the owner
 //
 //   - in a gap: at the start, and when notices may be missed;
 //   - if the notice of the owner in the reply is lost: the notice of a later owner comes, or
@@ -243,8 +244,8 @@ func (r *observerRun) compare(reply Owner) time.Duration {
 	return aheadPause
 }
 
-// count counts a query after the one whose reply is r.ahead. The last of them reports r.ahead, not
-// its own reply: notices of changes after r.ahead may still be in flight.
+// count counts a query after the one whose reply is r.ahead. The last of them reports r.ahead,
+// not its own reply: notices of changes after r.ahead may still be in flight.
 func (r *observerRun) count(reply Owner) time.Duration {
 	if early := aheadPause - time.Since(r.aheadAt); early > 0 {
 		return early

@@ -4,7 +4,8 @@ import (
 	"time"
 )
 
-// Owner is the owner of a mutex, as a reply shows it. The zero Owner means that the mutex is free.
+// Owner is the owner of a mutex, as a reply shows it. The zero Owner means that the mutex is
+// free.
 type Owner struct {
 	ID    string // the contender's id
 	Token uint64 // the fencing token of the tenure
@@ -31,7 +32,7 @@ func (o Owner) InTransition(now time.Time) bool {
 // State is a change of the owner of a mutex.
 type State struct {
 	Mutex         string
-	Before, After Owner // the zero Owner means that the mutex is free, or that the owner is not known
+	Before, After Owner // the zero Owner: the mutex is free, or the owner is not known
 }
 
 // ownerOf returns the owner in a reply that came at the time at.

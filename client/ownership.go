@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// An owner stops marginShare-th of a lease before the lease ends, but at most marginMax before:
-// clocks run at slightly different speeds, and timers fire late.
+// An owner gives up a lease before its end: by one marginShare-th of the lease, at most by
+// marginMax. Clocks run at slightly different speeds, and timers fire late.
 const (
 	marginShare = 100
 	marginMax   = 250 * time.Millisecond
@@ -48,8 +48,8 @@ type ownership struct {
 	timer  *time.Timer // ends the ownership when the lease ends
 }
 
-// newOwnership begins an ownership by the reply to a request that was sent at from. Its context has
-// the values of base, which does not end.
+// newOwnership begins an ownership by the reply to a request that was sent at from. Its context
+// has the values of base, which does not end.
 func newOwnership(base context.Context, w *suspendWatch, token uint64, from instant, lease time.Duration) *ownership {
 	ctx, cancel := context.WithCancelCause(base)
 	o := &ownership{Context: ctx, cancel: cancel, token: token, watch: w}

@@ -43,8 +43,8 @@ func (c *Client) check(ctx context.Context, mutex string, token uint64) (holds b
 	return n == 1, requestError(err)
 }
 
-// once is a command that go-redis does not repeat: the reply to a second RELEASE is that there was
-// nothing to release.
+// once is a command that go-redis does not repeat: the reply to a second RELEASE is that there
+// was nothing to release.
 type once struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.
@@ -142,8 +142,8 @@ func field[T any](f *fields, name string) (value T) {
 	return value
 }
 
-// misconfigured reports whether the server's store refuses what its engine needs, until an operator
-// changes the store. The request may have been done in part.
+// misconfigured reports whether the server's store refuses what its engine needs, until an
+// operator changes the store. The request may have been done in part.
 func misconfigured(err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {

@@ -76,7 +76,8 @@ func (r *run) end(ctx context.Context, what string) error {
 	return nil
 }
 
-// waitDone waits until the run is done, and stops it when ctx ends. what names the run in the error.
+// waitDone waits until the run is done, and stops it when ctx ends. what names the run in the
+// error.
 func (r *run) waitDone(ctx context.Context, c *Client, what string) error {
 	select {
 	case <-ctx.Done():

@@ -12,9 +12,9 @@ import (
 type Strategy int
 
 const (
-	// FixedRate starts the work every Period, however long the work takes. If the work takes longer
-	// than a Period, the starts that it missed are dropped, except the last, which follows at once.
-	// (Java's scheduleAtFixedRate, which Simba uses, makes up for all of them.)
+	// FixedRate starts the work every Period, however long the work takes. If the work takes
+	// longer than a Period, the starts that it missed are dropped, except the last, which follows
+	// at once. (Java's scheduleAtFixedRate, which Simba uses, makes up for all of them.)
 	FixedRate Strategy = iota
 	// FixedDelay starts the work a Period after the last work has ended.
 	FixedDelay
@@ -33,7 +33,8 @@ func (s Strategy) String() string {
 
 // ScheduleConfig configures a Scheduler.
 type ScheduleConfig struct {
-	// Mutex, ID, TTL and Transition are as in ContenderConfig. The owner of the mutex is the leader.
+	// Mutex, ID, TTL and Transition are as in ContenderConfig. The owner of the mutex is the
+	// leader.
 	Mutex           string
 	ID              string
 	TTL, Transition time.Duration
@@ -42,29 +43,29 @@ type ScheduleConfig struct {
 	Period       time.Duration // more than 0
 	Strategy     Strategy      // the zero value is FixedRate
 
-	// AlignToClock starts the work at multiples of Period on the wall clock, counted in UTC: with a
-	// Period of an hour on the full hour, with 24 h at midnight. So a new leader does not repeat the
+	// AlignToClock starts the work at multiples of Period on the wall clock in UTC. With a Period of
+	// an hour that is the full hour, and with 24 h midnight. So a new leader does not repeat the
 	// last work of the leader before. It goes with FixedRate and without InitialDelay.
 	//
-	// A start time at which no process leads, or at which the last work still runs, is skipped. So a
-	// leader that dies at 09:59:55 may cost the work of 10:00, and one that dies during the work
-	// leaves it unfinished. If the clocks of two processes differ, a work may run twice when the
-	// leader changes just then.
+	// A start time at which no process leads, or at which the last work still runs, is skipped.
+	// So a leader that dies at 09:59:55 may cost the work of 10:00, and one that dies during the
+	// work leaves it unfinished. If the clocks of two processes differ, a work may run twice when
+	// the leader changes just then.
 	//
 	// Without AlignToClock the period is counted from becoming the leader.
 	AlignToClock bool
 
-	// Work is called each time. Its context ends when leadership ends. It should return soon then:
-	// if the mutex was lost, the next leader may work already. An error is logged. A panic is logged
-	// with its stack. In both cases the schedule continues. If Work ends its goroutine
+	// Work is called each time. Its context ends when leadership ends. It should return soon
+	// then: if the mutex was lost, the next leader may work already. An error is logged. A panic
+	// is logged with its stack. In both cases the schedule continues. If Work ends its goroutine
 	// (runtime.Goexit), the Scheduler logs that, resigns, and contends again after a TTL.
 	Work func(ownership context.Context) error
 }
 
-// Scheduler does periodic work in one of many processes: Simba's scheduler. It begins the work when
-// it acquires the mutex, and ends it at once when the mutex is lost or released. Work never overlaps
-// with itself in one process. A Scheduler is stopped at first, and may be started again after each
-// stop. It is safe for concurrent use.
+// Scheduler does periodic work in one of many processes: Simba's scheduler. It begins the work
+// when it acquires the mutex, and ends it at once when the mutex is lost or released. Work never
+// overlaps with itself in one process. A Scheduler is stopped at first, and may be started again
+// after each stop. It is safe for concurrent use.
 type Scheduler struct {
 	cfg       ScheduleConfig
 	contender *Contender
@@ -106,7 +107,8 @@ func (s *Scheduler) Run(ctx context.Context) error { return s.contender.Run(ctx)
 // Start starts the Scheduler, see [Contender.Start].
 func (s *Scheduler) Start() error { return s.contender.Start() }
 
-// Stop stops the Scheduler, see [Contender.Stop]. Called by Work with its context it does not wait.
+// Stop stops the Scheduler, see [Contender.Stop]. Called by Work with its context it does not
+// wait.
 func (s *Scheduler) Stop(ctx context.Context) error { return s.contender.Stop(ctx) }
 
 // Quit begins to stop and does not wait. Work may call it.
@@ -201,7 +203,7 @@ func (n *schedule) advance(now time.Time) {
 
 // multipleAfter returns the first multiple of the period on the wall clock after t.
 func (n *schedule) multipleAfter(t time.Time) time.Time {
-	return t.Round(0).Truncate(n.cfg.Period).Add(n.cfg.Period) // Round(0) strips the monotonic reading
+	return t.Round(0).Truncate(n.cfg.Period).Add(n.cfg.Period) // Round(0): no monotonic reading
 }
 
 // work calls Work and logs how it ends.

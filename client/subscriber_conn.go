@@ -12,8 +12,8 @@ import (
 const (
 	// batchChannels is how many channels go into one SUBSCRIBE. The server takes 1,024 arguments.
 	batchChannels = 512
-	// pingEvery is the time between two PINGs. The connection is replaced if nothing has come since
-	// the last PING, not even its reply.
+	// pingEvery is the time between two PINGs. The connection is replaced if nothing has come
+	// since the last PING, not even its reply.
 	pingEvery = 3 * time.Second
 	// redialPause is the pause between attempts to connect. It doubles up to redialPauseMax.
 	redialPause    = 50 * time.Millisecond
@@ -199,8 +199,8 @@ func (c *subscriberConn) update(ps *redis.PubSub) (n int, err error) {
 }
 
 // receive delivers what comes until the connection breaks. With a live context Receive would then
-// connect again by itself, and Close would wait for that. With a context that has ended it reads as
-// usual and cannot connect.
+// connect again by itself, and Close would wait for that. With a context that has ended it reads
+// as usual and cannot connect.
 func (c *subscriberConn) receive(ps *redis.PubSub, news chan<- struct{}, broken chan<- struct{}) {
 	defer close(broken)
 	ended, end := context.WithCancel(context.Background())

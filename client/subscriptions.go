@@ -14,7 +14,7 @@ const connChannels = 8192
 // notice is a message of a channel, or a confirmation that the channel is subscribed to.
 type notice struct {
 	channel, payload string
-	subscribed       bool // no message: the subscription begins now, and earlier messages may be missed
+	subscribed       bool // no message: the subscription begins, earlier messages may be missed
 }
 
 // listener receives the notices of channels. notify is called for one notice at a time for each
@@ -37,8 +37,8 @@ type subscriptions struct {
 
 func newSubscriptions(rdb redis.UniversalClient) *subscriptions { return &subscriptions{rdb: rdb} }
 
-// add adds a listener. It gets a notice for each channel when the channel is subscribed to, possibly
-// before add returns.
+// add adds a listener. It gets a notice for each channel when the channel is subscribed to,
+// possibly before add returns.
 func (s *subscriptions) add(notify func(notice), channels ...string) *listener {
 	l := &listener{notify: notify, channels: channels}
 	s.mu.Lock()

@@ -16,10 +16,11 @@ const (
 // maxSuspended is the largest result of suspended so far, in nanoseconds.
 var maxSuspended atomic.Int64
 
-// suspended returns how long the machine was suspended since it booted. Go's monotonic clock stands
-// still meanwhile, and the server's may not. The difference of the two clocks may be less than the
-// truth if this process is held up between reading them. The truth never falls, so suspended
-// returns the largest difference so far: a late reading does not make a lease seem longer.
+// suspended returns how long the machine was suspended since it booted. Go's monotonic clock
+// stands still meanwhile, and the server's may not. The difference of the two clocks may be less
+// than the truth if this process is held up between reading them. The truth never falls, so
+// suspended returns the largest difference so far: a late reading does not make a lease seem
+// longer.
 func suspended() time.Duration {
 	boot, ok1 := clock(clockBoottime)
 	mono, ok2 := clock(clockMonotonic)

@@ -8,9 +8,9 @@ import (
 // suspendCheckEvery is the time between two checks whether the machine was suspended.
 const suspendCheckEvery = 200 * time.Millisecond
 
-// suspendWatch ends ownerships whose leases ended while the machine was suspended: Go's timers stop
-// meanwhile, and the lease runs on. It checks only while there are ownerships. The zero value is
-// ready to use. Safe for concurrent use.
+// suspendWatch ends ownerships whose leases ended while the machine was suspended: Go's timers
+// stop meanwhile, and the lease runs on. It checks only while there are ownerships. The zero
+// value is ready to use. Safe for concurrent use.
 type suspendWatch struct {
 	mu        sync.Mutex // guards what follows
 	owned     map[*ownership]struct{}

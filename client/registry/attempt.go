@@ -10,8 +10,8 @@ import (
 	"github.com/simba-resp/simba-resp/client/internal/contend"
 )
 
-// errElsewhere means that another holder or process has the lock. Callers of the package do not get
-// it.
+// errElsewhere means that another holder or process has the lock. Callers of the package do not
+// get it.
 var errElsewhere = errors.New("another has the lock")
 
 // attempt is an attempt to lock a mutex at the server, and its tenure if it succeeds. Registry.mu
@@ -49,9 +49,9 @@ func (r *Registry) change(a *attempt, f func()) {
 	a.news = make(chan struct{})
 }
 
-// start starts an attempt to lock e at the server, by one request or until it is stopped. It first
-// waits until nothing of the attempt before is left, which could still own the mutex; for one
-// request, until Timeout.
+// start starts an attempt to lock e at the server, by one request or until it is stopped. It
+// first waits until nothing of the attempt before is left, which could still own the mutex; for
+// one request, until Timeout.
 func (r *Registry) start(ctx context.Context, e *localLock, once bool) (*attempt, error) {
 	if err := r.awaitLast(ctx, e, once); err != nil {
 		return nil, err
@@ -159,8 +159,8 @@ func (r *Registry) await(ctx context.Context, a *attempt, decided func() (bool, 
 	}
 }
 
-// acquire locks e at the server for its holder. With an error, elsewhere reports whether another had
-// the lock by the last reply, and failure is the error of the last request.
+// acquire locks e at the server for its holder. With an error, elsewhere reports whether another
+// had the lock by the last reply, and failure is the error of the last request.
 func (r *Registry) acquire(ctx context.Context, e *localLock, once bool) (elsewhere bool, failure, err error) {
 	a, err := r.start(ctx, e, once)
 	if err != nil {

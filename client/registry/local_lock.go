@@ -10,13 +10,13 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// localLock is the part of a lock that is in this process: a reentrant lock for holders, and the
-// last attempt to lock the mutex at the server. Registry.mu guards it, except what never changes.
+// localLock is the part of a lock in this process: a reentrant lock for holders. It also has the
+// last attempt to lock the mutex at the server. Registry.mu guards what changes.
 type localLock struct {
 	key  string
 	lock *Lock // the handle that Obtain returns
 
-	pins int           // by calls in progress, by its holder, and by an attempt; 0 = may be forgotten
+	pins int           // calls in progress, the holder, and an attempt; 0 = may be forgotten
 	used time.Time     // when it was last unpinned
 	at   *list.Element // in Registry.idle; nil = pinned
 
@@ -38,8 +38,8 @@ func (e *localLock) admitsLocked(h *Holder) bool {
 	return !e.busy && (e.holder == nil || e.holder == h)
 }
 
-// enter begins a call of h that may send requests. Until exit no other such call begins; if wait is
-// true, enter waits for that. first reports whether h does not have the lock yet.
+// enter begins a call of h that may send requests. Until exit no other such call begins; if wait
+// is true, enter waits for that. first reports whether h does not have the lock yet.
 func (r *Registry) enter(ctx context.Context, l *Lock, h *Holder, wait bool) (e *localLock, first bool, err error) {
 	r.mu.Lock()
 	if r.isClosedLocked() {

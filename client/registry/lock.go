@@ -13,13 +13,14 @@ import (
 // ErrNotHolder is returned by Unlock for a Holder that does not have the lock.
 var ErrNotHolder = errors.New("you do not own the lock")
 
-// Lock is the lock of one key, see [Registry.Obtain]. A holder that has it may lock it again; it is
-// free when it is unlocked as often. Each further Lock of the holder begins the lease anew.
+// Lock is the lock of one key, see [Registry.Obtain]. A holder that has it may lock it again; it
+// is free when it is unlocked as often. Each further Lock of the holder begins the lease anew.
 //
-// A holder that still has the lock when its lease ends has lost it, and another process may have it.
-// The clock of this process counts, which ends the lease a little early. The holder's [Lock.Context]
-// has ended then, and to lock again fails with client.ErrLost, as does Unlock. In Spring, locking
-// again would acquire a free lock anew, and the holder would not notice that others had it meanwhile.
+// A holder that still has the lock when its lease ends has lost it, and another process may have
+// it. The clock of this process counts, which ends the lease a little early. The holder's
+// [Lock.Context] has ended then, and to lock again fails with client.ErrLost, as does Unlock. In
+// Spring, locking again would acquire a free lock anew, and the holder would not notice that
+// others had it meanwhile.
 type Lock struct {
 	r          *Registry
 	key, mutex string
@@ -28,9 +29,9 @@ type Lock struct {
 // Key returns the key of the lock.
 func (l *Lock) Key() string { return l.key }
 
-// Lock waits until h has the lock. If ctx ends before, the error matches client.ErrNotAcquired and
-// that of ctx, and the request is withdrawn in the background. Lock retries while the server is not
-// available. It returns a refusal of the server at once.
+// Lock waits until h has the lock. If ctx ends before, the error matches client.ErrNotAcquired
+// and that of ctx, and the request is withdrawn in the background. Lock retries while the server
+// is not available. It returns a refusal of the server at once.
 func (l *Lock) Lock(ctx context.Context, h *Holder) error {
 	_, failure, err := l.lock(ctx, h, true)
 	switch {
@@ -44,8 +45,8 @@ func (l *Lock) Lock(ctx context.Context, h *Holder) error {
 	return fmt.Errorf("lock %s: %w: %w (%s)", l.mutex, client.ErrNotAcquired, err, failure.Error())
 }
 
-// TryLock locks if the lock is free; it sends one request. False without an error means that another
-// holder or process has the lock, or is next.
+// TryLock locks if the lock is free; it sends one request. False without an error means that
+// another holder or process has the lock, or is next.
 func (l *Lock) TryLock(ctx context.Context, h *Holder) (bool, error) {
 	_, _, err := l.lock(ctx, h, false)
 	switch {
@@ -57,9 +58,9 @@ func (l *Lock) TryLock(ctx context.Context, h *Holder) (bool, error) {
 	return false, fmt.Errorf("try to lock %s: %w", l.mutex, err)
 }
 
-// TryLockFor waits for the lock as Lock does, but no longer than wait. False without an error means
-// that another holder or process had it until then. If the last request failed, the error says why.
-// A wait of 0 is TryLock.
+// TryLockFor waits for the lock as Lock does, but no longer than wait. False without an error
+// means that another holder or process had it until then. If the last request failed, the error
+// says why. A wait of 0 is TryLock.
 func (l *Lock) TryLockFor(ctx context.Context, h *Holder, wait time.Duration) (bool, error) {
 	if wait <= 0 {
 		return l.TryLock(ctx, h)
@@ -103,15 +104,15 @@ func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) (elsewhere bool, 
 	return elsewhere, failure, err
 }
 
-// Unlock undoes one Lock of h. The last one ends the ownership context and releases the lock at the
-// server. If ctx ends first, or has ended before, Unlock returns the error of ctx, and the release
-// continues in the background. After every error but ErrNotHolder h has unlocked, and the next holder
-// in the process may lock.
+// Unlock undoes one Lock of h. The last one ends the ownership context and releases the lock at
+// the server. If ctx ends first, or has ended before, Unlock returns the error of ctx, and the
+// release continues in the background. After every error but ErrNotHolder h has unlocked, and the
+// next holder in the process may lock.
 //
-// Unlock returns ErrNotHolder if h does not have the lock. It returns client.ErrLost if the lease had
-// ended or was broken: another owner may have changed what the lock protects. It returns
-// client.ErrUnavailable if the server does not reply within Timeout. The lock is then free when its
-// lease ends, or when the release gets through.
+// Unlock returns ErrNotHolder if h does not have the lock. It returns client.ErrLost if the lease
+// had ended or was broken: another owner may have changed what the lock protects. It returns
+// client.ErrUnavailable if the server does not reply within Timeout. The lock is then free when
+// its lease ends, or when the release gets through.
 func (l *Lock) Unlock(ctx context.Context, h *Holder) error {
 	a, err := l.r.unlock(l, h)
 	if err != nil || a == nil {
@@ -146,8 +147,8 @@ func (l *Lock) Unlock(ctx context.Context, h *Holder) error {
 // it yet, even if its lease has ended.
 func (l *Lock) IsHeldInThisProcess() bool { return l.held(nil) != nil }
 
-// Token returns the fencing token of the tenure that a holder of this registry has, even if its
-// lease has ended; 0 if no holder has the lock.
+// Token returns the fencing token if a holder of this registry has the lock, even if the lease has
+// ended. Otherwise it returns 0.
 func (l *Lock) Token() uint64 {
 	if own := l.held(nil); own != nil {
 		return client.Token(own)
@@ -156,8 +157,8 @@ func (l *Lock) Token() uint64 {
 }
 
 // Context returns h's ownership context. It ends with the lease or, with the cause
-// client.ErrReleased, when h unlocks for the last time. [client.Token] returns its fencing token. If
-// h does not have the lock, Context returns one that has ended, with the cause ErrNotHolder.
+// client.ErrReleased, when h unlocks for the last time. [client.Token] returns its fencing token.
+// If h does not have the lock, Context returns one that has ended, with the cause ErrNotHolder.
 func (l *Lock) Context(h *Holder) context.Context {
 	if h != nil {
 		if own := l.held(h); own != nil {
@@ -169,8 +170,8 @@ func (l *Lock) Context(h *Holder) context.Context {
 	return ctx
 }
 
-// held returns the ownership context of h, or of any holder if h is nil; nil if it does not have the
-// lock.
+// held returns the ownership context of h, or of any holder if h is nil; nil if it does not have
+// the lock.
 func (l *Lock) held(h *Holder) context.Context {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()

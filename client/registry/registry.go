@@ -17,11 +17,11 @@ import (
 type Mode int
 
 const (
-	// Notified waits in the server's queue, first come, first served, and gets a notice when it is
-	// next. If notices cannot be delivered, it asks again when the owner's lease ends.
+	// Notified waits in the server's queue, first come, first served, and gets a notice when it
+	// is next. If notices cannot be delivered, it asks again when the owner's lease ends.
 	Notified Mode = iota
-	// Spin asks every SpinEvery and takes no queue entry. The first that asks when the lock is free
-	// gets it. Waiters in the queue go before it.
+	// Spin asks every SpinEvery and takes no queue entry. The first that asks when the lock is
+	// free gets it. Waiters in the queue go before it.
 	Spin
 )
 
@@ -43,12 +43,12 @@ type Config struct {
 	Prefix string
 
 	// ID begins the contender ids of the locks: ID:1, ID:2 and so on, one for each tenure. "" means
-	// a new client.NewID. No two registries may have the same, and a process must not use it again
-	// after a restart: the server takes them for one, which owns the locks of both.
+	// a new client.NewID. No two registries may have the same ID, and a process must not use it
+	// again after a restart. The server takes such registries for one.
 	ID string
 
-	// ExpireAfter is how long a lock that nobody unlocks stays locked: 1 ms to 24 h, 0 means 60 s.
-	// The lock is not renewed by itself. To hold it longer, lock it once more.
+	// ExpireAfter is how long a lock that nobody unlocks stays locked: 1 ms to 24 h, 0 means 60
+	// s. The lock is not renewed by itself. To hold it longer, lock it once more.
 	ExpireAfter time.Duration
 
 	Mode Mode // the zero value is Notified
@@ -68,23 +68,24 @@ const (
 )
 
 // Registry makes reentrant locks by key. A program that does not come from Spring should use
-// [client.Client.Do]. In the process a lock belongs to one [Holder] at a time; among processes, to
-// one registry at a time.
+// [client.Client.Do]. In the process a lock belongs to one [Holder] at a time; among processes,
+// to one registry at a time.
 type Registry struct {
 	c   *client.Client
 	cfg Config
 
 	mu       sync.Mutex // guards what follows, and the local locks with their attempts
 	locks    map[string]*localLock
-	idle     *list.List    // of *localLock: those that may be forgotten, the least recently used last
+	idle     *list.List    // of *localLock that may be forgotten, the least recently used last
 	running  int           // attempts that are not over
 	attempts uint64        // attempts that were ever made
 	closed   chan struct{} // closed by Close
 	over     chan struct{} // closed when closed and no attempt is left
 }
 
-// Holder locks and unlocks. It has the role of a thread in Java, since goroutines have no identity: a
-// Holder may lock again what it has locked. Goroutines that share a Holder share its locks.
+// Holder locks and unlocks. It has the role of a thread in Java, since goroutines have no
+// identity: a Holder may lock again what it has locked. Goroutines that share a Holder share its
+// locks.
 type Holder struct {
 	_ byte // pointers to values without a size may be equal
 }
@@ -135,9 +136,9 @@ func (r *Registry) ID() string { return r.cfg.ID }
 // NewHolder returns a new Holder.
 func (r *Registry) NewHolder() *Holder { return &Holder{} }
 
-// Obtain returns the lock of a key: the same one each time, as long as the registry remembers it. A
-// forgotten Lock and the new Lock of its key lock the same mutex. Obtain sends no request. The error
-// says why Prefix:key is not a valid name of a mutex.
+// Obtain returns the lock of a key: the same one each time, as long as the registry remembers it.
+// A forgotten Lock and the new Lock of its key lock the same mutex. Obtain sends no request. The
+// error says why Prefix:key is not a valid name of a mutex.
 func (r *Registry) Obtain(key string) (*Lock, error) {
 	mutex := r.cfg.Prefix + ":" + key
 	if key == "" {
@@ -153,8 +154,8 @@ func (r *Registry) Obtain(key string) (*Lock, error) {
 	return e.lock, nil
 }
 
-// ExpireUnusedOlderThan forgets the locks that are not locked and have not been used for that long.
-// It returns how many.
+// ExpireUnusedOlderThan forgets the locks that are not locked and have not been used for that
+// long. It returns how many.
 func (r *Registry) ExpireUnusedOlderThan(age time.Duration) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,8 +167,9 @@ func (r *Registry) ExpireUnusedOlderThan(age time.Duration) int {
 	return n
 }
 
-// Close unlocks all locks, ends all waits, and waits for the server's replies until Timeout. A lock
-// that it could not unlock is free when its lease ends. Later calls to lock return client.ErrClosed.
+// Close unlocks all locks, ends all waits, and waits for the server's replies until Timeout. A
+// lock that it could not unlock is free when its lease ends. Later calls to lock return
+// client.ErrClosed.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	if !r.isClosedLocked() {

@@ -39,23 +39,25 @@ func (s State) String() string {
 
 // Config configures a Worker.
 type Config struct {
-	// Mutex, ID, TTL and Transition are as in client.ContenderConfig. The owner of the mutex works.
+	// Mutex, ID, TTL and Transition are as in client.ContenderConfig. The owner of the mutex
+	// works.
 	Mutex           string
 	ID              string
 	TTL, Transition time.Duration
 
 	// StartWork is called when the mutex is acquired. It may start the work and return, or work
-	// until its context ends, which is when the mutex is lost or released. If it returns an error,
-	// the Worker calls StopWork, releases the mutex, and contends again after a TTL.
+	// until its context ends, which is when the mutex is lost or released. If it returns an
+	// error, the Worker calls StopWork, releases the mutex, and contends again after a TTL.
 	StartWork func(ownership context.Context) error
 
-	// StopWork is called when the mutex is lost or is to be released, after StartWork has returned.
-	// The mutex is released, or asked for again, when StopWork has returned. An error is logged. It
-	// may be nil.
+	// StopWork is called when the mutex is lost or is to be released, after StartWork has
+	// returned. The mutex is released, or asked for again, when StopWork has returned. An error
+	// is logged. It may be nil.
 	StopWork func() error
 
-	// Changed is called with each change of the state, one at a time, in order. It may be late. The
-	// changes that it has not received yet are kept in memory, so it must return. It may be nil.
+	// Changed is called with each change of the state, one at a time, in order. It may be late.
+	// The changes that it has not received yet are kept in memory, so it must return. It may be
+	// nil.
 	Changed func(from, to State)
 }
 
@@ -70,7 +72,8 @@ type Config struct {
 //	   │  released                   stopped       │
 //	releasing ◄────────────────────────────────────┘ Stop
 //
-// Stop leads from every state to releasing, through pausing if there is work to stop, and to idle.
+// Stop leads from every state to releasing, through pausing if there is work to stop, and to
+// idle.
 //
 // It differs from the worker of the Node.js tutorial that it is modelled on. The work is started
 // once for each tenure, not after each renewal. The server notifies a waiter, which does not ask
@@ -143,8 +146,8 @@ func (w *Worker) Run(ctx context.Context) error { return w.contender.Run(ctx) }
 // Start starts the Worker and does not wait for the server, see [client.Contender.Start].
 func (w *Worker) Start() error { return w.contender.Start() }
 
-// Stop stops the work, releases the mutex or the queue entry, and returns when the Worker is idle.
-// See [client.Contender.Stop].
+// Stop stops the work, releases the mutex or the queue entry, and returns when the Worker is
+// idle. See [client.Contender.Stop].
 func (w *Worker) Stop(ctx context.Context) error { return w.contender.Stop(ctx) }
 
 // Quit begins to stop and does not wait. Unlike Stop it may be called in every callback.

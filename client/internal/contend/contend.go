@@ -1,7 +1,7 @@
-// Package contend gives the subpackages of client what package client does not export: a contender
-// that reports each of its steps. Package client sets the variables when it is initialized. Their
-// first argument is a *client.Client or a *client.Contender: this package cannot import client,
-// which imports it.
+// Package contend gives the subpackages of client what package client does not export: a
+// contender that reports each of its steps. Package client sets the variables when it is
+// initialized. Their first argument is a *client.Client or a *client.Contender: this package
+// cannot import client, which imports it.
 package contend
 
 import (
@@ -18,18 +18,18 @@ type Hooks struct {
 	Renewed   func()                             // its lease has begun anew
 	Lost      func()                             // its context has ended
 	Waiting   func()                             // another contender owns the mutex or is next
-	Failed    func(err error, final, owner bool) // a request failed; final: the server refuses it; owner: it owns the mutex
-	Releasing func()                             // what it has is about to be released
+	Failed    func(err error, final, owner bool) // a request failed, or was refused (final)
+	Releasing func()                             // a release is about to be sent
 	Ended     func()                             // it has stopped; Stop returns after this
 }
 
 // Config configures one run of a contender.
 type Config struct {
 	Mutex, ID string
-	TTL       time.Duration // of a lease that is renewed only by Run.Renew; it has no transition window
+	TTL       time.Duration // the whole lease; only Run.Renew renews it
 	Once      bool          // end when another contender owns the mutex, or when the tenure is lost
 	NoQueue   bool          // take no queue entry
-	Every     time.Duration // not 0: the pause between requests while it waits; no notice shortens it
+	Every     time.Duration // not 0: the pause between requests of a waiter; no notice shortens it
 	Hooks     Hooks
 }
 
@@ -65,6 +65,7 @@ var (
 	Stopping func(contender any) bool
 	// ResignForTTL makes a *client.Contender resign and contend again after its TTL.
 	ResignForTTL func(contender any)
-	// Logger returns the logger of a *client.Contender, which adds the mutex and the contender's id.
+	// Logger returns the logger of a *client.Contender, which adds the mutex and the contender's
+	// id.
 	Logger func(contender any) *slog.Logger
 )

@@ -40,8 +40,8 @@ func CheckMutex(s string) error {
 	return nil
 }
 
-// CheckContender returns why the server refuses s as a contender's id. "@@" separates the fields of
-// a notice, so an id must not contain it.
+// CheckContender returns why the server refuses s as a contender's id. "@@" separates the fields
+// of a notice, so an id must not contain it.
 func CheckContender(s string) error {
 	err := checkName(s, MaxContenderLen)
 	for i := 1; i < len(s) && err == nil; i++ {
@@ -78,8 +78,8 @@ func checkName(s string, limit int) error {
 	return nil
 }
 
-// MutexChannel is where the server announces a new tenure of the mutex, and that the mutex is free
-// and nobody is next.
+// MutexChannel is where the server announces a new tenure of the mutex, and that the mutex is
+// free and nobody is next.
 func MutexChannel(mutex string) string { return "simba:{" + mutex + "}" }
 
 // ContenderChannel is where the server notifies a contender that it is next.
@@ -91,8 +91,8 @@ func EventChannel(mutex string) string { return "simba-events:{" + mutex + "}" }
 // AcquiredNotice is the payload on MutexChannel when contender's tenure begins.
 func AcquiredNotice(contender string) string { return "acquired@@" + contender }
 
-// ReleasedPrefix begins the payload on ContenderChannel, or on MutexChannel if nobody is next, when
-// a tenure has ended. The owner's id follows.
+// ReleasedPrefix begins the payload on ContenderChannel, or on MutexChannel if nobody is next,
+// when a tenure has ended. The owner's id follows.
 const ReleasedPrefix = "released@@"
 
 // The kinds of events on EventChannel.

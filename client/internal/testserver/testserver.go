@@ -1,5 +1,5 @@
-// Package testserver runs the server for the examples. The server is another module, in the folder
-// above this one: the examples run it as a process and import nothing of it.
+// Package testserver runs the server for the examples. The server is another module, in the
+// folder above this one: the examples run it as a process and import nothing of it.
 package testserver
 
 import (
@@ -50,7 +50,8 @@ var build = sync.OnceValue(func() string {
 
 var ready = regexp.MustCompile(`msg=ready addr=(\S+)`)
 
-// Connect starts a server with an empty data directory, and returns a client of it. done stops both.
+// Connect starts a server with an empty data directory, and returns a client of it. done stops
+// both.
 func Connect() (c *client.Client, done func()) {
 	data, err := os.MkdirTemp(folder, "data")
 	Check(err)
