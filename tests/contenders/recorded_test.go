@@ -10,8 +10,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// told is a contender whose callbacks a test can wait for.
-type told struct {
+// recorded is a contender whose callbacks a test can wait for.
+type recorded struct {
 	*client.Contender
 	client   *client.Client
 	mutex    string
@@ -20,9 +20,9 @@ type told struct {
 	tenure   atomic.Pointer[context.Context] // the latest
 }
 
-func newTold(t testing.TB, c *client.Client, cfg client.ContenderConfig) *told {
+func newRecorded(t testing.TB, c *client.Client, cfg client.ContenderConfig) *recorded {
 	t.Helper()
-	k := &told{client: c, mutex: cfg.Mutex, acquired: make(chan client.State, 100), released: make(chan client.State, 100)}
+	k := &recorded{client: c, mutex: cfg.Mutex, acquired: make(chan client.State, 100), released: make(chan client.State, 100)}
 	cfg.OnAcquired = func(ctx context.Context, s client.State) {
 		k.tenure.Store(&ctx)
 		k.acquired <- s
@@ -36,14 +36,14 @@ func newTold(t testing.TB, c *client.Client, cfg client.ContenderConfig) *told {
 	return k
 }
 
-// ownership is the context of the latest tenure.
-func (k *told) ownership() context.Context { return *k.tenure.Load() }
+// ownership returns the context of the latest tenure.
+func (k *recorded) ownership() context.Context { return *k.tenure.Load() }
 
-// token is that of the latest tenure.
-func (k *told) token() uint64 { return client.Token(k.ownership()) }
+// token returns the token of the latest tenure.
+func (k *recorded) token() uint64 { return client.Token(k.ownership()) }
 
-// renewed waits until the lease that is held now has been renewed.
-func (k *told) renewed(t testing.TB) {
+// renewed waits until the present lease has been renewed.
+func (k *recorded) renewed(t testing.TB) {
 	t.Helper()
 	until := k.Owner().TransitionAt
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -54,36 +54,36 @@ func (k *told) renewed(t testing.TB) {
 	t.Fatalf("%s does not renew its lease; the owner is %+v", k.ID(), k.Owner())
 }
 
-// toldNothing checks that nothing has changed of which the test did not hear yet.
-func (k *told) toldNothing(t testing.TB) {
+// noCallbacks fails if there were callbacks that the test has not received.
+func (k *recorded) noCallbacks(t testing.TB) {
 	t.Helper()
 	if a, r := len(k.acquired), len(k.released); a+r != 0 {
-		t.Errorf("%s was told %d times that it is the owner and %d times that it is not", k.ID(), a, r)
+		t.Errorf("%s: OnAcquired was called %d more times, OnReleased %d", k.ID(), a, r)
 	}
 }
 
-func (k *told) start(t testing.TB) {
+func (k *recorded) start(t testing.TB) {
 	t.Helper()
 	if err := k.Start(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (k *told) stop(t testing.TB) {
+func (k *recorded) stop(t testing.TB) {
 	t.Helper()
 	if err := k.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// ask asks the server who owns the mutex.
-func (k *told) ask(t testing.TB) (client.Owner, error) {
+// ask returns the owner at the server.
+func (k *recorded) ask(t testing.TB) (client.Owner, error) {
 	t.Helper()
 	return k.client.Owner(t.Context(), k.mutex)
 }
 
-// waits returns what tells when the contender is in the queue.
-func (k *told) waits(t testing.TB) <-chan struct{} {
+// waits returns a channel that delivers when the contender is in the queue.
+func (k *recorded) waits(t testing.TB) <-chan struct{} {
 	is := make(chan struct{}, 1)
 	go func() {
 		for t.Context().Err() == nil {
