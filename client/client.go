@@ -10,56 +10,57 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/client/internal/names"
 )
 
-// NoTransition as a Transition means a lease without a transition window.
+// NoTransition as a Transition is a lease without a transition window.
 const NoTransition time.Duration = -1
 
 const (
 	defaultTimeout    = 3 * time.Second
 	defaultTTL        = 10 * time.Second
 	defaultTransition = 2 * time.Second
-	// minTimeout is less than any network takes.
+	// minTimeout is less than a round trip on any network.
 	minTimeout = time.Millisecond
 )
 
 // Options of a Client. The zero value is ready to use.
 type Options struct {
-	// Timeout bounds the time that a request may take, and that of giving up what one has: 1 ms at
-	// least, 0 means 3 s. The go-redis client obeys it only with its ContextTimeoutEnabled.
-	// Without, its own timeouts and retries hold its connections longer, and the request goes on in
-	// the background.
+	// Timeout bounds the time of a request, and the time of a release in Stop, Unlock and Close.
+	// It is 1 ms or more; 0 means 3 s. The go-redis client obeys it only with
+	// ContextTimeoutEnabled. Without that option, its own timeouts and retries hold its
+	// connections longer, and the request continues in the background.
 	Timeout time.Duration
 
-	// TTL and Transition are the windows of all leases that do not set their own: 0 means 10 s and
-	// 2 s, NoTransition no transition. See ContenderConfig.
+	// TTL and Transition are the windows of all leases that do not set their own. 0 means 10 s
+	// and 2 s. NoTransition means no transition window. See ContenderConfig.
 	TTL, Transition time.Duration
 
-	// Logger is told of outages, refusals, lost mutexes, overdue callbacks, and panics of scheduled
-	// work. nil means slog.Default(); slog.DiscardHandler makes one that keeps silent. Its handler
-	// must not wait for anything of the Client.
+	// Logger logs outages, refusals, lost mutexes, overdue callbacks, and panics of scheduled
+	// work. nil means slog.Default(). Its handler must not wait for anything of the Client.
 	Logger *slog.Logger
 }
 
-// Client is what contenders share: the go-redis client and a subscriber's connection. Safe for
-// concurrent use.
+// Client has what its contenders share: the go-redis client and the subscriber's connection. It
+// is safe for concurrent use.
 type Client struct {
 	rdb             redis.UniversalClient
 	timeout         time.Duration
 	ttl, transition time.Duration // as in Options, with the defaults
 	log             *slog.Logger
-	radio           *radio
-	roster          *roster
+	subscriptions   *subscriptions
+	active          *activeSet
 	outage          outage
-	vigil           vigil
+	suspend         suspendWatch
 }
 
-// New returns a Client that makes its requests with rdb, which stays the caller's. It does not
-// connect. The error names the option that is wrong.
+// New returns a Client that sends its requests with rdb. It does not connect. The caller closes
+// rdb after the Client. The error names the option that is not valid.
 //
-// Give the Client a go-redis client of its own. Blocking commands of others (BLPOP, XREAD BLOCK)
-// take connections from the same pool, and a leader that cannot renew in time loses its mutex. Set
-// its ContextTimeoutEnabled. A redis.Ring is refused: it does not pass on notices.
+// Give the Client a go-redis client of its own. Blocking commands of other code (BLPOP, XREAD
+// BLOCK) take connections from the same pool, and a leader that cannot renew in time loses its
+// mutex. Set its ContextTimeoutEnabled. New refuses a redis.Ring and a redis.ClusterClient.
 func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 	if err := checkRedis(rdb); err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 		return nil, fmt.Errorf("Timeout is %v, less than %v", o.Timeout, minTimeout)
 	}
 	c := &Client{
-		rdb: rdb, timeout: o.Timeout, log: o.Logger, radio: newRadio(rdb), roster: newRoster(),
+		rdb: rdb, timeout: o.Timeout, log: o.Logger, subscriptions: newSubscriptions(rdb), active: newActiveSet(),
 		ttl: defaultTTL, transition: defaultTransition,
 	}
 	if c.timeout == 0 {
@@ -83,13 +84,13 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 		return nil, err
 	}
 	if !contextTimeouts(rdb) {
-		c.log.Warn("go-redis has ContextTimeoutEnabled off: its own timeouts and retries keep requests longer than Timeout",
+		c.log.Warn("ContextTimeoutEnabled is off: the timeouts and retries of go-redis make requests last longer than Timeout",
 			"timeout", c.timeout)
 	}
 	return c, nil
 }
 
-// checkRedis returns why a Client cannot work with rdb.
+// checkRedis returns why a Client cannot use rdb.
 func checkRedis(rdb redis.UniversalClient) error {
 	switch v := reflect.ValueOf(rdb); {
 	case rdb == nil:
@@ -99,77 +100,80 @@ func checkRedis(rdb redis.UniversalClient) error {
 	}
 	switch rdb.(type) {
 	case *redis.Ring, *redis.ClusterClient:
-		return fmt.Errorf("rdb is a %T, and a simba-resp server is no part of a ring or cluster: connect with redis.NewClient", rdb)
+		return fmt.Errorf("rdb is a %T, which cannot reach a simba-resp server: connect with redis.NewClient", rdb)
 	}
 	return nil
 }
 
-// contextTimeouts reports whether requests end with their contexts, as far as that is known.
+// contextTimeouts reports whether requests end with their contexts. It reports true if rdb is of
+// an unknown type.
 func contextTimeouts(rdb redis.UniversalClient) bool {
 	r, ok := rdb.(*redis.Client)
 	return !ok || r.Options().ContextTimeoutEnabled
 }
 
-// Close stops all that runs by the Client, as Stop and Unlock do, waits for that as long as a
-// request may take, and ends the subscriber's connection. Later calls return ErrClosed. The
-// go-redis client is not closed. The error says that something may be left at the server until its
-// lease is over: ErrUnavailable also if a callback or the work of Do has not returned, ErrClosed if
-// the go-redis client was closed before.
+// Close stops everything that runs by the Client, as Stop and Unlock do, and closes the
+// subscriber's connection. It waits for that until Timeout. Later calls of the Client return
+// ErrClosed. Close does not close the go-redis client.
+//
+// An error means that something may be left at the server until its lease ends. It matches
+// ErrUnavailable if the server has not replied in time, or if a callback or the work of Do has
+// not returned. It matches ErrClosed if the go-redis client was closed before.
 func (c *Client) Close() error {
-	over := c.roster.close()
+	empty := c.active.close()
 	t := time.NewTimer(c.timeout)
 	defer t.Stop()
 	var err error
 	select {
-	case <-over:
-		err = c.roster.left()
+	case <-empty:
+		err = c.active.err()
 	case <-t.C:
 		select {
-		case <-over:
-			err = c.roster.left()
+		case <-empty:
+			err = c.active.err()
 		default:
-			err = errUnanswered
+			err = errNoAnswer
 		}
 	}
-	c.radio.close()
+	c.subscriptions.close()
 	if err != nil {
 		return fmt.Errorf("close: something may be left at the server: %w", err)
 	}
 	return nil
 }
 
-// Owner returns the owner of a mutex and does not contend for it. The zero Owner means nobody. The error is
-// that of ctx, ErrUnavailable, ErrClosed, or what the server says.
+// Owner returns the owner of a mutex and does not contend for it. The zero Owner means that the
+// mutex is free. The error is that of ctx, ErrUnavailable, ErrClosed, or the server's error
+// reply.
 func (c *Client) Owner(ctx context.Context, mutex string) (owner Owner, err error) {
-	err = c.question(ctx, mutex, func(ctx context.Context) (err error) {
+	err = c.query(ctx, mutex, func(ctx context.Context) (err error) {
 		owner, err = c.owner(ctx, mutex)
 		return err
 	})
 	return owner, err
 }
 
-// Check reports whether the tenure with that fencing token still owns the mutex. A resource asks
-// this before it acts for a client that claims to be the owner. The tenure may end between the
-// answer and what the resource does next. A resource that can store a number needs no question: it
-// keeps the largest token that it has seen, and refuses a smaller one. The errors are those of
-// Owner.
+// Check reports whether the tenure with that fencing token still owns the mutex. A resource calls
+// it before it acts for a client that claims to be the owner. The tenure may end between the
+// reply and the action. A resource that can store a number needs no Check: it keeps the largest
+// token that it has received, and refuses a smaller one. The errors are those of Owner.
 func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
-	if token == 0 || token > math.MaxInt64 { // nobody's
-		return false, checkMutex(mutex)
+	if token == 0 || token > math.MaxInt64 { // no tenure has it
+		return false, names.CheckMutex(mutex)
 	}
-	err = c.question(ctx, mutex, func(ctx context.Context) (err error) {
+	err = c.query(ctx, mutex, func(ctx context.Context) (err error) {
 		holds, err = c.check(ctx, mutex, token)
 		return err
 	})
 	return holds, err
 }
 
-// question asks something that changes nothing.
-func (c *Client) question(ctx context.Context, mutex string, ask func(context.Context) error) error {
-	if err := checkMutex(mutex); err != nil {
+// query sends a request that changes nothing.
+func (c *Client) query(ctx context.Context, mutex string, ask func(context.Context) error) error {
+	if err := names.CheckMutex(mutex); err != nil {
 		return err
 	}
-	if c.roster.isClosed() {
+	if c.active.isClosed() {
 		return errClientClosed
 	}
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
@@ -182,13 +186,13 @@ func (c *Client) question(ctx context.Context, mutex string, ask func(context.Co
 		return ctx.Err()
 	}
 	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-		<-ctx.Done() // a connection's timer was faster than that of ctx
+		<-ctx.Done() // a connection's timer fired before the timer of ctx
 		return ctx.Err()
 	}
 	return err
 }
 
-// windows returns the windows of a lease. The Client's defaults replace zeros.
+// windows returns the windows of a lease, with the Client's defaults instead of zeros.
 func (c *Client) windows(ttl, transition time.Duration) (time.Duration, time.Duration) {
 	if ttl == 0 {
 		ttl = c.ttl
@@ -202,44 +206,34 @@ func (c *Client) windows(ttl, transition time.Duration) (time.Duration, time.Dur
 	return ttl, transition
 }
 
-// terms are those of a contender.
+// terms are what a contender sends in its requests.
 type terms struct {
 	mutex, id       string
 	ttl, transition time.Duration
 }
 
-// terms returns those of a contender as it was configured. The error names the field that is wrong.
+// terms returns the terms of a contender. The error names the field that is not valid.
 func (c *Client) terms(mutex, id string, ttl, transition time.Duration) (terms, error) {
 	if id == "" {
 		id = defaultID()
 	}
 	ttl, transition = c.windows(ttl, transition)
 	t := terms{mutex, id, ttl, transition}
-	if err := checkMutex(t.mutex); err != nil {
+	if err := names.CheckMutex(t.mutex); err != nil {
 		return terms{}, err
 	}
-	if err := checkContender(t.id); err != nil {
+	if err := names.CheckContender(t.id); err != nil {
 		return terms{}, err
 	}
 	return t, checkWindows(t.ttl, t.transition)
 }
 
 func checkWindows(ttl, transition time.Duration) error {
-	if err := checkMillis("TTL", ttl, minTTL, maxTTL); err != nil {
+	if err := names.CheckMillis("TTL", ttl, names.MinTTL, names.MaxTTL); err != nil {
 		return err
 	}
-	return checkMillis("Transition", transition, 0, maxTransition)
+	return names.CheckMillis("Transition", transition, 0, names.MaxTransition)
 }
 
-func checkMillis(name string, d, lowest, highest time.Duration) error {
-	switch {
-	case d < lowest || d > highest:
-		return fmt.Errorf("%s is %v, not %v to %v", name, d, lowest, highest)
-	case d%time.Millisecond != 0:
-		return fmt.Errorf("%s is %v, not a whole number of milliseconds", name, d)
-	}
-	return nil
-}
-
-// lease is how long a grant lasts.
+// lease returns the length of a lease.
 func (t terms) lease() time.Duration { return t.ttl + t.transition }

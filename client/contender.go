@@ -6,62 +6,70 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/simba-resp/simba-resp/client/internal/callbacks"
+	"github.com/simba-resp/simba-resp/client/internal/contend"
 )
 
-// ContenderConfig says what a Contender wants and whom it tells.
+// ContenderConfig configures a Contender.
 type ContenderConfig struct {
-	Mutex string // what it contends for: 1 to 255 bytes, see SIMBA.ACQUIRE
+	Mutex string // 1 to 255 bytes, see SIMBA.ACQUIRE
 
-	// ID is the contender's id; "" means a new one, counter:pid@host~random. No two contenders of a
-	// mutex may have the same: in one Client the second is refused with ErrInUse.
+	// ID is the contender's id; "" means a new one, counter:pid@host~random. No two contenders of
+	// a mutex may have the same. In one Client the second is refused with ErrInUse.
 	ID string
 
-	// TTL is how long it owns the mutex before it must renew: the owner may work. Shorter means
-	// that a dead owner is noticed sooner, and more requests. Simba's advice: 5 to 15 s. 0 means
-	// the Client's, which is 10 s unless Options say otherwise.
+	// TTL is the TTL window of the lease: how long the owner owns the mutex before it must renew.
+	// A shorter TTL means that the server notices a dead owner sooner, and more requests. Simba's
+	// advice is 5 to 15 s. 0 means the TTL of the Client, which is 10 s by default.
 	TTL time.Duration
 
-	// Transition follows the TTL: nobody else may take the mutex, and the owner may renew still. It
-	// keeps leadership from flapping when an answer is slow. Simba's advice: 1 to 3 s. 0 means the
-	// Client's, which is 2 s unless Options say otherwise; NoTransition means none.
+	// Transition is the transition window, which follows the TTL window: the owner may still
+	// renew, and nobody else may take the mutex. It keeps leadership stable when a reply is slow.
+	// Simba's advice is 1 to 3 s. 0 means the Transition of the Client, which is 2 s by default.
+	// NoTransition means none.
 	Transition time.Duration
 
-	// InitialDelay is before the first request after Start. 0 starts at once; a little
-	// spreads a fleet that starts together.
+	// InitialDelay is the time from Start to the first request. A random delay spreads the
+	// requests of many processes that start together. 0 means no delay.
 	InitialDelay time.Duration
 
-	// OnAcquired is called when it has become the owner. The context ends when it is not the owner
-	// any more; [Token] tells its fencing token. It has the values of the context of Run. The
-	// callback may return at once or work until the context ends: renewals go on meanwhile, and
-	// after it has returned. With nothing more to do, call Resign or Quit.
+	// OnAcquired is called when the contender has acquired the mutex. The context ends when the
+	// contender is not the owner any more. It has the values of the context of Run, and [Token]
+	// returns its fencing token. The callback may return at once or work until the context ends:
+	// the contender renews the lease meanwhile, and after the callback has returned. To release
+	// the mutex, call Resign or Quit. OnAcquired must not be nil.
 	OnAcquired func(ownership context.Context, s State)
 
-	// OnReleased is called when it is not the owner any more, after OnAcquired has returned. The
-	// mutex is asked for again, or released when it stops, when OnReleased has returned: so work
-	// that OnReleased ends never runs in two places at a time, unless the mutex was lost. The lease
-	// is not renewed meanwhile: as a rule a third of it is left, and callbacks that take longer
-	// lose it. It may be nil. A panic in a callback ends the process.
+	// OnReleased is called when the contender is not the owner any more, after OnAcquired has
+	// returned. It may be nil. A panic in a callback ends the process.
+	//
+	// The contender releases the mutex, or asks for it again, only when OnReleased has returned.
+	// So work that OnReleased ends never runs in two processes at once, unless the mutex was
+	// lost. The lease is not renewed meanwhile. Usually a third of it is left, and callbacks that
+	// take longer lose it.
 	OnReleased func(State)
 }
 
-// Contender wants a mutex for as long as it runs: Simba's contention service. It begins
-// stopped and may be started again after each stop. Its callbacks are called one at a
-// time, in order. Safe for concurrent use.
+// Contender contends for a mutex as long as it runs: Simba's contention service. It is stopped at
+// first, and may be started again after each stop. Its callbacks are called one at a time, in
+// order. It is safe for concurrent use.
 //
-// To lock a mutex for one piece of work, [Client.Do] is the plain way.
+// To lock a mutex for one piece of work, use [Client.Do].
 type Contender struct {
 	c         *Client
 	terms     terms
 	cfg       ContenderConfig
-	callbacks callbacks
+	callbacks callbacks.Queue
+	trace     contend.Hooks
 
-	mu    sync.Mutex // guards what follows
-	run   *pursuit   // the last; nil = never started
-	own   *ownership // nil = not the owner
-	owner Owner      // as seen last
+	mu    sync.Mutex    // guards what follows
+	run   *contenderRun // the last; nil = never started
+	own   *ownership    // nil = not the owner
+	owner Owner         // in the last reply
 }
 
-// NewContender returns a stopped Contender. The error names the field that is wrong.
+// NewContender returns a stopped Contender. The error names the field that is not valid.
 func (c *Client) NewContender(cfg ContenderConfig) (*Contender, error) {
 	t, err := c.terms(cfg.Mutex, cfg.ID, cfg.TTL, cfg.Transition)
 	if err != nil {
@@ -81,89 +89,101 @@ func (c *Client) NewContender(cfg ContenderConfig) (*Contender, error) {
 // ID returns the contender's id.
 func (k *Contender) ID() string { return k.terms.id }
 
-// Run contends until ctx ends, and gives up what it has. It returns when the callbacks have
-// returned and the mutex is released, or after Timeout if the server does not answer. The error is
-// as that of Stop: ErrUnavailable is no reason to worry at the end of a process, since the mutex is
-// free when the lease is over. nil means that nothing is left. It returns early after Stop or Quit,
-// and with ErrClosed when the Client or the go-redis client is closed. ErrInUse: it runs already.
-// What goes wrong meanwhile is logged and tried again.
+// Run starts the Contender, waits until ctx ends, and stops it. It returns when the callbacks
+// have returned and the mutex is released, or after Timeout if the server does not reply. It also
+// returns after Stop or Quit. Failed requests are logged and tried again.
+//
+// The error is that of Stop, ErrInUse if the Contender runs already, or ErrClosed when the Client
+// or the go-redis client is closed. nil means that nothing is left at the server. ErrUnavailable
+// does no harm at the end of a process: the mutex is free when the lease ends.
 func (k *Contender) Run(ctx context.Context) error {
-	p, err := k.start(ctx)
+	r, err := k.start(ctx)
 	if err != nil {
 		return err
 	}
-	return p.last(ctx, k.c, k.name())
+	return r.waitDone(ctx, k.c, k.name())
 }
 
-// Start begins to contend. It does not wait for anything; what goes wrong is logged
-// and tried again. ErrInUse: it runs already, what it had before is not given up yet, or another
-// contender of the Client has its id. ErrClosed: the Client is closed.
+// Start starts the Contender and does not wait for the server. Failed requests are logged and
+// tried again.
+//
+// Start returns ErrInUse if the Contender runs already, or if its last run has not released the
+// mutex yet. It returns ErrInUse, too, if another contender of the Client has its id. It returns
+// ErrClosed if the Client is closed.
 func (k *Contender) Start() error {
 	_, err := k.start(context.Background())
 	return err
 }
 
-func (k *Contender) start(base context.Context) (*pursuit, error) {
+func (k *Contender) start(base context.Context) (*contenderRun, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.run != nil && !k.run.over() {
 		return nil, fmt.Errorf("start %s: %w", k.name(), ErrInUse)
 	}
-	var p *pursuit
-	told := false // that it was acquired; used by callbacks only
-	p = k.c.newPursuit(base, k.terms, hooks{
-		acquired: func(o *ownership, s State) {
-			k.note(o, s.After)
-			k.callbacks.add(func() {
-				if told = !p.quitting(); told { // nobody is told of it after Stop
-					k.cfg.OnAcquired(o, s)
-				}
-			})
-		},
-		lost: func(_ *ownership, s State) {
-			k.note(nil, s.After)
-			k.callbacks.add(func() {
-				if told {
-					k.cfg.OnReleased(s)
-				}
-			})
-		},
-		waiting: func(o Owner) { k.note(nil, o) },
-		settled: k.callbacks.idle,
-	})
-	p.delay = k.cfg.InitialDelay
-	if err := p.begin(); err != nil {
+	var r *contenderRun
+	called := false // OnAcquired was called for the present tenure; used by callbacks only
+	h := hooksFor(k.trace)
+	acquired, lost, waiting := h.acquired, h.lost, h.waiting
+	h.acquired = func(o *ownership, s State) {
+		k.note(o, s.After)
+		acquired(o, s)
+		k.callbacks.Add(func() {
+			if called = !r.stopping(); called {
+				k.cfg.OnAcquired(o, s)
+			}
+		})
+	}
+	h.lost = func(o *ownership, s State) {
+		k.note(nil, s.After)
+		lost(o, s)
+		k.callbacks.Add(func() {
+			if called {
+				k.cfg.OnReleased(s)
+			}
+		})
+	}
+	h.waiting = func(o Owner) {
+		k.note(nil, o)
+		if waiting != nil {
+			waiting(o)
+		}
+	}
+	h.callbacksDone = k.callbacks.Idle
+	r = k.c.newContenderRun(base, k.terms, h)
+	r.delay = k.cfg.InitialDelay
+	if err := r.begin(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", k.name(), err)
 	}
-	k.run = p
-	return p, nil
+	k.run = r
+	return r, nil
 }
 
-// name says what it is, in errors.
+// name names the Contender in errors.
 func (k *Contender) name() string {
 	return fmt.Sprintf("the contender %s of %s", k.terms.id, k.terms.mutex)
 }
 
-// Stop ends contending: the ownership's context ends, OnReleased is called, and when it has
-// returned the mutex is released, or the place in the queue. If ctx ends first, it returns the
-// error of ctx, and all that continues in the background. Called in a callback with its ownership
-// context it does not wait at all, and returns nil.
+// Stop stops the Contender: the ownership context ends, OnReleased is called, and then the mutex
+// or the queue entry is released. Stop returns when that is done. For a stopped Contender, Stop
+// does nothing and returns the error of the last Stop. Called in a callback with its ownership
+// context, Stop does not wait, and returns nil.
 //
-// The error is that of ctx, or of the release: the mutex is free then when its lease is over; or
-// ErrLost, if it was lost in the meantime; or ErrUnavailable, if the server has not answered within
-// Timeout: the release is tried until the lease is over, and Start returns ErrInUse until then. To
-// stop a Contender that is stopped does nothing and returns what Stop returned.
-func (k *Contender) Stop(ctx context.Context) error { return k.running().end(ctx, "stop "+k.name()) }
+// If ctx ends first, Stop returns the error of ctx and the rest continues in the background. It
+// returns ErrLost if the mutex was lost meanwhile. It returns ErrUnavailable if the server does
+// not reply within Timeout: the release is tried until the lease ends, and Start returns ErrInUse
+// until then. After any other error the mutex is free when its lease ends.
+func (k *Contender) Stop(ctx context.Context) error { return k.lastRun().end(ctx, "stop "+k.name()) }
 
-// Quit begins to stop and does not wait for it: unlike Stop it may be called in every callback.
+// Quit begins to stop and does not wait. Unlike Stop it may be called in every callback.
 func (k *Contender) Quit() {
-	if r := k.running(); r != nil {
+	if r := k.lastRun(); r != nil {
 		r.stop()
 	}
 }
 
-// running returns the last run; nil = never started.
-func (k *Contender) running() *run {
+// lastRun returns the last run; nil if the Contender was never started.
+func (k *Contender) lastRun() *run {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.run == nil {
@@ -172,29 +192,29 @@ func (k *Contender) running() *run {
 	return k.run.run
 }
 
-// Resign gives the mutex up and contends again, at the end of the queue: if nobody waits, it
-// acquires the mutex anew. The ownership's context ends at once; the mutex is released when the
-// callbacks have returned. It does not wait for that, so it may be called in a callback. One that
-// is not the owner does nothing.
-func (k *Contender) Resign() { k.resign(atOnce) }
+// Resign releases the mutex and contends again, at the end of the queue. If nobody waits, the
+// contender acquires the mutex again. The ownership context ends at once, and the mutex is
+// released when the callbacks have returned. Resign does not wait for that, so it may be called
+// in a callback. It does nothing if the contender is not the owner.
+func (k *Contender) Resign() { k.resign(resignNow) }
 
 func (k *Contender) resign(how int32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.own != nil {
-		k.run.askToResign(k.own, how)
+		k.run.requestResign(k.own, how)
 	}
 }
 
-// IsOwner reports whether it owns the mutex at this moment.
+// IsOwner reports whether the contender owns the mutex at this moment.
 func (k *Contender) IsOwner() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.own != nil && k.own.left() > 0
 }
 
-// Owner returns who owned the mutex when the server was last heard of it: of itself it is
-// what holds now.
+// Owner returns the owner of the mutex by the last reply or notice. While the contender itself is
+// the owner, it returns the present windows.
 func (k *Contender) Owner() Owner {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -207,7 +227,7 @@ func (k *Contender) Owner() Owner {
 	return k.own.owner(k.terms)
 }
 
-// note notes who owns the mutex: own, if it is not nil.
+// note stores the owner of the mutex. own is nil if the contender is not the owner.
 func (k *Contender) note(own *ownership, owner Owner) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

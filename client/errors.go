@@ -10,33 +10,34 @@ import (
 
 // Errors that errors.Is matches.
 var (
-	// ErrLost is the cause of an ownership context that ended without being asked to, and what
-	// Unlock, Do and Stop return then: the lease was not renewed in time, or was broken. Another
-	// may own the mutex.
-	ErrLost = errors.New("the mutex was lost")
+	// ErrLost is the cause of an ownership context that ended because the lease was not renewed
+	// in time or was broken. Unlock, Do and Stop return it then. Another contender may own the
+	// mutex.
+	ErrLost = errors.New("mutex lost")
 	// ErrReleased is the cause of an ownership context that ended because the mutex is released.
-	ErrReleased = errors.New("the mutex was released")
-	// ErrNotAcquired is what a [NotAcquiredError] matches.
-	ErrNotAcquired = errors.New("the mutex is not acquired")
-	// ErrUnavailable means that the server could not be asked, did not answer in time, or cannot
-	// reach its store. Asking again may help. It does not match context.DeadlineExceeded.
-	ErrUnavailable = errors.New("the server cannot be asked")
-	// ErrInUse is returned by Start and Run of what runs already, and for an id that another
-	// contender of the same mutex has in the same Client.
-	ErrInUse = errors.New("it is in use")
-	// ErrClosed means that the Client, the Registry or the go-redis client is closed.
+	ErrReleased = errors.New("mutex released")
+	// ErrNotAcquired is matched by a [NotAcquiredError].
+	ErrNotAcquired = errors.New("mutex not acquired")
+	// ErrUnavailable is returned when the server cannot be reached, does not reply in time, or
+	// cannot reach its store. A later attempt may succeed. It does not match
+	// context.DeadlineExceeded.
+	ErrUnavailable = errors.New("server unavailable")
+	// ErrInUse is returned by Start and Run of a contender or observer that runs already. It is
+	// also returned for an id that another contender of the mutex has in the same Client.
+	ErrInUse = errors.New("already in use")
+	// ErrClosed is returned when the Client, the Registry or the go-redis client is closed.
 	ErrClosed = errors.New("closed")
 )
 
-// NotAcquiredError says that a mutex was not acquired: another owned it, or the context ended while
-// this one waited. It matches ErrNotAcquired, and what Err matches.
+// NotAcquiredError is returned when another contender owned the mutex, or when the context ended
+// while this one waited. It matches ErrNotAcquired, and what Err matches.
 type NotAcquiredError struct {
 	Mutex string
-	// Owner is who owned the mutex when the server was last heard of. The zero Owner: nobody, since
-	// another waiter is next, or it is not known.
+	// Owner is the owner in the last reply. The zero Owner means that another waiter is next, or
+	// that the owner is not known.
 	Owner Owner
-	// Err is why the wait ended: the error of the context, and of the last request if it failed.
-	// nil = there was no wait.
+	// Err is the reason why the wait ended: the error of the context, joined with that of the
+	// last request if it failed. nil means that there was no wait.
 	Err error
 }
 
@@ -69,7 +70,7 @@ type unavailableError struct{ cause error }
 func (e *unavailableError) Error() string        { return ErrUnavailable.Error() + ": " + e.cause.Error() }
 func (e *unavailableError) Is(target error) bool { return target == ErrUnavailable }
 
-// Unwrap hides the deadline of a request: it is not one of the caller's.
+// Unwrap hides the deadline of a request: it is not a deadline of the caller.
 func (e *unavailableError) Unwrap() error {
 	if isContextError(e.cause) {
 		return nil
@@ -81,22 +82,22 @@ func isContextError(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// errUnanswered is that of a request that took longer than it may.
-var errUnanswered error = &unavailableError{errors.New("no answer in time")}
+// errNoAnswer is returned for a request that took longer than Timeout.
+var errNoAnswer error = &unavailableError{errors.New("no reply in time")}
 
-// judged is the error of a request as the caller sees it: ErrClosed, ErrUnavailable with its cause,
-// or what the server says if that is final.
-func judged(err error) error {
+// requestError returns the error of a request as the caller gets it: ErrClosed, ErrUnavailable
+// with its cause, or a final error reply of the server.
+func requestError(err error) error {
 	var unavailable *unavailableError
 	switch {
 	case err != nil && redis.HasErrorPrefix(err, "ERR unknown command"):
-		return fmt.Errorf("is it a simba-resp server? %w", err)
+		return fmt.Errorf("not a simba-resp server? %w", err)
 	case err == nil, errors.Is(err, redis.Nil), refused(err), errors.As(err, &unavailable):
 		return err
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("the go-redis client is %w", ErrClosed)
 	case isContextError(err):
-		return errUnanswered
+		return errNoAnswer
 	}
 	return &unavailableError{err}
 }

@@ -47,7 +47,7 @@ func ExampleClient_Close() {
 	// Output: <nil>
 }
 
-// Who only asks does not contend.
+// Owner does not contend.
 func ExampleClient_Owner() {
 	c, done := connect()
 	defer done()

@@ -67,7 +67,7 @@ func ExampleClient_TryLock() {
 	check(err)
 	_, err = c.TryLock(context.Background(), "report")
 	fmt.Println(err)
-	// Output: lock report: the mutex is not acquired, shop-1 owns it
+	// Output: lock report: mutex not acquired, shop-1 owns it
 }
 
 func ExampleNotAcquiredError() {
@@ -76,7 +76,7 @@ func ExampleNotAcquiredError() {
 	fmt.Println(err)
 	// Output:
 	// true true
-	// lock report: the mutex is not acquired: context deadline exceeded, shop-1 owns it
+	// lock report: mutex not acquired: context deadline exceeded, shop-1 owns it
 }
 
 func ExampleLock_Context() {
@@ -86,7 +86,7 @@ func ExampleLock_Context() {
 	check(err)
 	check(l.Unlock(context.Background()))
 	fmt.Println(context.Cause(l.Context()))
-	// Output: the mutex was released
+	// Output: mutex released
 }
 
 func ExampleLock_Token() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/registry"
 )
 
 // Watch who owns a mutex until a context ends. With an errgroup, pass Run to its Go method:
@@ -25,7 +26,7 @@ func ExampleObserver() {
 	s := <-changes
 	fmt.Printf("at first %q\n", s.After.ID)
 
-	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders", ID: "shop-1"})
+	r, err := registry.New(c, registry.Config{Prefix: "orders", ID: "shop-1"})
 	check(err)
 	defer r.Close()
 	lock, err := r.Obtain("4711")
@@ -97,7 +98,7 @@ func ExampleObserver_Start() {
 	check(o.Stop(context.Background()))
 	// Output:
 	// <nil>
-	// start the observer of leader: it is in use
+	// start the observer of leader: already in use
 	// <nil>
 }
 
@@ -114,7 +115,7 @@ func ExampleObserver_Stop() {
 func ExampleObserver_Quit() {
 	c, done := connect()
 	defer done()
-	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders", ID: "shop-1"})
+	r, err := registry.New(c, registry.Config{Prefix: "orders", ID: "shop-1"})
 	check(err)
 	defer r.Close()
 	lock, err := r.Obtain("4711")
@@ -139,7 +140,7 @@ func ExampleObserver_Quit() {
 func ExampleObserver_Owner() {
 	c, done := connect()
 	defer done()
-	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders", ID: "shop-1"})
+	r, err := registry.New(c, registry.Config{Prefix: "orders", ID: "shop-1"})
 	check(err)
 	defer r.Close()
 	lock, err := r.Obtain("4711")

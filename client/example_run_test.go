@@ -85,22 +85,3 @@ func ExampleScheduler_Run() {
 	// clean up
 	// <nil>
 }
-
-func ExampleWorker_Run() {
-	c, done := connect()
-	defer done()
-	var w *client.Worker
-	w, err := c.NewWorker(client.WorkerConfig{
-		Mutex: "jobs",
-		StartWork: func(context.Context) error {
-			fmt.Println("work")
-			w.Quit()
-			return nil
-		},
-	})
-	check(err)
-	fmt.Println(w.Run(context.Background()))
-	// Output:
-	// work
-	// <nil>
-}

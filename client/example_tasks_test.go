@@ -53,8 +53,8 @@ func scheduledJob(ctx context.Context, c *client.Client, cleanUp func(context.Co
 }
 
 // checkedWrite is the resource's side: it refuses a writer whose tenure is over. One that ends
-// during the write gets through: a resource that can store a number refuses smaller tokens than it
-// has seen.
+// during the write gets through: a resource that can store a number refuses smaller tokens than
+// it has seen.
 func checkedWrite(ctx context.Context, c *client.Client, token uint64, write func() error) error {
 	holds, err := c.Check(ctx, report, token)
 	if err != nil {
@@ -81,6 +81,6 @@ func Example_tasks() {
 	check(scheduledJob(ctx, c, func(context.Context) error { panic("not yet the full hour") }))
 	// Output:
 	// written
-	// token 1: the mutex was lost
+	// token 1: mutex lost
 	// lead
 }

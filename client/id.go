@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/simba-resp/simba-resp/client/internal/names"
 )
 
 // NewID returns a random contender id: a UUID of version 4 without dashes.
@@ -23,21 +25,22 @@ var (
 	counter atomic.Uint64
 	origin  = sync.OnceValue(func() string {
 		host, err := os.Hostname()
-		if err != nil || checkContender(host) != nil || strings.HasPrefix(host, "@") {
+		if err != nil || names.CheckContender(host) != nil || strings.HasPrefix(host, "@") {
 			host = "localhost"
 		}
 		const digits = 20 + 1 + 20 + 1 + 1 + 8 // counter, ':', pid, '@', '~', random
-		return ":" + strconv.Itoa(os.Getpid()) + "@" + host[:min(len(host), maxContenderLen-digits)]
+		return ":" + strconv.Itoa(os.Getpid()) + "@" + host[:min(len(host), names.MaxContenderLen-digits)]
 	})
 )
 
-// NewHostID returns a contender id that people can read, counter:pid@host: the next number
-// in this process, the process and the host, as Simba's HostContenderIdGenerator does. It
-// is not unique where two hosts have one name and processes have the same number, as in containers, nor
-// after a restart there: then two are one to the server.
+// NewHostID returns a contender id that people can read, counter:pid@host, as Simba's
+// HostContenderIdGenerator does. The counter numbers the ids of this process.
+//
+// The id is not unique where hosts have the same name and processes the same number, as in
+// containers. The server takes two contenders with the same id for one.
 func NewHostID() string { return strconv.FormatUint(counter.Add(1), 10) + origin() }
 
-// defaultID is a NewHostID that is unique: what makes it so is chosen once a process.
+// defaultID returns a NewHostID with a random suffix, which is chosen once for the process.
 func defaultID() string { return NewHostID() + "~" + process() }
 
 var process = sync.OnceValue(func() string { return NewID()[:8] })

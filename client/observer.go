@@ -5,48 +5,50 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/simba-resp/simba-resp/client/internal/names"
 )
 
-// ObserverConfig says which mutex an Observer watches and what it calls.
+// ObserverConfig configures an Observer.
 type ObserverConfig struct {
 	Mutex string // 1 to 255 bytes, see SIMBA.ACQUIRE
 
-	// OnChange is called with the first owner that the Observer sees after each start, also when
-	// it is nobody or the same as before. From then on it is called once for each change of the
+	// OnChange is called with the first owner after each start, also when the mutex is free or
+	// the owner is the same as before. From then on it is called once for each change of the
 	// owner or the token. It must not be nil.
 	//
 	// Calls come in order and one at a time, and the next waits until OnChange has returned.
 	// Before is the After of the call before, and zero in the first call ever. TTLAt and
-	// TransitionAt of After are zero if the Observer could not ask for them: the tenure was over
-	// before, or the server did not answer.
+	// TransitionAt of After are zero if the Observer could not query them: the tenure ended
+	// before, or the server did not reply.
 	//
-	// If more than 1,024 notices wait for OnChange, those beyond are left out: the Observer then
-	// asks who owns the mutex, and reports that as one change.
+	// If more than 1,024 notices wait for OnChange, the Observer drops those beyond. It then
+	// queries the owner, and reports that as one change.
 	OnChange func(State)
 }
 
-// Observer watches who owns a mutex and does not contend for it: Simba's retrieval service. It
-// begins stopped, and may be started again after each stop. It is safe for concurrent use.
+// Observer observes the owner of a mutex and does not contend for it: Simba's retrieval service.
+// It begins stopped, and may be started again after each stop. It is safe for concurrent use.
 //
-// The server sends it a notice of each change. As long as the connection holds, OnChange is called
-// for every change after the first call, however late the notices are. After a lost connection
-// the Observer subscribes again and asks who owns the mutex: of several changes in between it
-// reports the last. While the server cannot be reached it reports nothing.
+// The server sends it a notice of each change. As long as the connection holds, OnChange is
+// called for every change after the first call, however late the notices are. After a lost
+// connection the Observer subscribes again and asks who owns the mutex: of several changes in
+// between it reports the last. While the server cannot be reached it reports nothing.
 //
-// In case a notice is lost, the Observer also asks at the end of each lease, and every 15 s. It
-// reports a change that no notice has led to 6 s after it has seen it.
+// In case a notice is lost, the Observer also queries the owner at the end of each lease, and
+// every 15 s. If a reply shows a change without a notice, it reports the change 6 s later.
 type Observer struct {
 	c   *Client
 	cfg ObserverConfig
 
-	mu    sync.Mutex // guards what follows
-	run   *watch     // the last; nil = never started
-	owner Owner      // After of the last call of OnChange, with the newest windows
+	mu    sync.Mutex   // guards what follows
+	run   *observerRun // the last; nil = never started
+	owner Owner        // After of the last call of OnChange, with the newest windows
 }
 
 // NewObserver returns a stopped Observer. The error names the field of cfg that is not valid.
 func (c *Client) NewObserver(cfg ObserverConfig) (*Observer, error) {
-	if err := checkMutex(cfg.Mutex); err != nil {
+	if err := names.CheckMutex(cfg.Mutex); err != nil {
 		return nil, err
 	}
 	if cfg.OnChange == nil {
@@ -56,78 +58,79 @@ func (c *Client) NewObserver(cfg ObserverConfig) (*Observer, error) {
 }
 
 // Run starts the Observer, waits until ctx ends, and stops it. It returns when the last call of
-// OnChange has returned, so it suits an errgroup. It also ends by Stop or Quit. In all these cases
-// it returns nil: the Observer retries what fails. It ends with ErrClosed when the Client or the
-// go-redis client is closed.
+// OnChange has returned, so it suits an errgroup. It also ends by Stop or Quit. In all these
+// cases it returns nil: the Observer retries what fails. It ends with ErrClosed when the Client
+// or the go-redis client is closed.
 //
 // Run returns ErrInUse at once if the Observer runs already, or if a call of OnChange of
 // its last run has not returned yet.
 func (o *Observer) Run(ctx context.Context) error {
-	w, err := o.start()
+	r, err := o.start()
 	if err != nil {
 		return err
 	}
-	return w.last(ctx, o.c, o.name())
+	return r.waitDone(ctx, o.c, o.name())
 }
 
-// Start starts the Observer and does not wait for the server. It retries what fails. Most programs
-// use [Observer.Run] instead.
+// Start starts the Observer and does not wait for the server. It retries what fails. Most
+// programs use [Observer.Run] instead.
 //
-// Start returns ErrInUse if the Observer runs already, or if a call of OnChange of its last run has
-// not returned yet; ErrClosed if the Client is closed.
+// Start returns ErrInUse if the Observer runs already, or if a call of OnChange of its last run
+// has not returned yet. It returns ErrClosed if the Client is closed.
 func (o *Observer) Start() error {
 	_, err := o.start()
 	return err
 }
 
 // start begins a run. Run and Start return its error.
-func (o *Observer) start() (*watch, error) {
+func (o *Observer) start() (*observerRun, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.run != nil && !o.run.over() {
 		return nil, fmt.Errorf("start %s: %w", o.name(), ErrInUse)
 	}
-	w := newWatch(o)
-	m := &member{stop: w.stop}
-	if err := o.c.roster.enter(m); err != nil {
+	r := newObserverRun(o)
+	a := &active{stop: r.stop}
+	if err := o.c.active.add(a); err != nil {
 		return nil, fmt.Errorf("start %s: %w", o.name(), err)
 	}
-	o.run = w
+	o.run = r
 	go func() {
 		defer func() { // also if OnChange ends the goroutine
-			o.c.roster.leave(m, nil)
-			close(w.gone)
-			w.finish(w.closed)
+			o.c.active.remove(a, nil)
+			close(r.gone)
+			r.finish(r.closed)
 		}()
-		w.observe()
+		r.loop()
 	}()
-	return w, nil
+	return r, nil
 }
 
-// name says what it is, in errors.
+// name names the Observer in errors.
 func (o *Observer) name() string { return "the observer of " + o.cfg.Mutex }
 
 // Stop stops the Observer and waits until a call of OnChange that is in progress has returned.
-// OnChange is not called after that, until the next start. Stop returns nil at once if the Observer
-// is stopped or was never started.
+// OnChange is not called after that, until the next start. Stop returns nil at once if the
+// Observer is stopped or was never started.
 //
-// If ctx ends first, Stop returns an error that matches ctx.Err(). The Observer stops all the same.
+// If ctx ends first, Stop returns an error that matches ctx.Err(). The Observer stops all the
+// same.
 //
-// OnChange cannot wait for its own return: in OnChange call [Observer.Quit], or Stop with a context
-// that has ended.
-func (o *Observer) Stop(ctx context.Context) error { return o.running().end(ctx, "stop "+o.name()) }
+// OnChange cannot wait for its own return: in OnChange call [Observer.Quit], or Stop with a
+// context that has ended.
+func (o *Observer) Stop(ctx context.Context) error { return o.lastRun().end(ctx, "stop "+o.name()) }
 
-// Quit begins to stop and does not wait for it: unlike Stop it may be called in a callback. A call
-// of OnChange may still be in progress when Quit returns. Quit does nothing if the Observer is
-// stopped or was never started.
+// Quit begins to stop and does not wait for it: unlike Stop it may be called in a callback. A
+// call of OnChange may still be in progress when Quit returns. Quit does nothing if the Observer
+// is stopped or was never started.
 func (o *Observer) Quit() {
-	if r := o.running(); r != nil {
+	if r := o.lastRun(); r != nil {
 		r.stop()
 	}
 }
 
-// running returns the last run; nil = never started.
-func (o *Observer) running() *run {
+// lastRun returns the last run; nil if the Observer was never started.
+func (o *Observer) lastRun() *run {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.run == nil {
@@ -136,20 +139,20 @@ func (o *Observer) running() *run {
 	return o.run.run
 }
 
-// Owner returns the owner that the Observer has seen last. The zero Owner means that nobody
-// owns the mutex, or that the Observer has not seen it yet. While the server cannot be
-// reached, and after Stop, the owner stays as it was: compare its windows with the time.
+// Owner returns the owner that the Observer has reported last, with its newest windows. The zero
+// Owner means that the mutex is free, or that the Observer has not reported yet. While the server
+// cannot be reached, and after Stop, the owner stays the same: compare its windows with the time.
 func (o *Observer) Owner() Owner {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.owner
 }
 
-// set notes who owns the mutex, and calls OnChange if that is a change or the first report of w. It
-// does nothing after w was stopped.
-func (o *Observer) set(w *watch, owner Owner, first bool) {
+// set stores the owner of the mutex, and calls OnChange if the owner has changed or if this is
+// the first report of r. It does nothing after r was stopped.
+func (o *Observer) set(r *observerRun, owner Owner, first bool) {
 	o.mu.Lock()
-	if w.ctx.Err() != nil {
+	if r.ctx.Err() != nil {
 		o.mu.Unlock()
 		return
 	}

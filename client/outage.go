@@ -6,47 +6,47 @@ import (
 	"time"
 )
 
-// outageApart is how long a server must have answered before what fails is another outage, or how
-// long an outage must last that follows sooner.
-const outageApart = time.Second
+// outageGap is how long the server must have answered before a failed request begins another
+// outage. An outage that begins sooner is logged when it has lasted as long.
+const outageGap = time.Second
 
-// outage has the log told once that the server does not answer, whoever meets it, and once that it
+// outage logs once that the server does not answer, whatever request fails, and once that it
 // answers again. Safe for concurrent use.
 type outage struct {
 	log *slog.Logger
 
-	mu    sync.Mutex // guards what follows
-	on    bool
-	said  bool // of the one that is on
-	began time.Time
-	ended time.Time // when the last one did
+	mu     sync.Mutex // guards what follows
+	on     bool
+	logged bool // the outage that is on
+	began  time.Time
+	ended  time.Time // when the last one ended
 }
 
-// met notes a request that failed since the server could not be asked.
-func (o *outage) met(t terms, err error) {
+// failed notes a request that the server did not answer.
+func (o *outage) failed(t terms, err error) {
 	o.mu.Lock()
 	if !o.on {
-		o.on, o.said, o.began = true, false, time.Now()
+		o.on, o.logged, o.began = true, false, time.Now()
 	}
-	say := !o.said && (time.Since(o.ended) >= outageApart || time.Since(o.began) >= outageApart)
-	o.said = o.said || say
+	first := !o.logged && (time.Since(o.ended) >= outageGap || time.Since(o.began) >= outageGap)
+	o.logged = o.logged || first
 	o.mu.Unlock()
-	if say { // not under the lock: a logger may hang
-		o.log.Warn("cannot ask the server; this is said once for all contenders", "mutex", t.mutex, "contender", t.id, "err", err)
+	if first { // not under the lock: a logger may hang
+		o.log.Warn("the server does not answer; logged once for all contenders", "mutex", t.mutex, "contender", t.id, "err", err)
 	} else {
-		o.log.Debug("cannot ask the server", "mutex", t.mutex, "contender", t.id, "err", err)
+		o.log.Debug("the server does not answer", "mutex", t.mutex, "contender", t.id, "err", err)
 	}
 }
 
-// answered notes a request that was answered.
+// answered notes a request that the server answered.
 func (o *outage) answered() {
 	o.mu.Lock()
-	say, lasted := o.on && o.said, time.Since(o.began)
+	logged, lasted := o.on && o.logged, time.Since(o.began)
 	if o.on {
 		o.on, o.ended = false, time.Now()
 	}
 	o.mu.Unlock()
-	if say {
+	if logged {
 		o.log.Info("the server answers again", "after", lasted.Round(time.Millisecond))
 	}
 }

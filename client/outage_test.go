@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-func TestAnOutageThatFollowsSoonIsLoggedIfItLasts(t *testing.T) {
+func TestOutageSoonAfterAnotherIsLoggedIfItLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		o := outage{log: slog.New(slog.NewTextHandler(&log, nil))}
-		o.met(terms{mutex: "job"}, errUnanswered)
+		o.failed(terms{mutex: "job"}, errNoAnswer)
 		o.answered()
 		time.Sleep(500 * time.Millisecond)
 		for range 10 {
-			o.met(terms{mutex: "job"}, errUnanswered)
+			o.failed(terms{mutex: "job"}, errNoAnswer)
 			time.Sleep(time.Minute)
 		}
 		o.answered()
-		if got := log.String(); strings.Count(got, "cannot ask") != 2 || strings.Count(got, "answers again") != 2 {
+		if got := log.String(); strings.Count(got, "does not answer") != 2 || strings.Count(got, "answers again") != 2 {
 			t.Errorf("the log:\n%s", got)
 		}
 	})

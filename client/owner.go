@@ -4,34 +4,35 @@ import (
 	"time"
 )
 
-// Owner is who owns a mutex, as a client sees it. The zero Owner is nobody.
+// Owner is the owner of a mutex, as a reply shows it. The zero Owner means that the mutex is
+// free.
 type Owner struct {
 	ID    string // the contender's id
-	Token uint64 // fencing token of the tenure
+	Token uint64 // the fencing token of the tenure
 
-	// The ends of the two windows, on this process' monotonic clock. Of an own tenure they
-	// are never later than the server's. Of another's they are as exact as the time
-	// that the reply took.
+	// TTLAt and TransitionAt are the ends of the two windows, on the monotonic clock of this
+	// process. For a tenure of this process they are never later than at the server. For another
+	// tenure they are late by the time that the reply took.
 	TTLAt        time.Time
 	TransitionAt time.Time
 }
 
-// IsZero reports whether nobody owns the mutex.
+// IsZero reports whether the mutex is free.
 func (o Owner) IsZero() bool { return o.ID == "" }
 
-// InTTL reports whether now lies in the TTL window: the owner need not have renewed yet.
+// InTTL reports whether now lies in the TTL window.
 func (o Owner) InTTL(now time.Time) bool { return !o.IsZero() && now.Before(o.TTLAt) }
 
-// InTransition reports whether now lies in the transition window: the owner is late to renew, owns
-// the mutex still, and nobody else may take it.
+// InTransition reports whether now lies in the transition window: the owner still owns the mutex,
+// and has not renewed in time.
 func (o Owner) InTransition(now time.Time) bool {
 	return !o.IsZero() && !now.Before(o.TTLAt) && now.Before(o.TransitionAt)
 }
 
-// State is a change of a mutex' owner.
+// State is a change of the owner of a mutex.
 type State struct {
 	Mutex         string
-	Before, After Owner // either may be zero
+	Before, After Owner // the zero Owner: the mutex is free, or the owner is not known
 }
 
 // ownerOf returns the owner in a reply that came at the time at.

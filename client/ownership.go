@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
+// An owner gives up a lease before its end: by one marginShare-th of the lease, at most by
+// marginMax. Clocks run at slightly different speeds, and timers fire late.
 const (
-	// marginShare and marginMax are how much earlier than its end a lease is given up: clocks
-	// do not run alike, and timers are late.
 	marginShare = 100
 	marginMax   = 250 * time.Millisecond
 )
 
-// margin is how much earlier a lease of that length is given up.
+// margin returns how long before its end an owner gives up a lease of that length.
 func margin(lease time.Duration) time.Duration { return min(lease/marginShare, marginMax) }
 
-// instant is a point in time that a sleeping machine does not stop.
+// instant is a point in time on a clock that runs while the machine is suspended.
 type instant struct {
-	at    time.Time
-	slept time.Duration // of the machine, until then
+	at        time.Time
+	suspended time.Duration // of the machine, until then
 }
 
 func now() instant { return instant{time.Now(), suspended()} }
 
 func (i instant) since(earlier instant) time.Duration {
-	return i.at.Sub(earlier.at) + i.slept - earlier.slept
+	return i.at.Sub(earlier.at) + i.suspended - earlier.suspended
 }
 
-// span is the time from a request that got or renewed a lease until the lease is given up.
+// span is the time from the request that acquired or renewed a lease until the owner gives it up.
 type span struct {
 	from   instant
 	length time.Duration
@@ -37,30 +37,30 @@ type span struct {
 
 func (s *span) left() time.Duration { return s.length - now().since(s.from) }
 
-// ownership is one tenure of ours and its context, which ends no later than the tenure:
-// Err reads the clock, so that a process that was stopped in the meantime knows at once.
+// ownership is one tenure of this process, and its context. The context ends no later than the
+// tenure. Err reads the clock, so a process that was stopped meanwhile knows at once.
 type ownership struct {
 	context.Context
 	cancel context.CancelCauseFunc
 	token  uint64
-	vigil  *vigil
+	watch  *suspendWatch
 	span   atomic.Pointer[span]
-	timer  *time.Timer // ends it when the lease is over, whatever else the process is busy with
+	timer  *time.Timer // ends the ownership when the lease ends
 }
 
-// newOwnership begins with the answer to a request that was sent at from. It has the values of
-// base, which does not end.
-func newOwnership(base context.Context, v *vigil, token uint64, from instant, lease time.Duration) *ownership {
+// newOwnership begins an ownership by the reply to a request that was sent at from. Its context
+// has the values of base, which does not end.
+func newOwnership(base context.Context, w *suspendWatch, token uint64, from instant, lease time.Duration) *ownership {
 	ctx, cancel := context.WithCancelCause(base)
-	o := &ownership{Context: ctx, cancel: cancel, token: token, vigil: v}
+	o := &ownership{Context: ctx, cancel: cancel, token: token, watch: w}
 	o.renew(from, lease)
 	o.timer = time.AfterFunc(math.MaxInt64, o.expire)
 	o.timer.Reset(max(0, o.left()))
-	v.add(o)
+	w.add(o)
 	return o
 }
 
-// expire ends it unless it was renewed.
+// expire ends the ownership unless it was renewed.
 func (o *ownership) expire() {
 	if left := o.left(); left > 0 {
 		o.timer.Reset(left)
@@ -69,11 +69,11 @@ func (o *ownership) expire() {
 	o.end(ErrLost)
 }
 
-// end ends it; the first cause holds.
+// end ends the ownership; the first cause counts.
 func (o *ownership) end(cause error) {
 	o.cancel(cause)
 	o.timer.Stop()
-	o.vigil.remove(o)
+	o.watch.remove(o)
 }
 
 // renew begins the windows anew.
@@ -81,7 +81,7 @@ func (o *ownership) renew(from instant, lease time.Duration) {
 	o.span.Store(&span{from, lease - margin(lease)})
 }
 
-// left is for how long the mutex is still owned; not above 0 if it is not.
+// left returns for how long the mutex is still owned; not above 0 if it is not.
 func (o *ownership) left() time.Duration {
 	if o.Context.Err() != nil {
 		return 0
@@ -89,7 +89,7 @@ func (o *ownership) left() time.Duration {
 	return o.span.Load().left()
 }
 
-// owner is the ownership as others see it.
+// owner returns the ownership as an Owner.
 func (o *ownership) owner(t terms) Owner {
 	from := o.span.Load().from.at
 	return Owner{ID: t.id, Token: o.token, TTLAt: from.Add(t.ttl), TransitionAt: from.Add(t.lease())}
@@ -113,8 +113,8 @@ func (o *ownership) Value(key any) any {
 
 type tokenKey struct{}
 
-// Token returns the fencing token of the tenure that an ownership context, or one made from
-// it, belongs to; 0 for any other context.
+// Token returns the fencing token of the tenure that an ownership context, or a context derived
+// from it, belongs to. It returns 0 for any other context.
 func Token(ctx context.Context) uint64 {
 	token, _ := ctx.Value(tokenKey{}).(uint64)
 	return token

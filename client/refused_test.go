@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// serverError is an error that a server answers.
+// serverError is an error reply of a server.
 type serverError string
 
 func (r serverError) Error() string { return string(r) }
 func (serverError) RedisError()     {}
 
-func TestAServerThatIsFullIsAskedAgain(t *testing.T) {
+func TestFullServerIsNotARefusal(t *testing.T) {
 	for text, want := range map[string]bool{
 		"ERR max number of clients reached": false,
 		"ERR max number of blocked clients reached, three quarters of maxclients: ask again later, or without WAIT": false,
@@ -20,12 +20,12 @@ func TestAServerThatIsFullIsAskedAgain(t *testing.T) {
 		"NOPERM User a has no permissions to run": true,
 	} {
 		if got := refused(serverError(text)); got != want {
-			t.Errorf("%s is for good: %v", text, got)
+			t.Errorf("refused(%s) is %v", text, got)
 		}
 	}
 }
 
-func TestOnlyTheEnginesOwnWordsAreTakenForAMisconfiguredStore(t *testing.T) {
+func TestMisconfiguredMatchesOnlyTheEngineError(t *testing.T) {
 	for text, want := range map[string]bool{
 		"ERR engine mysql misconfigured: table simba_mutex does not exist": true,
 		"ERR engine zookeeper misconfigured: x":                            true,
@@ -37,7 +37,7 @@ func TestOnlyTheEnginesOwnWordsAreTakenForAMisconfiguredStore(t *testing.T) {
 			t.Errorf("%q: %v", text, got)
 		}
 		if misconfigured(errors.New(text)) {
-			t.Errorf("%q: it is no reply", text)
+			t.Errorf("%q: matches an error that is no reply", text)
 		}
 	}
 }

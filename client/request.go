@@ -10,10 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The requests, one round trip each. Times of the outcomes are what is left when the
-// server answered.
-
-// acquire asks for the mutex, or renews it if the contender owns it.
+// acquire sends SIMBA.ACQUIRE, which also renews the lease if the contender owns the mutex.
 func (c *Client) acquire(ctx context.Context, t terms, noQueue bool) (reply, error) {
 	args := []any{"simba.acquire", t.mutex, t.id, t.ttl.Milliseconds(), "transition", t.transition.Milliseconds()}
 	if noQueue {
@@ -22,38 +19,38 @@ func (c *Client) acquire(ctx context.Context, t terms, noQueue bool) (reply, err
 	return parseReply(c.rdb.Do(ctx, args...))
 }
 
-// guard renews that tenure.
+// guard sends SIMBA.GUARD, which renews the tenure with that token.
 func (c *Client) guard(ctx context.Context, t terms, token uint64) (reply, error) {
 	return parseReply(c.rdb.Do(ctx, "simba.guard", t.mutex, t.id, t.ttl.Milliseconds(),
 		"transition", t.transition.Milliseconds(), "token", token))
 }
 
-// release gives that tenure up; a token of 0 means any, and the place in the queue.
+// release sends SIMBA.RELEASE for the tenure with that token; 0 means any, and the queue entry.
 func (c *Client) release(ctx context.Context, t terms, token uint64) (released bool, err error) {
 	args := []any{"simba.release", t.mutex, t.id}
 	if token != 0 {
 		args = append(args, "token", token)
 	}
 	cmd := once{redis.NewCmd(ctx, args...)}
-	_ = c.rdb.Process(ctx, cmd) // it is cmd's error
+	_ = c.rdb.Process(ctx, cmd) // cmd has the error
 	n, err := cmd.Int()
-	return n == 1, judged(err)
+	return n == 1, requestError(err)
 }
 
-// check asks whether that tenure still owns the mutex.
+// check sends SIMBA.CHECK.
 func (c *Client) check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
 	n, err := c.rdb.Do(ctx, "simba.check", mutex, token).Int()
-	return n == 1, judged(err)
+	return n == 1, requestError(err)
 }
 
-// once is a command that go-redis does not repeat by itself: the answer to the second RELEASE is
-// that there was nothing to release.
+// once is a command that go-redis does not repeat: the reply to a second RELEASE is that there
+// was nothing to release.
 type once struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
 
-// owner asks who owns a mutex.
+// owner sends SIMBA.OWNER.
 func (c *Client) owner(ctx context.Context, mutex string) (Owner, error) {
 	r, err := record(c.rdb.Do(ctx, "simba.owner", mutex))
 	if errors.Is(err, redis.Nil) {
@@ -62,7 +59,10 @@ func (c *Client) owner(ctx context.Context, mutex string) (Owner, error) {
 	if err != nil {
 		return Owner{}, err
 	}
-	return ownerOf(reply{owner: r.text("owner"), token: uint64(r.number("token")), ttl: r.millis("ttl"), transition: r.millis("transition")}, time.Now()), r.fault
+	owner := reply{
+		owner: r.text("owner"), token: uint64(r.number("token")), ttl: r.millis("ttl"), transition: r.millis("transition"),
+	}
+	return ownerOf(owner, time.Now()), r.fault
 }
 
 // The statuses of a reply.
@@ -102,16 +102,16 @@ func parseReply(cmd *redis.Cmd) (reply, error) {
 	return out, r.fault
 }
 
-// fields is a record: a map in RESP3, a flat array in RESP2.
+// fields are those of a record: a map in RESP3, a flat array in RESP2.
 type fields struct {
 	byName map[any]any
-	fault  error // the first
+	fault  error // the first field that is missing or of a wrong type
 }
 
 func record(cmd *redis.Cmd) (*fields, error) {
 	reply, err := cmd.Result()
 	if err != nil {
-		return nil, judged(err)
+		return nil, requestError(err)
 	}
 	switch r := reply.(type) {
 	case map[any]any:
@@ -125,7 +125,7 @@ func record(cmd *redis.Cmd) (*fields, error) {
 		}
 		return &fields{byName: m}, nil
 	}
-	return nil, fmt.Errorf("the server answers with a %T, not a record: is it a simba-resp?", reply)
+	return nil, fmt.Errorf("the server replies with a %T, not a record: not a simba-resp server?", reply)
 }
 
 func (f *fields) text(name string) string  { return field[string](f, name) }
@@ -143,29 +143,29 @@ func field[T any](f *fields, name string) (value T) {
 }
 
 // misconfigured reports whether the server's store refuses what its engine needs, until an
-// operator has mended it. What was asked may have been done in part.
+// operator changes the store. The request may have been done in part.
 func misconfigured(err error) bool {
-	var said redis.Error
-	if !errors.As(err, &said) {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
 		return false
 	}
-	text, engine := strings.CutPrefix(said.Error(), "ERR engine ")
+	text, engine := strings.CutPrefix(reply.Error(), "ERR engine ")
 	_, rest, _ := strings.Cut(text, " ") // of the engine's name
 	return engine && strings.HasPrefix(rest, "misconfigured: ")
 }
 
-// refused reports whether the server has said no for good: to ask again would not help
-// before somebody has changed something.
+// refused reports whether the server has refused a request for good: a retry does not help before
+// somebody has changed something.
 func refused(err error) bool {
-	var said redis.Error
-	if !errors.As(err, &said) {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
 		return false
 	}
 	for _, passing := range [...]string{
 		"TRYAGAIN", "OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED",
 		"ERR max number of clients reached", "ERR max number of blocked clients reached",
 	} {
-		if strings.HasPrefix(said.Error(), passing) {
+		if strings.HasPrefix(reply.Error(), passing) {
 			return false
 		}
 	}

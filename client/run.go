@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// run is one run of what can be started and stopped.
+// run is one run of a contender or an observer, from its start until nothing of it is left.
 type run struct {
-	stop func()        // tells it to end, and does not wait; may be called often
+	stop func()        // begins to stop and does not wait; it may be called often
 	quit chan struct{} // closed by stop
-	gone chan struct{} // closed when nothing of it is left
-	done chan struct{} // closed right after gone, or before it when that takes too long
-	err  error         // may be read when done is closed
+	gone chan struct{} // closed when nothing of the run is left
+	done chan struct{} // closed right after gone, or earlier if that takes longer than Timeout
+	err  error         // why something is left at the server; read it when done is closed
 
-	finish func(error) // closes done; the first call counts
+	finish func(error) // closes done; later calls do nothing
 }
 
 func newRun() *run {
@@ -33,46 +33,37 @@ func newRun() *run {
 // runKey is the key of a value that the contexts of a run's callbacks have.
 type runKey struct{ *run }
 
+// context returns a context for callbacks: it has the values of base and does not end.
 func (r *run) context(base context.Context) context.Context {
 	return context.WithValue(context.WithoutCancel(base), runKey{r}, true)
 }
 
-// quitting reports whether it is told to end.
-func (r *run) quitting() bool {
+// stopping reports whether stop was called.
+func (r *run) stopping() bool { return isClosed(r.quit) }
+
+// over reports whether nothing of the run is left. A nil run was never begun.
+func (r *run) over() bool { return r == nil || isClosed(r.gone) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-r.quit:
+	case <-c:
 		return true
 	default:
 		return false
 	}
 }
 
-// over reports whether nothing of it is left. A nil run was never begun.
-func (r *run) over() bool {
-	if r == nil {
-		return true
-	}
-	select {
-	case <-r.gone:
-		return true
-	default:
-		return false
-	}
-}
-
-// end stops it and waits until it is done, or ctx ends. what names this in the error. A nil run was
-// never begun.
+// end stops the run and waits until it is done, or until ctx ends. what names the action in the
+// error. A nil run was never begun.
 func (r *run) end(ctx context.Context, what string) error {
 	if r == nil {
 		return nil
 	}
 	r.stop()
-	if ctx.Value(runKey{r}) != nil { // called in its callback, which it would wait for
+	if ctx.Value(runKey{r}) != nil { // called in a callback of the run, which ends before the run
 		return nil
 	}
-	select {
-	case <-r.done:
-	default:
+	if !isClosed(r.done) {
 		select {
 		case <-r.done:
 		case <-ctx.Done():
@@ -85,15 +76,16 @@ func (r *run) end(ctx context.Context, what string) error {
 	return nil
 }
 
-// last waits until it is done, and stops it when ctx ends.
-func (r *run) last(ctx context.Context, c *Client, what string) error {
+// waitDone waits until the run is done, and stops it when ctx ends. what names the run in the
+// error.
+func (r *run) waitDone(ctx context.Context, c *Client, what string) error {
 	select {
 	case <-ctx.Done():
 		r.stop()
 	case <-r.done:
 	}
 	<-r.done
-	if r.err == nil && ctx.Err() == nil && c.roster.isClosed() {
+	if r.err == nil && ctx.Err() == nil && c.active.isClosed() {
 		return fmt.Errorf("run %s: %w", what, errClientClosed)
 	}
 	return r.end(ctx, "stop "+what)

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Strategy is how a Scheduler counts its period.
+// Strategy is from when a Scheduler counts its Period.
 type Strategy int
 
 const (
-	// FixedRate counts from beat to beat: every Period, however long the work takes. Beats that are
-	// missed because the work took longer are dropped, except the last, which follows at once.
-	// (Java's scheduleAtFixedRate, which Simba uses, makes up for all of them.)
+	// FixedRate starts the work every Period, however long the work takes. If the work takes
+	// longer than a Period, the starts that it missed are dropped, except the last, which follows
+	// at once. (Java's scheduleAtFixedRate, which Simba uses, makes up for all of them.)
 	FixedRate Strategy = iota
-	// FixedDelay counts from the end of the work to its next beginning.
+	// FixedDelay starts the work a Period after the last work has ended.
 	FixedDelay
 )
 
@@ -31,45 +31,47 @@ func (s Strategy) String() string {
 	return fmt.Sprintf("Strategy(%d)", int(s))
 }
 
-// ScheduleConfig says what a Scheduler does, and when.
+// ScheduleConfig configures a Scheduler.
 type ScheduleConfig struct {
-	// Mutex, ID, TTL and Transition are as in ContenderConfig: whoever owns the mutex works.
+	// Mutex, ID, TTL and Transition are as in ContenderConfig. The owner of the mutex is the
+	// leader.
 	Mutex           string
 	ID              string
 	TTL, Transition time.Duration
 
-	InitialDelay time.Duration // from becoming the leader to the first beat; 0 = at once
+	InitialDelay time.Duration // from becoming the leader to the first work; 0 = at once
 	Period       time.Duration // more than 0
 	Strategy     Strategy      // the zero value is FixedRate
 
-	// AlignToClock has the beats at the multiples of Period on the wall clock, counted in UTC: with
-	// a Period of an hour on the full hour, of 24 h at midnight. So a leader that takes over does
-	// not repeat the beat of the one before it. A beat at which no process leads is skipped and not
-	// made up for: a leader that dies at 09:59:55 may cost the run of 10:00, and one that dies
-	// during the run leaves it unfinished. So is a beat that work overran. Where the clocks of two
-	// processes differ, a beat may still run twice if leadership changes just then. It goes with
-	// FixedRate and without InitialDelay.
+	// AlignToClock starts the work at multiples of Period on the wall clock in UTC. With a Period of
+	// an hour that is the full hour, and with 24 h midnight. So a new leader does not repeat the
+	// last work of the leader before. It goes with FixedRate and without InitialDelay.
 	//
-	// Without it the beats are counted from becoming the leader: each new leader begins with one.
+	// A start time at which no process leads, or at which the last work still runs, is skipped.
+	// So a leader that dies at 09:59:55 may cost the work of 10:00, and one that dies during the
+	// work leaves it unfinished. If the clocks of two processes differ, a work may run twice when
+	// the leader changes just then.
+	//
+	// Without AlignToClock the period is counted from becoming the leader.
 	AlignToClock bool
 
-	// Work is called on each beat. Its context ends when leadership does: it should return soon
-	// then, since the next leader may work already if the mutex was lost. An error is logged, a
-	// panic too, with its stack, and the schedule goes on. If Work ends its goroutine
-	// (runtime.Goexit), that is logged, and it resigns, and contends again after a TTL.
+	// Work is called each time. Its context ends when leadership ends. It should return soon
+	// then: if the mutex was lost, the next leader may work already. An error is logged. A panic
+	// is logged with its stack. In both cases the schedule continues. If Work ends its goroutine
+	// (runtime.Goexit), the Scheduler logs that, resigns, and contends again after a TTL.
 	Work func(ownership context.Context) error
 }
 
-// Scheduler does periodic work in one of many processes: Simba's scheduler. It begins when
-// the mutex is acquired and ends at once when that is lost or released. Work never overlaps
-// with itself in the process. It begins stopped and may be started again
-// after each stop; stopped, it has no goroutine. Safe for concurrent use.
+// Scheduler does periodic work in one of many processes: Simba's scheduler. It begins the work
+// when it acquires the mutex, and ends it at once when the mutex is lost or released. Work never
+// overlaps with itself in one process. A Scheduler is stopped at first, and may be started again
+// after each stop. It is safe for concurrent use.
 type Scheduler struct {
 	cfg       ScheduleConfig
 	contender *Contender
 }
 
-// NewScheduler returns a stopped Scheduler. The error names the field that is wrong.
+// NewScheduler returns a stopped Scheduler. The error names the field that is not valid.
 func (c *Client) NewScheduler(cfg ScheduleConfig) (*Scheduler, error) {
 	switch {
 	case cfg.InitialDelay < 0:
@@ -79,9 +81,9 @@ func (c *Client) NewScheduler(cfg ScheduleConfig) (*Scheduler, error) {
 	case cfg.Strategy != FixedRate && cfg.Strategy != FixedDelay:
 		return nil, fmt.Errorf("Strategy is %v, not FixedRate or FixedDelay", cfg.Strategy)
 	case cfg.AlignToClock && cfg.Strategy != FixedRate:
-		return nil, fmt.Errorf("AlignToClock goes with FixedRate, and Strategy is %v", cfg.Strategy)
+		return nil, fmt.Errorf("AlignToClock goes with FixedRate only, and Strategy is %v", cfg.Strategy)
 	case cfg.AlignToClock && cfg.InitialDelay != 0:
-		return nil, fmt.Errorf("AlignToClock leaves no choice of InitialDelay, and it is %v", cfg.InitialDelay)
+		return nil, fmt.Errorf("AlignToClock goes without InitialDelay, which is %v", cfg.InitialDelay)
 	case cfg.Work == nil:
 		return nil, errors.New("Work is nil")
 	}
@@ -99,33 +101,32 @@ func (c *Client) NewScheduler(cfg ScheduleConfig) (*Scheduler, error) {
 // ID returns the contender id.
 func (s *Scheduler) ID() string { return s.contender.ID() }
 
-// Run contends and works until ctx ends, see [Contender.Run].
+// Run runs the Scheduler until ctx ends, see [Contender.Run].
 func (s *Scheduler) Run(ctx context.Context) error { return s.contender.Run(ctx) }
 
-// Start begins to contend, see [Contender.Start].
+// Start starts the Scheduler, see [Contender.Start].
 func (s *Scheduler) Start() error { return s.contender.Start() }
 
-// Stop ends leading and contending, see [Contender.Stop]. Called by Work with its context it does
-// not wait.
+// Stop stops the Scheduler, see [Contender.Stop]. Called by Work with its context it does not
+// wait.
 func (s *Scheduler) Stop(ctx context.Context) error { return s.contender.Stop(ctx) }
 
-// Quit begins to stop and does not wait for it: unlike Stop it may be called by Work with any
-// context.
+// Quit begins to stop and does not wait. Work may call it.
 func (s *Scheduler) Quit() { s.contender.Quit() }
 
-// Resign has another lead, if one waits, see [Contender.Resign].
+// Resign releases the mutex for the next waiter, see [Contender.Resign].
 func (s *Scheduler) Resign() { s.contender.Resign() }
 
-// IsOwner reports whether it leads at this moment.
+// IsOwner reports whether this Scheduler is the leader at this moment.
 func (s *Scheduler) IsOwner() bool { return s.contender.IsOwner() }
 
-// Owner returns who leads, see [Contender.Owner].
+// Owner returns the leader, see [Contender.Owner].
 func (s *Scheduler) Owner() Owner { return s.contender.Owner() }
 
-// lead works until the ownership ends.
+// lead does the periodic work until the ownership ends.
 func (s *Scheduler) lead(ownership context.Context, _ State) {
-	b := s.begin(time.Now())
-	timer := time.NewTimer(b.wait(time.Now()))
+	next := s.first(time.Now())
+	timer := time.NewTimer(next.wait(time.Now()))
 	defer timer.Stop()
 	for {
 		select {
@@ -135,74 +136,77 @@ func (s *Scheduler) lead(ownership context.Context, _ State) {
 		if ownership.Err() != nil {
 			return
 		}
-		if now := time.Now(); b.isDue(now) {
+		if now := time.Now(); next.isDue(now) {
 			s.work(ownership)
-			b.follow(time.Now())
+			next.advance(time.Now())
 		} else {
-			b.look(now)
+			next.adjust(now)
 		}
-		timer.Reset(b.wait(time.Now()))
+		timer.Reset(next.wait(time.Now()))
 	}
 }
 
-// beats are those of one leader.
-type beats struct {
+// schedule computes the start times of the work of one leader.
+type schedule struct {
 	cfg  *ScheduleConfig
-	next time.Time // aligned: by the wall clock alone
+	next time.Time // with AlignToClock without a monotonic reading
 }
 
-// wallLook is how long a wait for the wall clock lasts at most: it may be set meanwhile.
-const wallLook = time.Minute
+// clockCheckEvery bounds a wait for the wall clock, which may be set meanwhile.
+const clockCheckEvery = time.Minute
 
-func (s *Scheduler) begin(now time.Time) *beats {
-	b := &beats{cfg: &s.cfg, next: now.Add(s.cfg.InitialDelay)}
-	if b.cfg.AlignToClock {
-		b.next = b.multipleAfter(now)
+// first returns the schedule of a leader that begins now.
+func (s *Scheduler) first(now time.Time) *schedule {
+	n := &schedule{cfg: &s.cfg, next: now.Add(s.cfg.InitialDelay)}
+	if n.cfg.AlignToClock {
+		n.next = n.multipleAfter(now)
 	}
-	return b
+	return n
 }
 
-// wait is how long to wait before the next look whether a beat is due.
-func (b *beats) wait(now time.Time) time.Duration {
-	if b.cfg.AlignToClock {
-		return min(b.next.Sub(now.Round(0)), wallLook)
+// wait returns how long to wait before isDue is called again.
+func (n *schedule) wait(now time.Time) time.Duration {
+	if n.cfg.AlignToClock {
+		return min(n.next.Sub(now.Round(0)), clockCheckEvery)
 	}
-	return b.next.Sub(now)
+	return n.next.Sub(now)
 }
 
-func (b *beats) isDue(now time.Time) bool { return b.wait(now) <= 0 }
+// isDue reports whether the work is due.
+func (n *schedule) isDue(now time.Time) bool { return n.wait(now) <= 0 }
 
-// look is for when no beat is due yet: the clock may have been set back by more than a period.
-func (b *beats) look(now time.Time) {
-	if b.cfg.AlignToClock && b.next.Sub(now.Round(0)) > 2*b.cfg.Period {
-		b.next = b.multipleAfter(now)
+// adjust corrects the next start time if the wall clock was set back by more than a period.
+func (n *schedule) adjust(now time.Time) {
+	if n.cfg.AlignToClock && n.next.Sub(now.Round(0)) > 2*n.cfg.Period {
+		n.next = n.multipleAfter(now)
 	}
 }
 
-// follow makes the beat after the one that has just been worked on.
-func (b *beats) follow(now time.Time) {
-	last := b.next
+// advance sets the next start time when the work has ended.
+func (n *schedule) advance(now time.Time) {
+	last := n.next
 	switch {
-	case b.cfg.AlignToClock:
-		b.next = b.multipleAfter(now)
-		if b.next.Equal(last) { // the clock was set back a little
-			b.next = b.next.Add(b.cfg.Period)
+	case n.cfg.AlignToClock:
+		n.next = n.multipleAfter(now)
+		if n.next.Equal(last) { // the clock was set back a little
+			n.next = n.next.Add(n.cfg.Period)
 		}
-	case b.cfg.Strategy == FixedDelay:
-		b.next = now.Add(b.cfg.Period)
+	case n.cfg.Strategy == FixedDelay:
+		n.next = now.Add(n.cfg.Period)
 	default:
-		b.next = last.Add(b.cfg.Period)
-		if late := now.Sub(b.next); late > 0 {
-			b.next = b.next.Add(late.Truncate(b.cfg.Period)) // the last of those that were missed
+		n.next = last.Add(n.cfg.Period)
+		if late := now.Sub(n.next); late > 0 {
+			n.next = n.next.Add(late.Truncate(n.cfg.Period)) // the last of the missed start times
 		}
 	}
 }
 
-// multipleAfter is the first multiple of the period on the wall clock after t.
-func (b *beats) multipleAfter(t time.Time) time.Time {
-	return t.Round(0).Truncate(b.cfg.Period).Add(b.cfg.Period) // without the monotonic clock
+// multipleAfter returns the first multiple of the period on the wall clock after t.
+func (n *schedule) multipleAfter(t time.Time) time.Time {
+	return t.Round(0).Truncate(n.cfg.Period).Add(n.cfg.Period) // Round(0): no monotonic reading
 }
 
+// work calls Work and logs how it ends.
 func (s *Scheduler) work(ownership context.Context) {
 	log := s.contender.c.log.With("mutex", s.cfg.Mutex, "contender", s.ID())
 	returned := false
@@ -212,8 +216,8 @@ func (s *Scheduler) work(ownership context.Context) {
 		case p != nil:
 			log.Error("scheduled work panicked", "panic", p, "stack", string(debug.Stack()))
 		case !returned:
-			log.Error("scheduled work ended its goroutine: it resigns for a TTL")
-			s.contender.resign(afterATTL)
+			log.Error("scheduled work ended its goroutine; the scheduler resigns for a TTL")
+			s.contender.resign(resignForTTL)
 		}
 	}()
 	err := s.cfg.Work(ownership)

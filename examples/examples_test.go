@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	short = 4 * time.Second // ttl of who is killed; registry renews each second, and on a busy machine that may be late
-	long  = time.Minute     // ttl of who must not be waited for so long
+	short = 4 * time.Second // TTL of a process that is killed; registry renews each second
+	long  = time.Minute     // TTL of a process that releases
 )
 
-func TestWhenOneIsKilledTheOtherTakesOver(t *testing.T) {
+func TestTheOtherTakesOverFromAKilledOwner(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	for _, e := range examples {
@@ -65,7 +65,7 @@ func TestWhenOneIsKilledTheOtherTakesOver(t *testing.T) {
 	}
 }
 
-func TestWhoWakesAfterItsLeaseDoesNoWork(t *testing.T) {
+func TestFrozenOwnerDoesNoWorkAfterItsLease(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	for _, e := range examples {
@@ -76,17 +76,17 @@ func TestWhoWakesAfterItsLeaseDoesNoWork(t *testing.T) {
 			frozen.Wants(t, e.works)
 			other := e.start(t, s, m.option, "other", long)
 			m.waitFor("somebody waits", func() bool { return m.waiters() == 1 })
-			// Just after a piece of work, a second before the next: frozen between its look at the lease
-			// and a piece that one would come when it wakes, and only the token can tell.
+			// It is frozen just after a piece of work, a second before the next. A process that is
+			// frozen between its check of the lease and the work would do that piece of work.
 			frozen.WantsAfter(t, frozen.Lines(), e.works)
 			frozen.Pause()
 			e.token(t, other)
 			before := frozen.Lines()
 			frozen.Resume()
-			m.waitFor("who woke waits, or has ended", func() bool { return m.waiters() == 1 || gone(frozen) })
+			m.waitFor("the frozen process waits or has ended", func() bool { return m.waiters() == 1 || gone(frozen) })
 			for _, line := range strings.Split(frozen.Output(), "\n")[before:] {
 				if regexp.MustCompile(e.works).MatchString(line) {
-					t.Errorf("while another owns the mutex it works:\n%s", frozen.Output())
+					t.Errorf("it works while another owns the mutex:\n%s", frozen.Output())
 				}
 			}
 			for _, p := range []*simbatest.Process{frozen, other} {
@@ -97,8 +97,8 @@ func TestWhoWakesAfterItsLeaseDoesNoWork(t *testing.T) {
 	}
 }
 
-// As containers do that share the host's network, and so its name: each program is process 1.
-func TestTwoWithOneProcessNumberAndHostNameAreTwoContenders(t *testing.T) {
+// Containers that share the network of the host have its name, and each program is process 1.
+func TestSameProcessNumberAndHostNameAreTwoContenders(t *testing.T) {
 	t.Parallel()
 	isolated := []string{"unshare", "--pid", "--fork", "--kill-child"}
 	if out, err := exec.Command(isolated[0], append(isolated[1:], "true")...).CombinedOutput(); err != nil {
@@ -130,9 +130,9 @@ func gone(p *simbatest.Process) bool {
 	}
 }
 
-func TestWhoWaitsIsCalledWhateverItsLanguage(t *testing.T) {
+func TestWaitersOfAllLanguagesAreFirstComeFirstServed(t *testing.T) {
 	t.Parallel()
-	// The order is the queue's as long as nobody misses its turn, or is not heard of for too long, on a busy machine.
+	// Long windows: on a busy machine no waiter must miss its reservation or lose its queue entry.
 	s := simbatest.Start(t, "--handoff-window", simbatest.Patience.String(), "--queue-grace", simbatest.Patience.String())
 	m := newMutex(t, s, example{name: "m"})
 	var ring []example
@@ -154,7 +154,7 @@ func TestWhoWaitsIsCalledWhateverItsLanguage(t *testing.T) {
 			t.Errorf("the token of %s is %d, after %d", e.name, token, before)
 		}
 		if owner := m.owner(); owner != e.name {
-			t.Errorf("in the turn of %s %q owns it", e.name, owner)
+			t.Errorf("%[2]q owns it, not %[1]s", e.name, owner)
 		}
 		processes[i].Signal(syscall.SIGTERM)
 		processes[i].Wait(t)
@@ -165,7 +165,7 @@ func TestWhoWaitsIsCalledWhateverItsLanguage(t *testing.T) {
 	}
 }
 
-func TestAnObserverSeesEachOwner(t *testing.T) {
+func TestObserverPrintsEachOwner(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	watcher := simbatest.Run(t, goProgram("observe")(t)[0], "--addr", s.Addr, "--mutex", "m")
@@ -183,10 +183,10 @@ func TestAnObserverSeesEachOwner(t *testing.T) {
 	}
 }
 
-// mutex is what the server says about one.
+// mutex is a mutex at the server.
 type mutex struct {
 	t      *testing.T
-	option string // what an example is told
+	option string // the --mutex of an example
 	name   string
 	rdb    *redis.Client
 }

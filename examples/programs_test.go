@@ -14,12 +14,12 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// example is a program of this folder, of which one process at a time has the mutex.
+// example is a program of this folder. One process of it at a time owns the mutex.
 type example struct {
 	name    string
-	owns    string                      // a line that it writes when it has the mutex; the token is the submatch
-	works   string                      // a line that it writes when it works
-	program func(t *testing.T) []string // and its first arguments; skips the test where it cannot run
+	owns    string                      // matches its line when it owns the mutex, and the token
+	works   string                      // matches its line when it works
+	program func(t *testing.T) []string // and its first arguments; skips the test if it cannot run
 	noID    bool                        // it has no --id
 	millis  bool                        // its --ttl is in milliseconds, not a duration of Go
 	prefix  string                      // of the mutex, before its --mutex
@@ -49,7 +49,7 @@ func (e example) start(t *testing.T, s *simbatest.Server, mutex, id string, ttl 
 	return e.startAs(t, nil, s, mutex, id, ttl)
 }
 
-// startAs is start by a command that runs another. Without an id the example makes one up.
+// startAs is start by a command that runs another. Without an id the example chooses one.
 func (e example) startAs(t *testing.T, by []string, s *simbatest.Server, mutex, id string, ttl time.Duration) *simbatest.Process {
 	t.Helper()
 	args := append(slices.Clone(by), e.program(t)...)
@@ -66,7 +66,7 @@ func (e example) startAs(t *testing.T, by []string, s *simbatest.Server, mutex, 
 	return simbatest.Run(t, args[0], args[1:]...)
 }
 
-// token returns the token that it says it has the mutex by, now or later.
+// token waits until it owns the mutex, and returns its token.
 func (e example) token(t *testing.T, p *simbatest.Process) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(p.Wants(t, e.owns)[1], 10, 64)
@@ -76,7 +76,7 @@ func (e example) token(t *testing.T, p *simbatest.Process) uint64 {
 	return n
 }
 
-// building is held by who builds: the second finds compiled what both need.
+// building is held during a build, so that the next one finds the common packages compiled.
 var building sync.Mutex
 
 func goProgram(name string) func(*testing.T) []string {

@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/engine"
 )
 
-func TestSlowAnswersLoseNoLease(t *testing.T) {
+func TestSlowRepliesLoseNoLease(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.contend("a"), w.contend("b")
 		synctest.Wait()
@@ -29,7 +29,7 @@ func TestSlowAnswersLoseNoLease(t *testing.T) {
 	})
 }
 
-// One request in the lease may remain without an answer, or two.
+// One or two requests within a lease may get no reply.
 func TestShortFaultLosesNoLease(t *testing.T) {
 	for name, fault := range map[string]func(*world, *contender) (mend func()){
 		"silence":        func(_ *world, k *contender) func() { k.silence(); return k.heal },
@@ -48,7 +48,7 @@ func TestShortFaultLosesNoLease(t *testing.T) {
 					time.Sleep(3 * time.Second)
 					mend()
 				}
-				if got := a.said(); got != "[acquired 1]" {
+				if got := a.drain(); got != "[acquired 1]" {
 					t.Errorf("a: %s", got)
 				}
 				if got := w.tenures("job"); len(got) != 1 {
@@ -65,14 +65,14 @@ func TestShortFaultLosesNoLease(t *testing.T) {
 	}
 }
 
-func TestAnswerLaterThanTheLeaseIsNoOwnership(t *testing.T) {
+func TestReplyAfterTheLeaseIsNoOwnership(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.clientWith(client.Options{Timeout: time.Minute})
 		k := w.contendOver(g, "k", lease(time.Second, time.Second), func(cfg *client.ContenderConfig) { cfg.InitialDelay = time.Second })
 		g.slow(0, 2*time.Second)
 		time.Sleep(10 * time.Minute)
-		if got := k.said(); got != "[]" {
-			t.Errorf("told %s", got)
+		if got := k.drain(); got != "[]" {
+			t.Errorf("callbacks: %s", got)
 		}
 		if got := w.tenures("job"); len(got) == 0 {
 			t.Error("the server granted nothing: the test proves nothing")
@@ -82,44 +82,44 @@ func TestAnswerLaterThanTheLeaseIsNoOwnership(t *testing.T) {
 		if !k.IsOwner() {
 			t.Error("it is not the owner when the wire is fast again")
 		}
-		w.neverTwo("job", k.diary)
+		w.neverTwo("job", k.recorder)
 	})
 }
 
-func TestServerThatIsDownAtTheStartIsWaitedFor(t *testing.T) {
+func TestContenderWaitsForAServerThatIsDown(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.stop()
 		a := w.contend("a")
 		time.Sleep(time.Hour)
-		if a.said() != "[]" {
-			t.Errorf("told %s", a.said())
+		if a.drain() != "[]" {
+			t.Errorf("callbacks: %s", a.drain())
 		}
 		w.begin()
-		time.Sleep(15 * time.Second) // the largest pause, give or take a half
+		time.Sleep(15 * time.Second) // the largest pause with its jitter
 		if !a.IsOwner() {
 			t.Error("it is not the owner when the server is up")
 		}
 	})
 }
 
-func TestServerThatKnowsNothingGetsOneOwner(t *testing.T) {
+func TestEmptyServerGetsOneOwner(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.contend("a"), w.contend("b")
 		for i := range 10 {
 			time.Sleep(20 * time.Second)
-			// A server that has lost its memory grants nothing new for as long as leases may run.
+			// A server that has lost its data delays new grants until old leases have ended.
 			w.replace(engine.Recovery{Token: uint64(10 * (i + 1)), Quiet: 12 * time.Second})
 			time.Sleep(time.Minute)
 			if a.IsOwner() == b.IsOwner() {
 				t.Errorf("a is the owner: %v, b: %v", a.IsOwner(), b.IsOwner())
 			}
-			w.neverTwo("job", a.diary, b.diary)
+			w.neverTwo("job", a.recorder, b.recorder)
 		}
 	})
 }
 
-// The turn of a waiter is published while its subscriber's connection is broken.
-func TestTurnThatIsPublishedInABreakIsNotLost(t *testing.T) {
+// The server notifies a waiter while the subscriber's connection of the waiter is broken.
+func TestNoticeDuringADisconnectIsNotLost(t *testing.T) {
 	for _, silence := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 5 * time.Second, time.Minute} {
 		t.Run(fmt.Sprint(silence), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -141,23 +141,23 @@ func TestTurnThatIsPublishedInABreakIsNotLost(t *testing.T) {
 	}
 }
 
-// A connection that passes nothing looks as if nothing were published.
+// A connection on which nothing comes looks like one without notices.
 func TestSilentSubscriberIsReplaced(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a", lease(10*time.Hour, 0))
 		synctest.Wait()
 		b := w.contend("b")
 		time.Sleep(time.Minute)
-		b.freeze() // what is open passes nothing for ever; what is new does
+		b.freeze() // for ever; new connections work
 		a.stop()
-		time.Sleep(2*pingEvery + 2*3*time.Second) // the pool's connections pass nothing either
+		time.Sleep(2*pingEvery + 2*3*time.Second) // the connections of the pool are frozen, too
 		if !b.IsOwner() {
 			t.Error("b is not the owner of the free mutex")
 		}
 	})
 }
 
-func TestBrokenOwnerThatHasRenewedOnceKnowsAtOnce(t *testing.T) {
+func TestBrokenOwnerIsNotifiedAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a", lease(time.Hour, 0))
 		synctest.Wait()
@@ -166,7 +166,7 @@ func TestBrokenOwnerThatHasRenewedOnceKnowsAtOnce(t *testing.T) {
 		at := w.elapsed()
 		w.breakOff("job")
 		synctest.Wait()
-		if got := a.said(); got != "[acquired 1 released]" || !b.IsOwner() || a.IsOwner() || w.elapsed() != at {
+		if got := a.drain(); got != "[acquired 1 released]" || !b.IsOwner() || a.IsOwner() || w.elapsed() != at {
 			t.Errorf("a: %s, b is the owner: %v", got, b.IsOwner())
 		}
 		time.Sleep(time.Hour)
@@ -176,7 +176,7 @@ func TestBrokenOwnerThatHasRenewedOnceKnowsAtOnce(t *testing.T) {
 	})
 }
 
-func TestCallbacksComeInOrderOneAtATimeHoweverSlow(t *testing.T) {
+func TestSlowCallbacksRunInOrderOneAtATime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		slow := func(cfg *client.ContenderConfig) {
 			acquired, released := cfg.OnAcquired, cfg.OnReleased
@@ -190,7 +190,7 @@ func TestCallbacksComeInOrderOneAtATimeHoweverSlow(t *testing.T) {
 		}
 		for _, k := range []*contender{a, b} {
 			_ = k.Stop(context.Background()) // it may be lost
-			k.diary.mu.Lock()
+			k.recorder.mu.Lock()
 			for i, line := range k.lines {
 				if wantReleased := i%2 == 1; (line == "released") != wantReleased {
 					t.Errorf("%s: %s is call %d", k.ID(), line, i)
@@ -199,15 +199,15 @@ func TestCallbacksComeInOrderOneAtATimeHoweverSlow(t *testing.T) {
 			if len(k.lines)%2 != 0 || len(k.lines) < 20 {
 				t.Errorf("%s: %d calls", k.ID(), len(k.lines))
 			}
-			k.diary.mu.Unlock()
+			k.recorder.mu.Unlock()
 		}
 		w.tenures("job")
 	})
 }
 
-// Ten contenders, minutes of every kind of fault, and by each owner's own clock it has stopped to
-// own the mutex before the server gives it to the next.
-func TestNeverTwoOwnersWhateverBreaks(t *testing.T) {
+// Ten contenders run under minutes of every kind of fault. The ownership of each ends, by its own
+// clock, before the server grants the mutex to the next.
+func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 	for range 2 {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -215,17 +215,17 @@ func TestNeverTwoOwnersWhateverBreaks(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 1))
 				pick := func(d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 				var all []*contender
-				var diaries []*diary
-				contend := func(g *guest) *contender {
-					id := fmt.Sprint("k", len(diaries))
+				var recorders []*recorder
+				contend := func(g *testClient) *contender {
+					id := fmt.Sprint("k", len(recorders))
 					k := w.contendOver(g, id, lease(3*time.Second, pick(3*time.Second).Truncate(time.Millisecond)))
-					diaries = append(diaries, k.diary)
+					recorders = append(recorders, k.recorder)
 					return k
 				}
 				for range 10 {
 					all = append(all, contend(w.client()))
 				}
-				// Of some seeds little comes in five minutes: those go on until enough has come.
+				// Seeds that give few tenures in five minutes continue until there are enough.
 				for w.elapsed() < 5*time.Minute || w.elapsed() < time.Hour && len(w.tenures("job")) < 8 {
 					time.Sleep(pick(8 * time.Second))
 					k := all[r.IntN(len(all))]
@@ -256,8 +256,9 @@ func TestNeverTwoOwnersWhateverBreaks(t *testing.T) {
 						w.begin()
 					case 11:
 						err := k.Stop(context.Background())
-						if err != nil && !errors.Is(err, client.ErrLost) { // the release may come yet, and would end its next tenure
-							all[slices.Index(all, k)] = contend(k.guest)
+						// A late release could end its next tenure.
+						if err != nil && !errors.Is(err, client.ErrLost) {
+							all[slices.Index(all, k)] = contend(k.testClient)
 						} else if err := k.Start(); err != nil {
 							t.Fatal(err)
 						}
@@ -284,7 +285,7 @@ func TestNeverTwoOwnersWhateverBreaks(t *testing.T) {
 					k.stop()
 				}
 				w.nothingLeft("job")
-				w.neverTwo("job", diaries...)
+				w.neverTwo("job", recorders...)
 			})
 		})
 	}

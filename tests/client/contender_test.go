@@ -20,7 +20,7 @@ func lease(ttl, transition time.Duration) func(*client.ContenderConfig) {
 	return func(cfg *client.ContenderConfig) { cfg.TTL, cfg.Transition = ttl, transition }
 }
 
-func TestContenderThatCannotBeIsRefusedAtConstruction(t *testing.T) {
+func TestNewContenderRejectsInvalidConfig(t *testing.T) {
 	c := new(client.Client)
 	good := client.ContenderConfig{
 		Mutex: "job", TTL: time.Second, OnAcquired: func(context.Context, client.State) {}, OnReleased: func(client.State) {},
@@ -83,16 +83,16 @@ func TestStopHandsOverAtOnce(t *testing.T) {
 		if !b.IsOwner() || w.elapsed() != at {
 			t.Errorf("b is the owner: %v, %v after the stop", b.IsOwner(), w.elapsed()-at)
 		}
-		if got := a.said(); got != "[acquired 1 released]" {
+		if got := a.drain(); got != "[acquired 1 released]" {
 			t.Errorf("a: %s", got)
 		}
 		b.stop()
 		w.nothingLeft("job")
-		w.neverTwo("job", a.diary, b.diary)
+		w.neverTwo("job", a.recorder, b.recorder)
 	})
 }
 
-func TestAContenderWithoutAPlaceAsksWhenTheMutexIsAnnouncedFree(t *testing.T) {
+func TestContenderWithoutAQueueEntryAsksWhenTheMutexIsFree(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a")
 		synctest.Wait()
@@ -108,7 +108,7 @@ func TestAContenderWithoutAPlaceAsksWhenTheMutexIsAnnouncedFree(t *testing.T) {
 			t.Errorf("b is the owner: %v, %v after the stop", b.IsOwner(), w.elapsed()-at)
 		}
 		b.stop()
-		w.neverTwo("job", a.diary, b.diary)
+		w.neverTwo("job", a.recorder, b.recorder)
 	})
 }
 
@@ -125,30 +125,30 @@ func TestDeadOwnersMutexGoesToTheNextAtTransitionAt(t *testing.T) {
 			t.Error("b owns the mutex before transition_at")
 		}
 		if a.IsOwner() {
-			t.Error("a, whom nobody hears, believes to own the mutex just before another may")
+			t.Error("a, which is cut off, still owns the mutex just before another may")
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
 		if !b.IsOwner() {
 			t.Error("b does not own the mutex just after transition_at")
 		}
-		w.neverTwo("job", a.diary, b.diary)
+		w.neverTwo("job", a.recorder, b.recorder)
 		a.heal()
 		time.Sleep(time.Minute)
-		if got := a.said(); got != "[acquired 1 released]" || a.IsOwner() {
+		if got := a.drain(); got != "[acquired 1 released]" || a.IsOwner() {
 			t.Errorf("a: %s", got)
 		}
 	})
 }
 
-// Where notices reach nobody, the time of the owner's lease calls.
-func TestDeadOwnersMutexIsFoundWithoutNotices(t *testing.T) {
+// Without notices a waiter asks when the owner's lease ends.
+func TestDeadOwnersMutexIsAcquiredWithoutNotices(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a")
 		synctest.Wait()
 		b := w.lateClient(0)
 		b.losing.Store(true)
-		k := w.contendOver(b.guest, "b")
+		k := w.contendOver(b.testClient, "b")
 		time.Sleep(25 * time.Second)
 		end := time.Until(a.Contender.Owner().TransitionAt)
 		a.silence()
@@ -156,7 +156,7 @@ func TestDeadOwnersMutexIsFoundWithoutNotices(t *testing.T) {
 		if !k.IsOwner() {
 			t.Error("b does not own the mutex at transition_at and the largest jitter")
 		}
-		w.neverTwo("job", a.diary, k.diary)
+		w.neverTwo("job", a.recorder, k.recorder)
 	})
 }
 
@@ -180,22 +180,22 @@ func TestOnReleasedReturnsBeforeAnotherOwns(t *testing.T) {
 	})
 }
 
-// An OnAcquired may work until the context ends; the lease is renewed meanwhile.
+// An OnAcquired may work until its context ends. The contender renews the lease meanwhile.
 func TestOwnershipContextEndsBeforeOnReleasedIsCalled(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		var said []string
+		var drain []string
 		a := w.contend("a", func(cfg *client.ContenderConfig) {
 			cfg.OnAcquired = func(ctx context.Context, _ client.State) {
 				<-ctx.Done()
-				said = append(said, fmt.Sprint(context.Cause(ctx)))
+				drain = append(drain, fmt.Sprint(context.Cause(ctx)))
 				time.Sleep(time.Second)
-				said = append(said, "returned")
+				drain = append(drain, "returned")
 			}
-			cfg.OnReleased = func(client.State) { said = append(said, "released") }
+			cfg.OnReleased = func(client.State) { drain = append(drain, "released") }
 		})
 		time.Sleep(time.Minute)
 		a.stop()
-		if got, want := fmt.Sprint(said), fmt.Sprintf("[%v returned released]", client.ErrReleased); got != want {
+		if got, want := fmt.Sprint(drain), fmt.Sprintf("[%v returned released]", client.ErrReleased); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 		if got := w.tenures("job"); len(got) != 1 || got[0].to != time.Minute+time.Second || got[0].end != simba.EventReleased {
@@ -223,13 +223,13 @@ func TestContenderStartsAgainAfterEachStop(t *testing.T) {
 		}
 		a.stop()
 		a.stop()
-		if got := a.said(); !strings.HasPrefix(got, "[acquired 1 released acquired 2 released acquired 3 released") {
+		if got := a.drain(); !strings.HasPrefix(got, "[acquired 1 released acquired 2 released acquired 3 released") {
 			t.Error(got)
 		}
 	})
 }
 
-// Whatever it does when Stop comes: nothing is left at the server, and nothing is acquired later.
+// In whatever state Stop is called, nothing is left at the server, and nothing is acquired later.
 func TestStopInEveryStateLeavesNothing(t *testing.T) {
 	states := map[string]func(w *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender{
 		"at once": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
@@ -276,13 +276,13 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 		"acquiring": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start()
-			time.Sleep(time.Second) // the reply takes longer
+			time.Sleep(time.Second) // less than the reply takes
 			return k
 		},
 		"acquiring, slower than the release": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start(func(cfg *client.ContenderConfig) { cfg.InitialDelay = 10 * time.Second })
-			if err := k.rdb.Ping(context.Background()).Err(); err != nil { // so there is a connection
+			if err := k.rdb.Ping(context.Background()).Err(); err != nil { // makes a connection
 				k.w.t.Fatal(err)
 			}
 			time.Sleep(9 * time.Second)
@@ -341,9 +341,9 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 						if !errors.Is(err, client.ErrUnavailable) || slow == 0 {
 							t.Errorf("stop: %v", err)
 						}
-						time.Sleep(5 * time.Second) // it goes on
+						time.Sleep(5 * time.Second) // it still runs
 					}
-					said := k.said()
+					drain := k.drain()
 					for _, id := range append(w.queue("job"), w.owner("job")) {
 						if id == "k" {
 							t.Errorf("it is at the server still: owner %q, waiting %q", w.owner("job"), w.queue("job"))
@@ -362,10 +362,10 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 					other.stop()
 					time.Sleep(time.Minute)
 					w.nothingLeft("job")
-					if got := k.said(); got != said || strings.Count(got, "acquired") != strings.Count(got, "released") {
-						t.Errorf("told until Stop: %s, later %s", said, got)
+					if got := k.drain(); got != drain || strings.Count(got, "acquired") != strings.Count(got, "released") {
+						t.Errorf("callbacks until Stop: %s, later %s", drain, got)
 					}
-					w.neverTwo("job", k.diary, other.diary)
+					w.neverTwo("job", k.recorder, other.recorder)
 				})
 			})
 		}
@@ -382,8 +382,8 @@ func TestStopWaitsNoLongerThanItsContext(t *testing.T) {
 		if err := a.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
-		if a.IsOwner() || a.said() != "[acquired 1 released]" {
-			t.Errorf("it is the owner: %v, told %s", a.IsOwner(), a.said())
+		if a.IsOwner() || a.drain() != "[acquired 1 released]" {
+			t.Errorf("it is the owner: %v, callbacks: %s", a.IsOwner(), a.drain())
 		}
 		if err := a.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("Start while the mutex is not released: %v", err)

@@ -31,7 +31,7 @@ func TestDoHoldsTheMutexWhileWorkRuns(t *testing.T) {
 	})
 }
 
-func TestDoReturnsTheErrorOfWorkAsItIs(t *testing.T) {
+func TestDoReturnsTheErrorOfWorkUnchanged(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		failure := errors.New("no paper")
 		for name, do := range map[string]func(context.Context, string, func(context.Context) error, ...client.LockOption) error{"Do": w.client().Do, "TryDo": w.client().TryDo} {
@@ -53,7 +53,7 @@ func TestTheContextOfDoEndsWithItsCaller(t *testing.T) {
 			if context.Cause(ctx) != cause {
 				t.Errorf("cause %v", context.Cause(ctx))
 			}
-			time.Sleep(time.Minute) // it is locked for as long as the work takes to end
+			time.Sleep(time.Minute) // the mutex stays locked until the work has ended
 			if w.owner("job") == "" {
 				t.Error("it is free while the work goes on")
 			}
@@ -100,7 +100,7 @@ func TestTheContextOfDoEndsWithTheDeadlineOfItsCaller(t *testing.T) {
 	})
 }
 
-// A goroutine that work has left behind must not go on while another owns the mutex.
+// The context of a goroutine that work has left must end before another owns the mutex.
 func TestTheContextOfDoEndsBeforeTheMutexIsFree(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
@@ -122,7 +122,7 @@ func TestTheContextOfDoEndsBeforeTheMutexIsFree(t *testing.T) {
 	})
 }
 
-func TestDoOfNothingIsRefused(t *testing.T) {
+func TestDoRejectsNilWork(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		if err := w.client().Do(bg, "job", nil); err == nil || len(w.history("job")) > 0 {
 			t.Errorf("%v, %v", err, w.history("job"))
@@ -130,8 +130,8 @@ func TestDoOfNothingIsRefused(t *testing.T) {
 	})
 }
 
-// It hears of it by a notice, as soon as it has owned it for a second.
-func TestABrokenLockIsKnownToBeWithinASecond(t *testing.T) {
+// The owner subscribes to notices when it has owned the mutex for a second.
+func TestBrokenLockEndsWithinASecond(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, after := range []time.Duration{0, 500 * time.Millisecond, 3 * time.Second, time.Minute} {
 			l := w.lock(w.client())
@@ -147,7 +147,7 @@ func TestABrokenLockIsKnownToBeWithinASecond(t *testing.T) {
 	})
 }
 
-func TestDoSaysThatTheMutexWasLost(t *testing.T) {
+func TestDoReturnsErrLost(t *testing.T) {
 	failure := errors.New("no paper")
 	for name, returns := range map[string]func(context.Context) error{
 		"work notices":         func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
@@ -175,7 +175,7 @@ func TestDoSaysThatTheMutexWasLost(t *testing.T) {
 	}
 }
 
-func TestTheContextOfDoKnowsAtOnceThatTheMachineSlept(t *testing.T) {
+func TestContextOfDoEndsWhenTheMachineWasSuspended(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		before := longest.Load()
 		defer longest.Store(before)
@@ -197,12 +197,12 @@ func TestDoUnlocksThoughWorkPanicsOrEndsItsGoroutine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				g := w.client()
-				said := make(chan any)
+				drain := make(chan any)
 				go func() {
-					defer func() { said <- recover() }()
+					defer func() { drain <- recover() }()
 					_ = g.Do(bg, "job", func(context.Context) error { end(); return nil })
 				}()
-				if got := <-said; name == "panic" && got != "no paper" {
+				if got := <-drain; name == "panic" && got != "no paper" {
 					t.Errorf("recovered %v", got)
 				}
 				w.nothingLeft("job")
@@ -211,7 +211,7 @@ func TestDoUnlocksThoughWorkPanicsOrEndsItsGoroutine(t *testing.T) {
 	}
 }
 
-func TestTryDoDoesNotRunWhatAnotherDoes(t *testing.T) {
+func TestTryDoDoesNotRunWhileAnotherWorks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.contend("other")
 		synctest.Wait()
@@ -237,7 +237,7 @@ func TestALockHasTheValuesOfItsCallerAndNotItsEnd(t *testing.T) {
 	})
 }
 
-func TestCheckAsksOfTheTokenAlone(t *testing.T) {
+func TestCheckNeedsOnlyTheToken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		l := w.lock(g)
@@ -265,13 +265,13 @@ func TestCheckAsksOfTheTokenAlone(t *testing.T) {
 	})
 }
 
-func TestWhoWasNotServedIsToldWhoHasIt(t *testing.T) {
+func TestNotAcquiredErrorNamesTheOwner(t *testing.T) {
 	held := &client.NotAcquiredError{Mutex: "job", Owner: client.Owner{ID: "a"}}
 	for want, err := range map[string]error{
-		"lock job: the mutex is not acquired, a owns it":                            held,
-		"lock job: the mutex is not acquired, another waiter is next":               &client.NotAcquiredError{Mutex: "job"},
-		"lock job: the mutex is not acquired: context canceled":                     &client.NotAcquiredError{Mutex: "job", Err: context.Canceled},
-		"lock job: the mutex is not acquired: context deadline exceeded, a owns it": &client.NotAcquiredError{Mutex: "job", Owner: client.Owner{ID: "a"}, Err: context.DeadlineExceeded},
+		"lock job: mutex not acquired, a owns it":                            held,
+		"lock job: mutex not acquired, another waiter is next":               &client.NotAcquiredError{Mutex: "job"},
+		"lock job: mutex not acquired: context canceled":                     &client.NotAcquiredError{Mutex: "job", Err: context.Canceled},
+		"lock job: mutex not acquired: context deadline exceeded, a owns it": &client.NotAcquiredError{Mutex: "job", Owner: client.Owner{ID: "a"}, Err: context.DeadlineExceeded},
 	} {
 		if err.Error() != want || !errors.Is(err, client.ErrNotAcquired) || !strings.Contains(fmt.Sprint(err), "job") {
 			t.Errorf("%v, want %s", err, want)

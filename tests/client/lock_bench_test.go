@@ -68,9 +68,8 @@ func realClient(b *testing.B) (*client.Client, *redis.Client) {
 	return c, rdb
 }
 
-// BenchmarkThousandLocks locks and unlocks 1,000 mutexes over one go-redis client, all at a time.
-// Before, it holds them until each lease was renewed, and counts what that takes: goroutines a
-// lock, and connections of all.
+// BenchmarkThousandLocks locks and unlocks 1,000 mutexes concurrently with one go-redis client.
+// Before that, it holds them until each lease is renewed, and counts goroutines and connections.
 func BenchmarkThousandLocks(b *testing.B) {
 	const n = 1000
 	c, rdb := realClient(b)
@@ -95,9 +94,9 @@ func BenchmarkThousandLocks(b *testing.B) {
 	if err := rdb.Ping(bg).Err(); err != nil {
 		b.Fatal(err)
 	}
-	before := runtime.NumGoroutine() - connections(b, rdb) // the server has one for each
+	before := runtime.NumGoroutine() - connections(b, rdb) // the server has one for each connection
 	each(lock)
-	time.Sleep(3 * time.Second) // each has renewed, and hears notices
+	time.Sleep(3 * time.Second) // each has renewed its lease and subscribed
 	conns := connections(b, rdb)
 	goroutines := runtime.NumGoroutine() - conns - before
 	each(unlock)

@@ -16,10 +16,11 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// lock locks "job" by a Client, and fails if it cannot.
-func (w *world) lock(g *guest) *client.Lock {
+// lock locks "job" with a Client; it fails the test if that fails.
+func (w *world) lock(g *testClient) *client.Lock {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(bg, time.Hour)
 	defer cancel()
@@ -37,7 +38,7 @@ func (w *world) unlock(l *client.Lock) {
 	}
 }
 
-func TestALockThatCannotBeIsRefused(t *testing.T) {
+func TestLockRejectsInvalidOptions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		for want, opts := range map[string][]client.LockOption{
@@ -57,7 +58,7 @@ func TestALockThatCannotBeIsRefused(t *testing.T) {
 	})
 }
 
-func TestALockHasTheWindowsThatItIsToHave(t *testing.T) {
+func TestLockHasTheWindowsOfItsOptions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for want, opts := range map[[2]time.Duration][]client.LockOption{
 			{10 * time.Second, 12 * time.Second}: nil,
@@ -106,7 +107,7 @@ func TestLockIsHeldUntilUnlock(t *testing.T) {
 	})
 }
 
-func TestLocksAreHadInTheOrderOfTheirAsking(t *testing.T) {
+func TestLocksAreFirstComeFirstServed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var order []int
 		first := w.lock(w.client())
@@ -115,7 +116,7 @@ func TestLocksAreHadInTheOrderOfTheirAsking(t *testing.T) {
 			g := w.client()
 			go func() {
 				l := w.lock(g)
-				order = append(order, i) // one at a time: it is a lock
+				order = append(order, i) // no data race: the lock protects it
 				w.unlock(l)
 				done <- struct{}{}
 			}()
@@ -172,16 +173,16 @@ func TestTryLockDoesNotWait(t *testing.T) {
 	})
 }
 
-// The context ends while Lock is in one state or another. Nobody has the mutex then, nor later.
-func TestLockThatIsGivenUpNeverOwnsTheMutex(t *testing.T) {
-	for name, enter := range map[string]func(*world, *guest) (want error){
+// The context ends in each state of Lock. Lock must not own the mutex then, nor later.
+func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
+	for name, enter := range map[string]func(*world, *testClient) (want error){
 		"before":                 nil,
-		"another has it":         func(w *world, _ *guest) error { w.contend("other"); synctest.Wait(); return nil },
-		"the answer is slow":     func(_ *world, g *guest) error { g.slow(0, 2*time.Second); return nil },
-		"the request is slow":    func(_ *world, g *guest) error { g.slow(2*time.Second, 0); return nil },
-		"nobody answers":         func(_ *world, g *guest) error { g.silence(); return nil },
-		"there is no server":     func(w *world, _ *guest) error { w.stop(); return errors.New("connection refused") },
-		"the server is silenced": func(w *world, g *guest) error { g.freeze(); return nil },
+		"another has it":         func(w *world, _ *testClient) error { w.contend("other"); synctest.Wait(); return nil },
+		"the answer is slow":     func(_ *world, g *testClient) error { g.slow(0, 2*time.Second); return nil },
+		"the request is slow":    func(_ *world, g *testClient) error { g.slow(2*time.Second, 0); return nil },
+		"nobody answers":         func(_ *world, g *testClient) error { g.silence(); return nil },
+		"there is no server":     func(w *world, _ *testClient) error { w.stop(); return errors.New("connection refused") },
+		"the server is silenced": func(w *world, g *testClient) error { g.freeze(); return nil },
 	} {
 		for _, after := range []time.Duration{100 * time.Millisecond, 2900 * time.Millisecond, 30 * time.Second} {
 			if strings.Contains(name, "slow") && after > time.Second {
@@ -190,7 +191,7 @@ func TestLockThatIsGivenUpNeverOwnsTheMutex(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v", name, after), func(t *testing.T) {
 				inWorld(t, func(t *testing.T, w *world) {
 					g := w.client()
-					if err := g.rdb.Ping(bg).Err(); err != nil { // so there is a connection
+					if err := g.rdb.Ping(bg).Err(); err != nil { // makes a connection
 						t.Fatal(err)
 					}
 					ctx, cancel := context.WithTimeout(bg, after)
@@ -202,7 +203,7 @@ func TestLockThatIsGivenUpNeverOwnsTheMutex(t *testing.T) {
 						cancel()
 					}
 					if name == "the server is silenced" && after > 3*time.Second {
-						return // it is found out
+						return // the error is correct
 					}
 					at := w.elapsed()
 					l, err := g.Lock(ctx, "job")
@@ -216,7 +217,7 @@ func TestLockThatIsGivenUpNeverOwnsTheMutex(t *testing.T) {
 						t.Errorf("%v does not say %v", err, want)
 					}
 					if name == "another has it" && !strings.Contains(err.Error(), "other owns it") {
-						t.Errorf("%v does not say who has it", err)
+						t.Errorf("%v does not name the owner", err)
 					}
 					if unavailable := name == "nobody answers" || want != nil; unavailable && after > 3*time.Second && !errors.Is(err, client.ErrUnavailable) {
 						t.Errorf("%v does not match ErrUnavailable", err)
@@ -237,7 +238,7 @@ func TestLockThatIsGivenUpNeverOwnsTheMutex(t *testing.T) {
 	}
 }
 
-func TestUnlockOfWhatIsUnlockedIsHarmless(t *testing.T) {
+func TestSecondUnlockIsHarmless(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		l := w.lock(g)
@@ -251,8 +252,8 @@ func TestUnlockOfWhatIsUnlockedIsHarmless(t *testing.T) {
 	})
 }
 
-// One of two that contend by the same id would own what the other was granted.
-func TestTwoOfAClientDoNotContendByOneID(t *testing.T) {
+// The server takes two contenders with the same id for one.
+func TestClientRefusesASecondContenderWithTheSameID(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		l, err := g.Lock(bg, "job", client.WithID("a"))
@@ -265,7 +266,7 @@ func TestTwoOfAClientDoNotContendByOneID(t *testing.T) {
 		if err := k.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("Contender: %v", err)
 		}
-		worker, err := g.NewWorker(client.WorkerConfig{Mutex: "job", ID: "a", StartWork: func(context.Context) error { return nil }})
+		worker, err := worker.New(g.Client, worker.Config{Mutex: "job", ID: "a", StartWork: func(context.Context) error { return nil }})
 		must(t, err)
 		if err := worker.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("Worker: %v", err)
@@ -279,13 +280,13 @@ func TestTwoOfAClientDoNotContendByOneID(t *testing.T) {
 	})
 }
 
-func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
-	for name, lose := range map[string]func(w *world, g *guest){
-		"broken":                    func(w *world, _ *guest) { time.Sleep(9 * time.Second); w.breakOff("job") },
-		"broken before it renewed":  func(w *world, _ *guest) { w.breakOff("job") },
-		"nobody answers":            func(_ *world, g *guest) { g.silence() },
-		"the server is gone":        func(w *world, _ *guest) { w.stop() },
-		"nobody answers for longer": func(_ *world, g *guest) { g.silence(); time.Sleep(time.Minute) },
+func TestLostLockEndsItsContextAndUnlockReturnsErrLost(t *testing.T) {
+	for name, lose := range map[string]func(w *world, g *testClient){
+		"broken":                    func(w *world, _ *testClient) { time.Sleep(9 * time.Second); w.breakOff("job") },
+		"broken before it renewed":  func(w *world, _ *testClient) { w.breakOff("job") },
+		"nobody answers":            func(_ *world, g *testClient) { g.silence() },
+		"the server is gone":        func(w *world, _ *testClient) { w.stop() },
+		"nobody answers for longer": func(_ *world, g *testClient) { g.silence(); time.Sleep(time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -294,7 +295,7 @@ func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
 				own := l.Context()
 				other := w.contend("other")
 				synctest.Wait()
-				d := w.diary()
+				d := w.recorder()
 				d.begins(own)
 				lose(w, g)
 				<-own.Done()
@@ -302,7 +303,7 @@ func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
 					t.Errorf("cause %v", context.Cause(own))
 				}
 				for range 2 {
-					if err := l.Unlock(bg); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "others may have changed") {
+					if err := l.Unlock(bg); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "another owner may have changed") {
 						t.Errorf("Unlock: %v", err)
 					}
 				}
@@ -314,8 +315,9 @@ func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
 				if w.owner("job") != "other" || len(w.queue("job")) != 0 {
 					t.Errorf("%q owns the mutex, %q wait", w.owner("job"), w.queue("job"))
 				}
-				if !strings.HasPrefix(name, "broken") { // by force there may be two for the time of a notice, or of a renewal
-					w.neverTwo("job", d, other.diary)
+				// After a break there may be two owners until the notice or the renewal.
+				if !strings.HasPrefix(name, "broken") {
+					w.neverTwo("job", d, other.recorder)
 				}
 				other.stop()
 				w.unlock(w.lock(g))
@@ -324,7 +326,7 @@ func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
 	}
 }
 
-func TestLostLockIsNotHadAgainBehindItsHoldersBack(t *testing.T) {
+func TestLostLockIsNotAcquiredAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l := w.lock(w.client())
 		time.Sleep(time.Minute)
@@ -341,8 +343,8 @@ func TestLostLockIsNotHadAgainBehindItsHoldersBack(t *testing.T) {
 	})
 }
 
-// What was broken is found out by the release at the latest.
-func TestUnlockOfABrokenLockSaysSo(t *testing.T) {
+// The release detects a break at the latest.
+func TestUnlockOfABrokenLockReturnsErrLost(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l := w.lock(w.client())
 		w.breakOff("job")
@@ -352,7 +354,7 @@ func TestUnlockOfABrokenLockSaysSo(t *testing.T) {
 	})
 }
 
-func TestUnlockWaitsNoLongerThanItsContextAndGoesOn(t *testing.T) {
+func TestUnlockContinuesAfterItsContext(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		l := w.lock(g)
@@ -384,11 +386,11 @@ func TestUnlockThroughADeadConnectionTakesNoLongerThanTimeout(t *testing.T) {
 		}
 		g.heal()
 		time.Sleep(5 * time.Second)
-		w.nothingLeft("job") // the release has got through
+		w.nothingLeft("job") // the release has reached the server
 	})
 }
 
-func TestCloseUnlocksWhatIsLockedAndEndsALockThatWaits(t *testing.T) {
+func TestCloseUnlocksAndEndsWaitingLocks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		l := w.lock(g)
@@ -417,13 +419,13 @@ func TestCloseUnlocksWhatIsLockedAndEndsALockThatWaits(t *testing.T) {
 	})
 }
 
-// refusal is an error that a server answers.
+// refusal is an error reply of a server.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
 
-// refusing is a go-redis hook that answers instead of the server, until it is over.
+// refusing is a go-redis hook that replies with an error until a given time.
 type refusing struct {
 	err  error
 	over *atomic.Bool
@@ -445,7 +447,7 @@ func (refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-func TestWhatTheServerRefusesIsReturnedAtOnce(t *testing.T) {
+func TestLockReturnsRefusalsAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		g.rdb.AddHook(refusing{refusal("NOPERM this user has no permissions"), new(atomic.Bool)})
@@ -458,7 +460,7 @@ func TestWhatTheServerRefusesIsReturnedAtOnce(t *testing.T) {
 	})
 }
 
-func TestWhatPassesIsWaitedFor(t *testing.T) {
+func TestLockRetriesTemporaryErrors(t *testing.T) {
 	for _, passing := range []refusal{"TRYAGAIN engine redis unavailable: i/o timeout", "OOM command not allowed when used memory > 'maxmemory'."} {
 		inWorld(t, func(t *testing.T, w *world) {
 			g := w.client()
@@ -484,7 +486,7 @@ func TestLocksOfAClientShareItsConnections(t *testing.T) {
 			must(t, err)
 			all = append(all, l)
 		}
-		time.Sleep(9 * time.Second) // all have renewed, and listen
+		time.Sleep(9 * time.Second) // all have renewed and subscribed
 		if n := w.broker.Subscribers(0, "simba:{job0}"); n != 1 {
 			t.Errorf("%d subscribers", n)
 		}

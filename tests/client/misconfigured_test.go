@@ -17,11 +17,11 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// store is a backend before an engine whose store refuses when it is told to.
+// store is a backend before an engine. It can refuse requests like a misconfigured store.
 type store struct {
 	simba.Backend
 	refuses atomic.Bool
-	asked   atomic.Int64 // in vain
+	asked   atomic.Int64 // requests that it has refused
 }
 
 const noTable = "ERR engine mysql misconfigured: table simba_mutex does not exist"
@@ -62,7 +62,7 @@ func (s *store) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.Se
 	return s.Backend.Owner(ctx, mutex)
 }
 
-// withStore puts a store before the world's engine.
+// withStore puts a store between the server and its engine.
 func (w *world) withStore() *store {
 	w.stop()
 	w.store = &store{Backend: w.engine}
@@ -70,8 +70,8 @@ func (w *world) withStore() *store {
 	return w.store
 }
 
-// logged is a client and what it has logged so far.
-func (w *world) logged() (_ *guest, read func() string) {
+// logged returns a client, and a function that returns its log.
+func (w *world) logged() (_ *testClient, read func() string) {
 	log := new(bytes.Buffer)
 	return w.clientWith(client.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), func() string {
 		synctest.Wait()
@@ -79,17 +79,17 @@ func (w *world) logged() (_ *guest, read func() string) {
 	}
 }
 
-func TestAContenderReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.T) {
+func TestContenderBacksOffWhileTheStoreIsMisconfigured(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.withStore()
 		g, log := w.logged()
 		s.refuses.Store(true)
 		k := w.contendOver(g, "k")
 		time.Sleep(10 * time.Minute)
-		if n := s.asked.Load(); n < 20 || n > 70 { // every 20 s, give or take a half, after the first
+		if n := s.asked.Load(); n < 20 || n > 70 { // every 20 s with jitter, after the first
 			t.Errorf("%d requests in ten minutes", n)
 		}
-		if got := log(); strings.Count(got, "the server refuses a contender") != 1 || strings.Count(got, noTable) != 1 {
+		if got := log(); strings.Count(got, "the server refuses the contender") != 1 || strings.Count(got, noTable) != 1 {
 			t.Errorf("the log:\n%s", got)
 		}
 		s.refuses.Store(false)
@@ -97,13 +97,13 @@ func TestAContenderReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.
 		if !k.IsOwner() {
 			t.Error("it is not the owner when the store is mended")
 		}
-		if got := log(); !strings.Contains(got, "the server refuses a contender no more") {
+		if got := log(); !strings.Contains(got, "the server accepts the contender's requests again") {
 			t.Errorf("the log:\n%s", got)
 		}
 	})
 }
 
-func TestARefusalIsReportedThoughTheServerWasAwayBefore(t *testing.T) {
+func TestRefusalAfterAnOutageIsLogged(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.withStore()
 		g, log := w.logged()
@@ -113,20 +113,20 @@ func TestARefusalIsReportedThoughTheServerWasAwayBefore(t *testing.T) {
 		s.refuses.Store(true)
 		w.begin()
 		time.Sleep(2 * time.Minute)
-		if got := log(); strings.Count(got, "the server refuses a contender") != 1 {
+		if got := log(); strings.Count(got, "the server refuses the contender") != 1 {
 			t.Errorf("the log:\n%s", got)
 		}
 		w.stop()
 		time.Sleep(time.Minute)
 		w.begin()
 		time.Sleep(2 * time.Minute)
-		if got := log(); strings.Count(got, "the server refuses a contender") != 1 {
+		if got := log(); strings.Count(got, "the server refuses the contender") != 1 {
 			t.Errorf("the log, after another outage:\n%s", got)
 		}
 	})
 }
 
-func TestAnOwnerKeepsItsLeaseIfTheStoreIsMendedInTime(t *testing.T) {
+func TestOwnerKeepsItsLeaseIfTheStoreRecoversInTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.withStore()
 		g, _ := w.logged()
@@ -139,20 +139,20 @@ func TestAnOwnerKeepsItsLeaseIfTheStoreIsMendedInTime(t *testing.T) {
 		}
 		s.refuses.Store(false)
 		time.Sleep(time.Minute)
-		if got := k.said(); got != "[acquired 1]" {
-			t.Errorf("told %s", got)
+		if got := k.drain(); got != "[acquired 1]" {
+			t.Errorf("callbacks: %s", got)
 		}
 	})
 }
 
-func TestALockReturnsThatTheStoreRefuses(t *testing.T) {
+func TestLockReturnsTheErrorOfAMisconfiguredStore(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.withStore()
 		g := w.client()
 		s.refuses.Store(true)
 		for name, lock := range map[string]func(context.Context, string, ...client.LockOption) (*client.Lock, error){"Lock": g.Lock, "TryLock": g.TryLock} {
-			var said redis.Error
-			if _, err := lock(t.Context(), "job"); !errors.As(err, &said) || said.Error() != noTable || w.elapsed() != 0 {
+			var drain redis.Error
+			if _, err := lock(t.Context(), "job"); !errors.As(err, &drain) || drain.Error() != noTable || w.elapsed() != 0 {
 				t.Errorf("%s: %v after %v", name, err, w.elapsed())
 			}
 		}
@@ -163,14 +163,14 @@ func TestALockReturnsThatTheStoreRefuses(t *testing.T) {
 			t.Fatalf("when it is mended: %v", err)
 		}
 		s.refuses.Store(true)
-		var said redis.Error
-		if err := l.Unlock(t.Context()); !errors.As(err, &said) || said.Error() != noTable {
+		var drain redis.Error
+		if err := l.Unlock(t.Context()); !errors.As(err, &drain) || drain.Error() != noTable {
 			t.Errorf("Unlock: %v", err)
 		}
 	})
 }
 
-func TestAnObserverReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.T) {
+func TestObserverBacksOffWhileTheStoreIsMisconfigured(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.withStore()
 		g, log := w.logged()
@@ -180,7 +180,7 @@ func TestAnObserverReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.
 		if n := s.asked.Load(); n < 20 || n > 70 {
 			t.Errorf("%d requests in ten minutes", n)
 		}
-		if got := log(); strings.Count(got, "the server refuses an observer") != 1 {
+		if got := log(); strings.Count(got, "the server refuses the observer") != 1 {
 			t.Errorf("the log:\n%s", got)
 		}
 		s.refuses.Store(false)
@@ -189,7 +189,7 @@ func TestAnObserverReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.
 		if o.Owner().ID != "a" {
 			t.Errorf("the owner is %+v", o.Owner())
 		}
-		if got := log(); !strings.Contains(got, "the server answers an observer again") {
+		if got := log(); !strings.Contains(got, "the server accepts the observer's queries again") {
 			t.Errorf("the log:\n%s", got)
 		}
 	})

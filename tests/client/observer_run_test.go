@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-func TestObserverReportsItsFirstLookAlsoWhenNobodyOwns(t *testing.T) {
+func TestObserverFirstReportsAFreeMutex(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		o, s := observe(t, w.client())
@@ -20,7 +20,7 @@ func TestObserverReportsItsFirstLookAlsoWhenNobodyOwns(t *testing.T) {
 		s.want(t)
 		g.take(t, "a", time.Hour)
 		s.want(t, "→a")
-		for range 2 { // each start reports what it sees first
+		for range 2 { // each start reports the first owner
 			time.Sleep(time.Minute)
 			if err := o.Stop(t.Context()); err != nil {
 				t.Fatal(err)
@@ -38,9 +38,9 @@ func TestObserverReportsItsFirstLookAlsoWhenNobodyOwns(t *testing.T) {
 
 func TestObserverReportsWithoutASubscriptionAfterTheTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer := w.lateClient(0)
-		seer.losing.Store(true) // so no SUBSCRIBE is confirmed
-		_, s := observe(t, seer.guest)
+		observing := w.lateClient(0)
+		observing.losing.Store(true) // no SUBSCRIBE is confirmed
+		_, s := observe(t, observing.testClient)
 		time.Sleep(timeout - time.Millisecond)
 		s.want(t)
 		time.Sleep(time.Millisecond)
@@ -50,7 +50,7 @@ func TestObserverReportsWithoutASubscriptionAfterTheTimeout(t *testing.T) {
 
 func TestObserverRunEndsWithItsContext(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		var s sightings
+		var s changes
 		o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(st client.State) {
 			time.Sleep(time.Minute)
 			s.add(st)
@@ -83,7 +83,7 @@ func TestObserverRunEndsWithItsContext(t *testing.T) {
 
 func TestObserverRunEndsWithStopAndQuit(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		var s sightings
+		var s changes
 		o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: s.add})
 		if err != nil {
 			t.Fatal(err)
@@ -122,7 +122,7 @@ func TestObserverMayBeStoppedInOnChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				var s sightings
+				var s changes
 				var o *client.Observer
 				o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(st client.State) {
 					s.add(st)
@@ -163,7 +163,7 @@ func TestObserverMayBeStoppedInOnChange(t *testing.T) {
 	}
 }
 
-// Everything at once, for the race detector.
+// Concurrent calls of everything, for the race detector.
 func TestObserverMayBeUsedByManyGoroutines(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var running sync.Mutex

@@ -16,43 +16,43 @@ import (
 	"github.com/simba-resp/simba-resp/engine"
 )
 
-// sightings are the changes that an Observer has told, as before→after.
-type sightings struct {
+// changes are the changes that an Observer has reported, as before→after.
+type changes struct {
 	mu     sync.Mutex // guards what follows
 	seen   []string
 	states []client.State
 }
 
-func (s *sightings) add(st client.State) {
+func (s *changes) add(st client.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = append(s.seen, st.Before.ID+"→"+st.After.ID)
 	s.states = append(s.states, st)
 }
 
-// count returns how many were told.
-func (s *sightings) count() int {
+// count returns how many were reported.
+func (s *changes) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.states)
 }
 
-// want fails unless exactly these were told since it was called last.
-func (s *sightings) want(t *testing.T, want ...string) {
+// want fails unless exactly these were reported since its last call.
+func (s *changes) want(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Equal(s.seen, want) {
-		t.Errorf("told %q, not %q", s.seen, want)
+		t.Errorf("reported %q, not %q", s.seen, want)
 	}
 	s.seen = nil
 }
 
 // observe starts an Observer; it is stopped before the world ends.
-func observe(t *testing.T, g *guest) (*client.Observer, *sightings) {
+func observe(t *testing.T, g *testClient) (*client.Observer, *changes) {
 	t.Helper()
-	s := new(sightings)
+	s := new(changes)
 	o, err := g.NewObserver(client.ObserverConfig{Mutex: "job", OnChange: s.add})
 	if err != nil {
 		t.Fatal(err)
@@ -69,8 +69,8 @@ func observe(t *testing.T, g *guest) (*client.Observer, *sightings) {
 	return o, s
 }
 
-// take has a contender acquire or renew, drop has it release.
-func (g *guest) take(t *testing.T, id string, ttl time.Duration) uint64 {
+// take makes a contender acquire or renew the mutex, and drop makes it release.
+func (g *testClient) take(t *testing.T, id string, ttl time.Duration) uint64 {
 	t.Helper()
 	r, err := g.acquire(context.Background(), "job", id, ttl)
 	if err != nil || r["owner"] != id {
@@ -79,14 +79,14 @@ func (g *guest) take(t *testing.T, id string, ttl time.Duration) uint64 {
 	return uint64(r["token"].(int64))
 }
 
-func (g *guest) drop(t *testing.T, id string) {
+func (g *testClient) drop(t *testing.T, id string) {
 	t.Helper()
 	if n, err := g.release(context.Background(), "job", id); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 }
 
-func TestObserverTellsEachChangeOnceInOrder(t *testing.T) {
+func TestObserverReportsEachChangeOnceInOrder(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		token := g.take(t, "a", time.Minute)
@@ -117,7 +117,7 @@ func TestObserverTellsEachChangeOnceInOrder(t *testing.T) {
 	})
 }
 
-func TestObserverTellsTenuresThatAreOverBeforeItLooks(t *testing.T) {
+func TestObserverReportsTenuresThatEndBeforeItsQuery(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		far := w.client()
 		far.slow(0, 50*time.Millisecond)
@@ -138,17 +138,17 @@ func TestObserverTellsTenuresThatAreOverBeforeItLooks(t *testing.T) {
 	})
 }
 
-func TestObserverTellsWhatItHearsWhileItLooksFirst(t *testing.T) {
+func TestObserverReportsNoticesOfASlowFirstQuery(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer, g := w.client(), w.client()
-		_, s := observe(t, seer)
-		time.Sleep(lookEvery - time.Second/2)
-		seer.slow(time.Second, 0)
-		time.Sleep(time.Second) // it looks, and the server will answer with what is then
+		observing, g := w.client(), w.client()
+		_, s := observe(t, observing)
+		time.Sleep(queryEvery - time.Second/2)
+		observing.slow(time.Second, 0)
+		time.Sleep(time.Second) // the query is in flight: the reply has the owner at its arrival
 		g.take(t, "a", time.Minute)
 		g.drop(t, "a")
 		g.take(t, "b", time.Minute)
-		time.Sleep(lookEvery)
+		time.Sleep(queryEvery)
 		s.want(t, "→", "→a", "a→", "→b")
 	})
 }
@@ -186,26 +186,26 @@ func TestObserverKeepsTheWindowsOfAnOwnerThatRenews(t *testing.T) {
 	})
 }
 
-func TestObserverLooksAgainWhenItHearsAgain(t *testing.T) {
-	for name, fault := range map[string]func(w *world, g *guest, meanwhile func()){
-		"connection cut": func(_ *world, g *guest, meanwhile func()) {
+func TestObserverQueriesAfterEachResubscription(t *testing.T) {
+	for name, fault := range map[string]func(w *world, g *testClient, meanwhile func()){
+		"connection cut": func(_ *world, g *testClient, meanwhile func()) {
 			g.cut()
 			meanwhile()
 		},
-		"silence": func(_ *world, g *guest, meanwhile func()) {
+		"silence": func(_ *world, g *testClient, meanwhile func()) {
 			g.silence()
 			meanwhile()
 			time.Sleep(20 * time.Second)
 			g.heal()
 		},
-		"connections refused": func(w *world, g *guest, meanwhile func()) {
+		"connections refused": func(w *world, g *testClient, meanwhile func()) {
 			g.connect(nil)
 			g.cut()
 			meanwhile()
 			time.Sleep(20 * time.Second)
 			g.connect(w.server)
 		},
-		"server restarted": func(w *world, _ *guest, meanwhile func()) {
+		"server restarted": func(w *world, _ *testClient, meanwhile func()) {
 			meanwhile()
 			w.stop()
 			time.Sleep(20 * time.Second)
@@ -216,21 +216,21 @@ func TestObserverLooksAgainWhenItHearsAgain(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				g := w.client()
 				g.take(t, "a", time.Hour)
-				seer := w.client()
-				o, s := observe(t, seer)
+				observing := w.client()
+				o, s := observe(t, observing)
 				s.want(t, "→a")
-				seer.slow(0, time.Millisecond) // so that what is under way when it breaks is lost
-				fault(w, seer, func() {
+				observing.slow(0, time.Millisecond) // so that the cut loses notices in flight
+				fault(w, observing, func() {
 					g.drop(t, "a")
 					g.take(t, "b", time.Hour)
 				})
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
 				if o.Owner().ID != "b" || len(s.seen) > 3 {
-					t.Errorf("told %q", s.seen)
+					t.Errorf("reported %q", s.seen)
 				}
 				s.seen = nil
-				w.client().drop(t, "b") // and it hears again
+				w.client().drop(t, "b") // the subscription is restored
 				time.Sleep(time.Millisecond)
 				s.want(t, "b→")
 			})
@@ -275,22 +275,22 @@ func TestObserverFollowsAServerThatCountsAnew(t *testing.T) {
 	})
 }
 
-func TestObserverSeesAnOwnerWithoutNotices(t *testing.T) {
+func TestObserverReportsOwnersWithoutNotices(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer, g := w.lateClient(0), w.client()
-		seer.losing.Store(true)
-		o, s := observe(t, seer.guest)
-		time.Sleep(3 * time.Second) // as long as a request may take
+		observing, g := w.lateClient(0), w.client()
+		observing.losing.Store(true)
+		o, s := observe(t, observing.testClient)
+		time.Sleep(3 * time.Second) // Timeout
 		s.want(t, "→")
 		g.take(t, "a", time.Minute)
-		time.Sleep(lookEvery)
+		time.Sleep(queryEvery)
 		s.want(t, "→a")
 		g.drop(t, "a")
 		g.take(t, "a", time.Minute) // another tenure
-		time.Sleep(lookEvery)
+		time.Sleep(queryEvery)
 		s.want(t, "a→a")
 		g.take(t, "a", 5*time.Second)
-		time.Sleep(2 * lookEvery)
+		time.Sleep(2 * queryEvery)
 		s.want(t, "a→")
 		if !o.Owner().IsZero() {
 			t.Error(o.Owner())
@@ -298,25 +298,25 @@ func TestObserverSeesAnOwnerWithoutNotices(t *testing.T) {
 	})
 }
 
-func TestObserverLooksWhenTheLeaseItKnowsOfIsOver(t *testing.T) {
+func TestObserverQueriesAtTheEndOfALease(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer, g := w.lateClient(0), w.client()
+		observing, g := w.lateClient(0), w.client()
 		g.take(t, "a", 2*time.Second)
-		_, s := observe(t, seer.guest)
+		_, s := observe(t, observing.testClient)
 		s.want(t, "→a")
-		seer.losing.Store(true) // so it does not hear the end
-		time.Sleep(2*time.Second + aheadLooks*aheadPause)
+		observing.losing.Store(true) // the notice of the end is lost
+		time.Sleep(2*time.Second + aheadQueries*aheadPause)
 		s.want(t, "a→")
 	})
 }
 
-func TestObserverIsNotMisledByWhatOthersPublish(t *testing.T) {
+func TestObserverIgnoresForeignMessages(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		g.take(t, "a", time.Minute)
 		o, s := observe(t, w.client())
-		for _, said := range []string{"", "nonsense", "{}", `{"event":"fallen","owner":"x","token":9}`, `{"event":"released","owner":"a","token":77}`, `{"token":-1}`} {
-			if err := g.rdb.Publish(t.Context(), simba.EventChannel("job"), said).Err(); err != nil {
+		for _, drain := range []string{"", "nonsense", "{}", `{"event":"fallen","owner":"x","token":9}`, `{"event":"released","owner":"a","token":77}`, `{"token":-1}`} {
+			if err := g.rdb.Publish(t.Context(), simba.EventChannel("job"), drain).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -330,13 +330,13 @@ func TestObserverIsNotMisledByWhatOthersPublish(t *testing.T) {
 		if err := g.rdb.Publish(t.Context(), simba.EventChannel("job"), late).Err(); err != nil {
 			t.Fatal(err)
 		}
-		s.want(t) // what is known already
+		s.want(t) // it knows that already
 	})
 }
 
-func TestObserverThatIsSlowTellsAllTheSame(t *testing.T) {
+func TestSlowObserverReportsEveryChange(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		var s sightings
+		var s changes
 		running := false
 		o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(st client.State) {
 			if running {
@@ -370,9 +370,9 @@ func TestObserverThatIsSlowTellsAllTheSame(t *testing.T) {
 	})
 }
 
-func TestObserverLooksInsteadWhenThereIsTooMuchToTell(t *testing.T) {
+func TestObserverQueriesAfterTooManyNotices(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		var s sightings
+		var s changes
 		var slow sync.Once
 		o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(st client.State) {
 			s.add(st)
@@ -402,7 +402,7 @@ func TestObserverLooksInsteadWhenThereIsTooMuchToTell(t *testing.T) {
 	})
 }
 
-func TestObserverTellsNothingAfterStop(t *testing.T) {
+func TestObserverReportsNothingAfterStop(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		o, s := observe(t, w.client())
@@ -422,18 +422,18 @@ func TestObserverTellsNothingAfterStop(t *testing.T) {
 		if err := o.Start(); err != nil {
 			t.Fatal(err)
 		}
-		s.want(t, "a→c") // what has changed in between is one change
+		s.want(t, "a→c") // all changes since the stop are one change
 	})
 }
 
-func TestObserverTellsNothingAfterStopThatItHeardBefore(t *testing.T) {
+func TestObserverDropsQueuedNoticesAfterStop(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer, g := w.client(), w.client()
-		o, s := observe(t, seer)
+		observing, g := w.client(), w.client()
+		o, s := observe(t, observing)
 		s.want(t, "→")
-		seer.slow(time.Second, 0)
+		observing.slow(time.Second, 0)
 		g.take(t, "a", time.Minute)
-		synctest.Wait() // it has heard, and asks for the windows
+		synctest.Wait() // the notice has come, and the query of the windows is in flight
 		if err := o.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -444,13 +444,13 @@ func TestObserverTellsNothingAfterStopThatItHeardBefore(t *testing.T) {
 
 func TestObserverLeavesNothingBehind(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer := w.client()
-		o, _ := observe(t, seer)
+		observing := w.client()
+		o, _ := observe(t, observing)
 		if err := o.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * idleAfter)
-		if n := seer.subscribers(); n != 0 {
+		if n := observing.subscribers(); n != 0 {
 			t.Errorf("%d subscriber's connections are left", n)
 		}
 	})
@@ -459,7 +459,7 @@ func TestObserverLeavesNothingBehind(t *testing.T) {
 func TestObserverStopWaitsForOnChangeUntilItsContextEnds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		var s sightings
+		var s changes
 		o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(st client.State) {
 			time.Sleep(time.Minute)
 			s.add(st)
@@ -492,11 +492,11 @@ func TestObserverStopWaitsForOnChangeUntilItsContextEnds(t *testing.T) {
 	})
 }
 
-func TestObserverStopsWhileItAsks(t *testing.T) {
+func TestObserverStopsDuringAQuery(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer := w.client()
-		seer.silence()
-		o, _ := observe(t, seer)
+		observing := w.client()
+		observing.silence()
+		o, _ := observe(t, observing)
 		time.Sleep(time.Second)
 		began := time.Now()
 		if err := o.Stop(t.Context()); err != nil || time.Since(began) != 0 {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/worker"
 )
 
 func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
@@ -33,7 +34,7 @@ func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
 				default:
 				}
 				<-ctx.Done()
-				time.Sleep(time.Second) // it takes a while to stop
+				time.Sleep(time.Second) // stopping takes a while
 				return nil
 			}
 			switch name {
@@ -46,7 +47,7 @@ func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
 				must(t, err)
 				run = s.Run
 			case "Worker":
-				k, err := g.NewWorker(client.WorkerConfig{Mutex: "job", StartWork: note})
+				k, err := worker.New(g.Client, worker.Config{Mutex: "job", StartWork: note})
 				must(t, err)
 				run = k.Run
 			}
@@ -68,7 +69,7 @@ func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestWhatIsStoppedMayBeStartedAtOnce(t *testing.T) {
+func TestStartAfterStopSucceeds(t *testing.T) {
 	addr, _ := realServer(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 	defer rdb.Close()
@@ -77,7 +78,7 @@ func TestWhatIsStoppedMayBeStartedAtOnce(t *testing.T) {
 	defer c.Close()
 	k, err := c.NewContender(client.ContenderConfig{Mutex: "job", ID: "k", OnAcquired: func(context.Context, client.State) {}})
 	must(t, err)
-	w, err := c.NewWorker(client.WorkerConfig{Mutex: "job", ID: "w", StartWork: func(context.Context) error { return nil }})
+	w, err := worker.New(c, worker.Config{Mutex: "job", ID: "w", StartWork: func(context.Context) error { return nil }})
 	must(t, err)
 	o, err := c.NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(client.State) {}})
 	must(t, err)
@@ -105,8 +106,8 @@ func TestStopInACallbackWithItsContextDoesNotWait(t *testing.T) {
 		var s *client.Scheduler
 		s, err = g.NewScheduler(client.ScheduleConfig{Mutex: "job2", Period: time.Second, Work: func(ctx context.Context) error { stopped <- s.Stop(ctx); return nil }})
 		must(t, err)
-		var x *client.Worker
-		x, err = g.NewWorker(client.WorkerConfig{Mutex: "job3", StartWork: func(ctx context.Context) error { stopped <- x.Stop(ctx); return nil }})
+		var x *worker.Worker
+		x, err = worker.New(g.Client, worker.Config{Mutex: "job3", StartWork: func(ctx context.Context) error { stopped <- x.Stop(ctx); return nil }})
 		must(t, err)
 		must(t, k.Run(bg))
 		must(t, s.Run(bg))
@@ -127,11 +128,11 @@ func TestQuitMayBeCalledInEveryCallback(t *testing.T) {
 		k, err := g.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, client.State) { k.Resign() }, OnReleased: func(client.State) { k.Quit() }})
 		must(t, err)
 		must(t, k.Run(bg))
-		var x *client.Worker
-		x, err = g.NewWorker(client.WorkerConfig{
+		var x *worker.Worker
+		x, err = worker.New(g.Client, worker.Config{
 			Mutex: "job", StartWork: func(context.Context) error { return nil },
-			Changed: func(_, to client.WorkerState) {
-				if to == client.Working {
+			Changed: func(_, to worker.State) {
+				if to == worker.Working {
 					x.Quit()
 				}
 			},
@@ -139,7 +140,7 @@ func TestQuitMayBeCalledInEveryCallback(t *testing.T) {
 		must(t, err)
 		must(t, x.Run(bg))
 		w.nothingLeft("job")
-		k.Quit() // of what is stopped
+		k.Quit() // it is stopped
 		x.Quit()
 	})
 }
@@ -165,7 +166,7 @@ func TestStopThroughADeadConnectionTakesNoLongerThanTimeout(t *testing.T) {
 	})
 }
 
-func TestResignLetsTheNextHaveItsTurnAndQueuesAtTheEnd(t *testing.T) {
+func TestResignHandsOffToTheNextWaiter(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a")
 		synctest.Wait()
@@ -182,16 +183,16 @@ func TestResignLetsTheNextHaveItsTurnAndQueuesAtTheEnd(t *testing.T) {
 			if k.IsOwner() {
 				t.Errorf("%s leads after Resign", k.ID())
 			}
-			k.Resign() // of who is no owner
+			k.Resign() // it is not the owner
 			synctest.Wait()
 			if w.elapsed() != at {
 				t.Errorf("it took %v", w.elapsed()-at)
 			}
 		}
-		if got := a.said(); got != "[acquired 1 released acquired 4 released]" {
-			t.Errorf("a was told %s", got)
+		if got := a.drain(); got != "[acquired 1 released acquired 4 released]" {
+			t.Errorf("callbacks of a: %s", got)
 		}
-		w.neverTwo("job", a.diary, b.diary, c.diary)
+		w.neverTwo("job", a.recorder, b.recorder, c.recorder)
 		a.stop()
 		c.stop()
 		b.stop()
@@ -199,7 +200,7 @@ func TestResignLetsTheNextHaveItsTurnAndQueuesAtTheEnd(t *testing.T) {
 	})
 }
 
-func TestResignOfTheOnlyOneBeginsAnotherTenure(t *testing.T) {
+func TestResignWithoutWaitersBeginsAnotherTenure(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
 		k := w.contendOver(g, "k")
@@ -208,16 +209,16 @@ func TestResignOfTheOnlyOneBeginsAnotherTenure(t *testing.T) {
 			k.Resign()
 			synctest.Wait()
 		}
-		if got := log(); got != "" { // it has lost nothing
+		if got := log(); got != "" { // nothing was lost
 			t.Errorf("the log:\n%s", got)
 		}
-		if got := k.said(); got != "[acquired 1 released acquired 2 released acquired 3 released acquired 4]" {
+		if got := k.drain(); got != "[acquired 1 released acquired 2 released acquired 3 released acquired 4]" {
 			t.Error(got)
 		}
 	})
 }
 
-func TestAContenderThatResignsAllTheTimeGoesOn(t *testing.T) {
+func TestContenderMayResignAllTheTime(t *testing.T) {
 	addr, _ := realServer(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 	defer rdb.Close()
@@ -249,7 +250,7 @@ func TestAContenderThatResignsAllTheTimeGoesOn(t *testing.T) {
 	must(t, <-ended)
 }
 
-func TestResignOfALeaseThatIsOverIsALoss(t *testing.T) {
+func TestResignAfterTheLeaseIsALoss(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
 		ends := make(chan error, 1)
@@ -261,13 +262,13 @@ func TestResignOfALeaseThatIsOverIsALoss(t *testing.T) {
 		synctest.Wait()
 		before := longest.Load()
 		defer longest.Store(before)
-		longest.Add(int64(time.Hour)) // as if the machine had slept
+		longest.Add(int64(time.Hour)) // as if the machine had been suspended
 		k.Resign()
 		if cause := <-ends; !errors.Is(cause, client.ErrLost) {
 			t.Errorf("cause %v", cause)
 		}
 		synctest.Wait()
-		if !strings.Contains(log(), "lost a mutex") {
+		if !strings.Contains(log(), "mutex lost") {
 			t.Errorf("the log: %s", log())
 		}
 		must(t, k.Stop(bg))
@@ -305,11 +306,11 @@ func TestStopSoonAfterResignTakesNoLongerThanTimeout(t *testing.T) {
 	})
 }
 
-func TestAWorkerWhoseStartEndsItsGoroutineGivesUp(t *testing.T) {
+func TestWorkerResignsIfStartWorkEndsItsGoroutine(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
 		starts := 0
-		k, err := g.NewWorker(client.WorkerConfig{Mutex: "job", StartWork: func(context.Context) error {
+		k, err := worker.New(g.Client, worker.Config{Mutex: "job", StartWork: func(context.Context) error {
 			if starts++; starts == 1 {
 				runtime.Goexit()
 			}
@@ -323,14 +324,14 @@ func TestAWorkerWhoseStartEndsItsGoroutineGivesUp(t *testing.T) {
 			t.Errorf("the log: %s", log())
 		}
 		time.Sleep(11 * time.Second)
-		if k.State() != client.Working {
+		if k.State() != worker.Working {
 			t.Errorf("a TTL later it is %v", k.State())
 		}
 		must(t, k.Stop(bg))
 	})
 }
 
-func TestResignWhileTheServerIsAwayIsMadeGoodLater(t *testing.T) {
+func TestResignDuringAnOutageReleasesLater(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		k := w.contend("k", lease(time.Hour, 0))
 		synctest.Wait()
@@ -397,7 +398,7 @@ func TestScheduledWorkThatEndsItsGoroutineResigns(t *testing.T) {
 	})
 }
 
-func TestWithoutALoggerTheDefaultOneIsTold(t *testing.T) {
+func TestDefaultLoggerIsUsedWithoutALogger(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)
 	log := new(bytes.Buffer)
@@ -418,7 +419,7 @@ func TestWithoutALoggerTheDefaultOneIsTold(t *testing.T) {
 }
 
 // The world begins on the hour.
-func TestAnAlignedScheduleRunsOnceAnHourThoughLeadershipChanges(t *testing.T) {
+func TestAlignedScheduleRunsOnceThoughLeadersChange(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var mu sync.Mutex // guards all
 		var all []string
@@ -455,12 +456,12 @@ func TestAnAlignedScheduleRunsOnceAnHourThoughLeadershipChanges(t *testing.T) {
 	})
 }
 
-func TestAnAlignedScheduleLeavesOutWhatItMissed(t *testing.T) {
+func TestAlignedScheduleSkipsMissedStartTimes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		takes := []time.Duration{0, 150 * time.Second, 0, 0}
 		_, b := w.scheduler(w.client(), client.ScheduleConfig{Period: time.Minute, AlignToClock: true}, func(n int) time.Duration { return takes[n] })
 		time.Sleep(6*time.Minute + time.Second)
-		if got := b.said(); got != "[1m0s 2m0s 5m0s 6m0s]" {
+		if got := b.drain(); got != "[1m0s 2m0s 5m0s 6m0s]" {
 			t.Error(got)
 		}
 	})

@@ -15,16 +15,16 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// worked are when scheduled work began, in time since the world did.
+// worked records when scheduled work began, in time since the start of the world.
 type worked struct {
 	mu      sync.Mutex // guards what follows
 	at      []string
 	working int
 }
 
-// scheduler returns a started Scheduler of "job" whose work takes as long as takes says of each
-// beat, unless its context ends. It is stopped with the world at the latest.
-func (w *world) scheduler(g *guest, cfg client.ScheduleConfig, takes func(beat int) time.Duration) (*client.Scheduler, *worked) {
+// scheduler returns a started Scheduler of "job". Its work takes as long as takes returns, or until
+// its context ends. The Scheduler is stopped when the test ends.
+func (w *world) scheduler(g *testClient, cfg client.ScheduleConfig, takes func(beat int) time.Duration) (*client.Scheduler, *worked) {
 	w.t.Helper()
 	b := new(worked)
 	cfg.Mutex, cfg.TTL, cfg.Transition = "job", 10*time.Second, 2*time.Second
@@ -59,15 +59,15 @@ func (b *worked) work(w *world, ctx context.Context, takes func(int) time.Durati
 	b.working--
 }
 
-// said are the beats since it was last asked.
-func (b *worked) said() string {
+// drain returns the start times since its last call.
+func (b *worked) drain() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer func() { b.at = nil }()
 	return fmt.Sprint(b.at)
 }
 
-// inside is how many work now.
+// inside returns how many works run now.
 func (b *worked) inside() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,21 +76,21 @@ func (b *worked) inside() int {
 
 func always(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
 
-func TestScheduleThatCannotBeIsRefusedAtConstruction(t *testing.T) {
+func TestNewSchedulerRejectsInvalidConfig(t *testing.T) {
 	c := new(client.Client)
 	good := client.ScheduleConfig{Mutex: "job", TTL: time.Second, Period: time.Second, Work: func(context.Context) error { return nil }}
 	if _, err := c.NewScheduler(good); err != nil {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*client.ScheduleConfig){
-		"mutex":                             func(c *client.ScheduleConfig) { c.Mutex = "" },
-		"TTL is 1ns":                        func(c *client.ScheduleConfig) { c.TTL = 1 },
-		"Period is 0s, not more than 0":     func(c *client.ScheduleConfig) { c.Period = 0 },
-		"InitialDelay is -1ns, less than 0": func(c *client.ScheduleConfig) { c.InitialDelay = -1 },
-		"Strategy is Strategy(2), not":      func(c *client.ScheduleConfig) { c.Strategy = 2 },
-		"AlignToClock goes with FixedRate":  func(c *client.ScheduleConfig) { c.AlignToClock, c.Strategy = true, client.FixedDelay },
-		"AlignToClock leaves no choice":     func(c *client.ScheduleConfig) { c.AlignToClock, c.InitialDelay = true, time.Second },
-		"Work is nil":                       func(c *client.ScheduleConfig) { c.Work = nil },
+		"mutex":                                  func(c *client.ScheduleConfig) { c.Mutex = "" },
+		"TTL is 1ns":                             func(c *client.ScheduleConfig) { c.TTL = 1 },
+		"Period is 0s, not more than 0":          func(c *client.ScheduleConfig) { c.Period = 0 },
+		"InitialDelay is -1ns, less than 0":      func(c *client.ScheduleConfig) { c.InitialDelay = -1 },
+		"Strategy is Strategy(2), not":           func(c *client.ScheduleConfig) { c.Strategy = 2 },
+		"AlignToClock goes with FixedRate":       func(c *client.ScheduleConfig) { c.AlignToClock, c.Strategy = true, client.FixedDelay },
+		"AlignToClock goes without InitialDelay": func(c *client.ScheduleConfig) { c.AlignToClock, c.InitialDelay = true, time.Second },
+		"Work is nil":                            func(c *client.ScheduleConfig) { c.Work = nil },
 	} {
 		cfg := good
 		change(&cfg)
@@ -103,22 +103,22 @@ func TestScheduleThatCannotBeIsRefusedAtConstruction(t *testing.T) {
 	}
 }
 
-func TestFixedRateCountsFromBeatToBeat(t *testing.T) {
+func TestFixedRateCountsFromStartToStart(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		_, b := w.scheduler(w.client(), client.ScheduleConfig{InitialDelay: time.Second, Period: 10 * time.Second}, always(3*time.Second))
 		time.Sleep(35 * time.Second)
-		if got := b.said(); got != "[1s 11s 21s 31s]" {
+		if got := b.drain(); got != "[1s 11s 21s 31s]" {
 			t.Error(got)
 		}
 	})
 }
 
-func TestFixedRateMakesUpForOneMissedBeatAtMost(t *testing.T) {
+func TestFixedRateMakesUpForOneMissedStart(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		takes := []time.Duration{25 * time.Second, 47 * time.Second, 0, 0, 10 * time.Second, 0, 0}
 		_, b := w.scheduler(w.client(), client.ScheduleConfig{Period: 10 * time.Second}, func(n int) time.Duration { return takes[n] })
 		time.Sleep(111 * time.Second)
-		if got := b.said(); got != "[0s 25s 1m12s 1m20s 1m30s 1m40s 1m50s]" {
+		if got := b.drain(); got != "[0s 25s 1m12s 1m20s 1m30s 1m40s 1m50s]" {
 			t.Error(got)
 		}
 	})
@@ -128,18 +128,18 @@ func TestFixedDelayCountsFromTheEndOfTheWork(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		_, b := w.scheduler(w.client(), client.ScheduleConfig{Strategy: client.FixedDelay, Period: 10 * time.Second}, always(3*time.Second))
 		time.Sleep(30 * time.Second)
-		if got := b.said(); got != "[0s 13s 26s]" {
+		if got := b.drain(); got != "[0s 13s 26s]" {
 			t.Error(got)
 		}
 	})
 }
 
-func TestStopEndsTheWorkAtOnceAndStartBeginsAnew(t *testing.T) {
+func TestSchedulerStopEndsTheWorkAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s, b := w.scheduler(w.client(), client.ScheduleConfig{InitialDelay: time.Second, Period: 10 * time.Second}, always(time.Minute))
 		time.Sleep(5 * time.Second)
 		for range 3 {
-			if b.said(); b.inside() != 1 || !s.IsOwner() {
+			if b.drain(); b.inside() != 1 || !s.IsOwner() {
 				t.Errorf("%d work", b.inside())
 			}
 			at := w.elapsed()
@@ -148,7 +148,7 @@ func TestStopEndsTheWorkAtOnceAndStartBeginsAnew(t *testing.T) {
 			}
 			w.nothingLeft("job")
 			time.Sleep(time.Hour)
-			if got := b.said(); got != "[]" {
+			if got := b.drain(); got != "[]" {
 				t.Errorf("stopped, it works at %s", got)
 			}
 			at = w.elapsed()
@@ -156,15 +156,14 @@ func TestStopEndsTheWorkAtOnceAndStartBeginsAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(5 * time.Second)
-			if got := b.said(); got != fmt.Sprintf("[%v]", at+time.Second) {
+			if got := b.drain(); got != fmt.Sprintf("[%v]", at+time.Second) {
 				t.Errorf("started at %v, it works at %s", at, got)
 			}
 		}
 	})
 }
 
-// No goroutine of this package is left by what is stopped, but for the subscriber's, which
-// stays for half a minute.
+// The subscriber's connection stays for half a minute.
 func TestStoppedSchedulerHasNoGoroutine(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, _ := w.scheduler(w.client(), client.ScheduleConfig{Period: time.Second}, always(time.Millisecond))
@@ -190,7 +189,7 @@ func TestOneOfManySchedulersWorks(t *testing.T) {
 		var inside sync.Mutex
 		counts := make([]int, 3)
 		var all []*client.Scheduler
-		var guests []*guest
+		var guests []*testClient
 		for i := range counts {
 			g := w.client()
 			s, _ := w.scheduler(g, client.ScheduleConfig{Period: time.Second, Work: func(ctx context.Context) error {
@@ -240,7 +239,7 @@ func TestOneOfManySchedulersWorks(t *testing.T) {
 	})
 }
 
-func TestPanicInTheWorkIsReportedAndTheScheduleGoesOn(t *testing.T) {
+func TestSchedulerContinuesAfterAPanic(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var log bytes.Buffer
 		calls := 0
@@ -258,7 +257,7 @@ func TestPanicInTheWorkIsReportedAndTheScheduleGoesOn(t *testing.T) {
 		if err := s.Stop(bg); err != nil || calls != 5 {
 			t.Errorf("%v, %d beats", err, calls)
 		}
-		if got := log.String(); !strings.Contains(got, "the disk is full") || !strings.Contains(got, "TestPanicInTheWork") || !strings.Contains(got, "mutex=job") {
+		if got := log.String(); !strings.Contains(got, "the disk is full") || !strings.Contains(got, "TestSchedulerContinuesAfterAPanic") || !strings.Contains(got, "mutex=job") {
 			t.Errorf("log: %s", got)
 		}
 	})

@@ -6,24 +6,26 @@ import (
 	_ "unsafe" // for go:linkname
 )
 
-// What the documentation of package client says of its timing, and its limits.
+// The times and limits of package client, which its tests rely on.
 const (
-	timeout        = 3 * time.Second  // of a request, and of what is asked of a subscriber's connection
-	pingEvery      = 3 * time.Second  // a subscriber's connection that delivers nothing in that time is replaced
-	idleAfter      = 30 * time.Second // a subscriber's connection without channels is kept for so long
+	timeout   = 3 * time.Second        // of a request
+	spinEvery = 100 * time.Millisecond // the default of a registry
+
+	// A subscriber's connection is replaced if nothing comes on it between two PINGs.
+	pingEvery      = 3 * time.Second
 	redialPauseMax = 2 * time.Second  // the longest pause between attempts to connect it
-	spinEvery      = 100 * time.Millisecond
+	idleAfter      = 30 * time.Second // it is kept for so long without channels
+	connChannels   = 8192             // it has no more channels
 
-	lookEvery  = 15 * time.Second // the longest time between two looks of an Observer
-	aheadLooks = 3                // so many looks later it reports a change that no notice has led to
-	aheadPause = 2 * time.Second  // before each of them
-
-	maxEvents       = 1024 // notices that may wait for OnChange
-	stationChannels = 8192 // channels of one subscriber's connection
+	queryEvery = 15 * time.Second // the longest time between two queries of an Observer
+	// An Observer reports a change without a notice after so many more queries.
+	aheadQueries = 3
+	aheadPause   = 2 * time.Second // before each of them
+	maxEvents    = 1024            // notices that may wait for OnChange
 )
 
-// longest is the client's reading of how long the machine has been suspended. No test can suspend
-// the machine, so some raise the reading.
+// longest is the time that the machine was suspended, as the client has measured it. A test cannot
+// suspend the machine, so some tests raise this value.
 //
-//go:linkname longest github.com/simba-resp/simba-resp/client.longest
+//go:linkname longest github.com/simba-resp/simba-resp/client.maxSuspended
 var longest atomic.Int64

@@ -10,27 +10,27 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// wires are the connections of one client to the server of a world. As with TCP, what is
-// sent into silence is delivered when the wires are healed, even if the sender has closed
-// the connection in the meantime; what is under way when they are cut is lost.
+// wires are the connections of one client to the server of a world. Data that is sent during
+// a silence is delivered when the wires are healed, as with TCP. That holds even if the sender has
+// closed the connection meanwhile. A cut loses the data in flight.
 type wires struct {
 	all sync.WaitGroup // goroutines of the connections
 
 	mu       sync.Mutex   // guards what follows
 	server   *resp.Server // nil = down
 	silent   chan struct{}
-	up, down time.Duration // how long what is sent is under way
+	up, down time.Duration // the delay in each direction
 	open     map[*wire]struct{}
 }
 
-// connect says whom new connections reach; nil = nobody.
+// connect sets the server that new connections reach; nil means that they are refused.
 func (w *wires) connect(s *resp.Server) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.server = s
 }
 
-// cut breaks all connections. New ones can be made.
+// cut breaks all connections. New ones succeed.
 func (w *wires) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,7 +40,7 @@ func (w *wires) cut() {
 	clear(w.open)
 }
 
-// silence lets nothing through any more, in either direction, and no connection come about.
+// silence stops all data in both directions, and new connections.
 func (w *wires) silence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,14 +59,14 @@ func (w *wires) heal() {
 	}
 }
 
-// slow has requests take up, and replies and notices down, from now on.
+// slow delays requests by up, and replies and notices by down, from now on.
 func (w *wires) slow(up, down time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.up, w.down = up, down
 }
 
-// freeze lets nothing through the present connections any more, for ever.
+// freeze stops all data on the present connections for ever.
 func (w *wires) freeze() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,14 +75,14 @@ func (w *wires) freeze() {
 	}
 }
 
-// count is how many connections there are.
+// count returns the number of connections.
 func (w *wires) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.open)
 }
 
-// quiet returns what is closed when no silence is; nil = there is none.
+// quiet returns a channel that is closed when the silence ends; nil if there is none.
 func (w *wires) quiet() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,30 +145,30 @@ type wire struct {
 	frozen    chan struct{} // closed by freeze
 }
 
-// parcel is what is under way. One without bytes is the end of the connection.
-type parcel struct {
+// packet is data in flight. One without bytes is the end of the connection.
+type packet struct {
 	due   time.Time
 	bytes []byte
 }
 
-// carry takes bytes from one end to the other until one of them closes. delay is called
-// under wires.mu.
+// carry carries data from one end to the other until one of them closes. It calls delay under
+// wires.mu.
 func (w *wires) carry(c *wire, to, from net.Conn, delay func() time.Duration) {
-	parcels := make(chan parcel, 10_000) // so the sender never waits for the receiver
+	packets := make(chan packet, 10_000) // so the sender never waits for the receiver
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		defer close(parcels)
+		defer close(packets)
 		for buf := make([]byte, 4096); ; {
 			n, err := from.Read(buf)
 			w.mu.Lock()
 			due := time.Now().Add(delay())
 			w.mu.Unlock()
-			p := parcel{due: due}
+			p := packet{due: due}
 			if err == nil {
 				p.bytes = append([]byte(nil), buf[:n]...)
 			}
 			select {
-			case parcels <- p:
+			case packets <- p:
 			case <-c.lost:
 				return
 			}
@@ -179,7 +179,7 @@ func (w *wires) carry(c *wire, to, from net.Conn, delay func() time.Duration) {
 	})
 	defer reading.Wait()
 	defer from.Close() // ends reading
-	for p := range parcels {
+	for p := range packets {
 		if !w.deliver(c, to, p) {
 			break
 		}
@@ -187,8 +187,8 @@ func (w *wires) carry(c *wire, to, from net.Conn, delay func() time.Duration) {
 	to.Close()
 }
 
-// deliver reports whether there may be more to deliver.
-func (w *wires) deliver(c *wire, to net.Conn, p parcel) bool {
+// deliver delivers a packet. It reports whether there may be more.
+func (w *wires) deliver(c *wire, to net.Conn, p packet) bool {
 	if left := time.Until(p.due); left > 0 {
 		select {
 		case <-time.After(left):

@@ -11,31 +11,31 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// shift is a Worker of "job" that notes its states and what it is called for.
-type shift struct {
-	*client.Worker
-	*guest
+// testWorker is a Worker of "job" that records its states and calls.
+type testWorker struct {
+	*worker.Worker
+	*testClient
 	w *world
 
 	start func(context.Context) error // StartWork
 	stop  func() error                // StopWork
 
 	mu      sync.Mutex // guards what follows
-	lines   []string   // since it was last asked
-	state   client.WorkerState
+	lines   []string   // since the last drain
+	state   worker.State
 	working bool
 }
 
-// worker returns an idle Worker with a lease of 10 s and 2 s. It is stopped with the world at the
-// latest.
-func (w *world) worker(id string, changes ...func(*client.WorkerConfig)) *shift {
+// worker returns an idle Worker with a lease of 10 s and 2 s. It is stopped when the test ends.
+func (w *world) worker(id string, changes ...func(*worker.Config)) *testWorker {
 	w.t.Helper()
-	s := &shift{guest: w.client(), w: w}
+	s := &testWorker{testClient: w.client(), w: w}
 	s.start = func(ctx context.Context) error { s.note("start"); return nil }
 	s.stop = func() error { s.note("stop"); return nil }
-	cfg := client.WorkerConfig{
+	cfg := worker.Config{
 		Mutex: "job", ID: id, TTL: 10 * time.Second, Transition: 2 * time.Second,
 		StartWork: func(ctx context.Context) error { return s.start(ctx) },
 		StopWork:  func() error { return s.stop() },
@@ -45,14 +45,14 @@ func (w *world) worker(id string, changes ...func(*client.WorkerConfig)) *shift 
 		change(&cfg)
 	}
 	var err error
-	if s.Worker, err = s.NewWorker(cfg); err != nil {
+	if s.Worker, err = worker.New(s.Client, cfg); err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = s.Stop(bg) })
 	return s
 }
 
-func (s *shift) note(line string) {
+func (s *testWorker) note(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lines = append(s.lines, line+"!")
@@ -63,7 +63,7 @@ func (s *shift) note(line string) {
 	}
 }
 
-func (s *shift) changed(from, to client.WorkerState) {
+func (s *testWorker) changed(from, to worker.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if from != s.state {
@@ -73,9 +73,9 @@ func (s *shift) changed(from, to client.WorkerState) {
 	s.lines = append(s.lines, to.String())
 }
 
-// said is what has happened since it was last asked. Calls and changes come from two sides,
-// so the order between "start!", "stop!" and the states is not that of the lines.
-func (s *shift) said() (states, calls string) {
+// drain returns the states and the calls since its last call. They come from two goroutines, so
+// their order relative to each other is not known.
+func (s *testWorker) drain() (states, calls string) {
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,10 +91,10 @@ func (s *shift) said() (states, calls string) {
 	return strings.Join(a, " "), strings.Join(b, " ")
 }
 
-// expect fails unless these were the states and the calls since it was last asked.
-func (s *shift) expect(when, states, calls string) {
+// expect fails unless these were the states and the calls since the last drain.
+func (s *testWorker) expect(when, states, calls string) {
 	s.w.t.Helper()
-	gotStates, gotCalls := s.said()
+	gotStates, gotCalls := s.drain()
 	if gotStates != states || gotCalls != calls {
 		s.w.t.Errorf("%s: states %q and calls %q,\nwant %q and %q", when, gotStates, gotCalls, states, calls)
 	}
@@ -103,47 +103,47 @@ func (s *shift) expect(when, states, calls string) {
 	}
 }
 
-func (s *shift) begin() {
+func (s *testWorker) begin() {
 	s.w.t.Helper()
 	if err := s.Start(); err != nil {
 		s.w.t.Fatal(err)
 	}
 }
 
-func (s *shift) end() {
+func (s *testWorker) end() {
 	s.w.t.Helper()
 	if err := s.Stop(bg); err != nil {
 		s.w.t.Error(err)
 	}
 }
 
-func TestWorkerThatCannotBeIsRefusedAtConstruction(t *testing.T) {
+func TestNewWorkerRejectsInvalidConfig(t *testing.T) {
 	c := new(client.Client)
-	good := client.WorkerConfig{
+	good := worker.Config{
 		Mutex: "job", TTL: time.Second,
 		StartWork: func(context.Context) error { return nil }, StopWork: func() error { return nil },
 	}
-	if w, err := c.NewWorker(good); err != nil || w.State() != client.Idle || w.ID() == "" {
+	if w, err := worker.New(c, good); err != nil || w.State() != worker.Idle || w.ID() == "" {
 		t.Fatal(err)
 	}
-	for want, change := range map[string]func(*client.WorkerConfig){
-		"mutex":            func(c *client.WorkerConfig) { c.Mutex = "" },
-		"contender":        func(c *client.WorkerConfig) { c.ID = "a b" },
-		"TTL is 1ns":       func(c *client.WorkerConfig) { c.TTL = 1 },
-		"Transition is -1": func(c *client.WorkerConfig) { c.Transition = -time.Millisecond },
-		"StartWork is nil": func(c *client.WorkerConfig) { c.StartWork = nil },
+	for want, change := range map[string]func(*worker.Config){
+		"mutex":            func(c *worker.Config) { c.Mutex = "" },
+		"contender":        func(c *worker.Config) { c.ID = "a b" },
+		"TTL is 1ns":       func(c *worker.Config) { c.TTL = 1 },
+		"Transition is -1": func(c *worker.Config) { c.Transition = -time.Millisecond },
+		"StartWork is nil": func(c *worker.Config) { c.StartWork = nil },
 	} {
 		cfg := good
 		change(&cfg)
-		if _, err := c.NewWorker(cfg); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := worker.New(c, cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }
 
 func TestWorkerStatesHaveNames(t *testing.T) {
-	got := fmt.Sprint(client.Idle, client.Acquiring, client.Working, client.Renewing, client.Pausing, client.Waiting, client.Releasing, client.WorkerState(7), client.WorkerState(-1))
-	if got != "idle acquiring working renewing pausing waiting releasing WorkerState(7) WorkerState(-1)" {
+	got := fmt.Sprint(worker.Idle, worker.Acquiring, worker.Working, worker.Renewing, worker.Pausing, worker.Waiting, worker.Releasing, worker.State(7), worker.State(-1))
+	if got != "idle acquiring working renewing pausing waiting releasing State(7) State(-1)" {
 		t.Error(got)
 	}
 }
@@ -155,7 +155,10 @@ func TestWorkerWorksRenewsAndHandsOver(t *testing.T) {
 		a.begin()
 		a.expect("started", "acquiring working", "start")
 		b.begin()
-		b.expect("started as the second, and subscribed", "acquiring waiting acquiring waiting", "")
+		// It asks again when its channels are subscribed to: once for both, or once for each.
+		if states, calls := b.drain(); strings.Count(states, "acquiring waiting") < 2 || strings.Count(states, " ") > 5 || calls != "" {
+			t.Errorf("started as the second, and subscribed: states %q and calls %q", states, calls)
+		}
 		time.Sleep(1500 * time.Millisecond)
 		a.expect("subscribed", "renewing working", "")
 		time.Sleep(8 * time.Second)
@@ -163,33 +166,33 @@ func TestWorkerWorksRenewsAndHandsOver(t *testing.T) {
 		if err := a.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("Start of what runs: %v", err)
 		}
-		b.said()
+		b.drain()
 		a.end()
 		a.expect("stopped", "pausing releasing idle", "stop")
 		b.expect("called", "acquiring working", "start")
 		b.end()
 		w.nothingLeft("job")
-		b.said()
+		b.drain()
 		a.begin()
 		a.expect("started again", "acquiring working", "start")
 	})
 }
 
-func TestAWorkerThatResignsLetsTheNextWork(t *testing.T) {
+func TestWorkerResignHandsOffToTheNext(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.worker("a"), w.worker("b")
 		a.begin()
 		synctest.Wait()
 		b.begin()
 		synctest.Wait()
-		for _, x := range []*shift{a, b, a} {
-			if w.owner("job") != x.ID() || x.State() != client.Working {
+		for _, x := range []*testWorker{a, b, a} {
+			if w.owner("job") != x.ID() || x.State() != worker.Working {
 				t.Fatalf("%q owns the mutex, %s is %v", w.owner("job"), x.ID(), x.State())
 			}
 			x.Resign()
-			x.Resign() // of who is no owner
+			x.Resign() // it is not the owner
 			synctest.Wait()
-			if x.State() != client.Waiting {
+			if x.State() != worker.Waiting {
 				t.Errorf("%s is %v after Resign", x.ID(), x.State())
 			}
 		}
@@ -207,7 +210,7 @@ func TestWorkerThatLosesTheMutexPausesAndWaits(t *testing.T) {
 		b.begin()
 		time.Sleep(9 * time.Second)
 		a.expect("at work", "acquiring working renewing working renewing working", "start")
-		w.breakOff("job") // and b, whose turn it is, announces that it has acquired it
+		w.breakOff("job") // and b, which is next, acquires it
 		a.expect("broken", "renewing pausing waiting acquiring waiting", "stop")
 		if !errors.Is(context.Cause(ctx), client.ErrLost) {
 			t.Errorf("cause %v", context.Cause(ctx))
@@ -220,33 +223,33 @@ func TestWorkerThatLosesTheMutexPausesAndWaits(t *testing.T) {
 	})
 }
 
-func TestWorkerWhomNobodyAnswersPausesAndAsksAgain(t *testing.T) {
+func TestWorkerWithoutRepliesPausesAndAsksAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.worker("a")
 		a.begin()
 		a.expect("at work", "acquiring working", "start")
 		w.stop()
 		time.Sleep(11880*time.Millisecond - 1)
-		if states, calls := a.said(); strings.Trim(states, "renwig ") != "" || calls != "" || a.State() != client.Renewing {
+		if states, calls := a.drain(); strings.Trim(states, "renwig ") != "" || calls != "" || a.State() != worker.Renewing {
 			t.Errorf("until its lease is given up: states %q, calls %q", states, calls)
 		}
 		time.Sleep(10 * time.Second)
-		states, calls := a.said()
+		states, calls := a.drain()
 		if !strings.HasPrefix(states, "pausing waiting acquiring waiting acquiring") || calls != "stop" {
 			t.Errorf("when its lease is over: states %q, calls %q", states, calls)
 		}
 		w.begin()
 		time.Sleep(20 * time.Second)
-		if _, calls := a.said(); calls != "start" || a.State() != client.Working && a.State() != client.Renewing {
+		if _, calls := a.drain(); calls != "start" || a.State() != worker.Working && a.State() != worker.Renewing {
 			t.Errorf("with a server again: %v, calls %q", a.State(), calls)
 		}
 	})
 }
 
-func TestWorkThatCannotBeStartedIsStoppedAndLeftToOthersForATTL(t *testing.T) {
+func TestWorkerResignsForATTLIfStartWorkFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fail := errors.New("no disk")
-		a := w.worker("a", func(cfg *client.WorkerConfig) {
+		a := w.worker("a", func(cfg *worker.Config) {
 			start := cfg.StartWork
 			cfg.StartWork = func(ctx context.Context) error { return errors.Join(start(ctx), fail) }
 		})
@@ -266,9 +269,9 @@ func TestWorkThatCannotBeStartedIsStoppedAndLeftToOthersForATTL(t *testing.T) {
 	})
 }
 
-func TestWorkThatCannotBeStoppedIsGivenUpAllTheSame(t *testing.T) {
+func TestWorkerReleasesIfStopWorkFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.worker("a", func(cfg *client.WorkerConfig) {
+		a := w.worker("a", func(cfg *worker.Config) {
 			stop := cfg.StopWork
 			cfg.StopWork = func() error { return errors.Join(stop(), errors.New("it hangs")) }
 		})
@@ -285,12 +288,12 @@ func TestWorkThatCannotBeStoppedIsGivenUpAllTheSame(t *testing.T) {
 
 func TestStartWorkMayWorkUntilItsContextEnds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.worker("a", func(cfg *client.WorkerConfig) {
+		a := w.worker("a", func(cfg *worker.Config) {
 			start := cfg.StartWork
 			cfg.StartWork = func(ctx context.Context) error {
 				_ = start(ctx)
 				<-ctx.Done()
-				return ctx.Err() // since it is over: no failure
+				return ctx.Err() // the context has ended, so this is no failure
 			}
 		})
 		a.begin()
@@ -298,7 +301,7 @@ func TestStartWorkMayWorkUntilItsContextEnds(t *testing.T) {
 		if got := w.tenures("job"); len(got) != 1 {
 			t.Errorf("%d tenures", len(got))
 		}
-		a.said()
+		a.drain()
 		a.end()
 		a.expect("stopped", "pausing releasing idle", "stop")
 	})
@@ -306,29 +309,29 @@ func TestStartWorkMayWorkUntilItsContextEnds(t *testing.T) {
 
 func TestStopCleansUpFromEveryState(t *testing.T) {
 	cases := map[string]struct {
-		enter func(w *world, a, other *shift) // other works
-		in    client.WorkerState
-		want  string // the states from there
+		enter func(w *world, a, other *testWorker) // other works
+		in    worker.State
+		want  string // the states after Stop
 		calls string
 	}{
-		"idle": {func(*world, *shift, *shift) {}, client.Idle, "", ""},
-		"acquiring": {func(_ *world, a, other *shift) {
+		"idle": {func(*world, *testWorker, *testWorker) {}, worker.Idle, "", ""},
+		"acquiring": {func(_ *world, a, other *testWorker) {
 			other.end()
 			a.slow(500*time.Millisecond, 500*time.Millisecond)
 			a.begin()
 			time.Sleep(time.Second)
-		}, client.Acquiring, "releasing idle", ""},
-		"waiting":  {func(_ *world, a, _ *shift) { a.begin(); time.Sleep(time.Second) }, client.Waiting, "releasing idle", ""},
-		"working":  {func(_ *world, a, other *shift) { other.end(); a.begin(); time.Sleep(time.Second) }, client.Working, "pausing releasing idle", "stop"},
-		"starting": {func(_ *world, a, other *shift) { a.start = slowly(a.start); other.end(); a.begin() }, client.Working, "pausing releasing idle", "stop"},
-		"renewing": {func(_ *world, a, other *shift) {
+		}, worker.Acquiring, "releasing idle", ""},
+		"waiting":  {func(_ *world, a, _ *testWorker) { a.begin(); time.Sleep(time.Second) }, worker.Waiting, "releasing idle", ""},
+		"working":  {func(_ *world, a, other *testWorker) { other.end(); a.begin(); time.Sleep(time.Second) }, worker.Working, "pausing releasing idle", "stop"},
+		"starting": {func(_ *world, a, other *testWorker) { a.start = slowly(a.start); other.end(); a.begin() }, worker.Working, "pausing releasing idle", "stop"},
+		"renewing": {func(_ *world, a, other *testWorker) {
 			other.end()
 			a.begin()
 			time.Sleep(8500 * time.Millisecond)
 			a.slow(0, time.Second)
 			time.Sleep(time.Second)
-		}, client.Renewing, "pausing releasing idle", "stop"},
-		"pausing": {func(w *world, a, other *shift) {
+		}, worker.Renewing, "pausing releasing idle", "stop"},
+		"pausing": {func(w *world, a, other *testWorker) {
 			stop := a.stop
 			a.stop = func() error { time.Sleep(time.Second); return stop() }
 			other.end()
@@ -337,21 +340,21 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 			w.breakOff("job")
 			other.begin()
 			time.Sleep(500 * time.Millisecond)
-		}, client.Pausing, "releasing idle", "stop"},
-		"waiting without a server": {func(w *world, a, other *shift) {
+		}, worker.Pausing, "releasing idle", "stop"},
+		"waiting without a server": {func(w *world, a, other *testWorker) {
 			other.end()
 			w.stop()
 			a.begin()
 			time.Sleep(5 * time.Second)
 			w.begin()
 		}, -1, "releasing idle", ""},
-		"waiting since it could not start": {func(_ *world, a, other *shift) {
+		"waiting since it could not start": {func(_ *world, a, other *testWorker) {
 			start := a.start
 			a.start = func(ctx context.Context) error { return errors.Join(start(ctx), errors.New("no disk")) }
 			other.end()
 			a.begin()
 			time.Sleep(time.Second)
-		}, client.Waiting, "releasing idle", ""},
+		}, worker.Waiting, "releasing idle", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -364,10 +367,10 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 				if a.State() != c.in && c.in >= 0 {
 					t.Fatalf("it is %v", a.State())
 				}
-				a.said()
+				a.drain()
 				a.end()
 				a.expect("stopped", c.want, c.calls)
-				if a.State() != client.Idle {
+				if a.State() != worker.Idle {
 					t.Errorf("it is %v", a.State())
 				}
 				a.slow(0, 0)
@@ -396,12 +399,12 @@ func TestStopOfAWorkerWaitsNoLongerThanItsContext(t *testing.T) {
 		a.silence()
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
-		if err := a.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) || a.State() != client.Releasing {
+		if err := a.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) || a.State() != worker.Releasing {
 			t.Errorf("%v, it is %v", err, a.State())
 		}
 		a.heal()
 		a.end()
-		if a.State() != client.Idle {
+		if a.State() != worker.Idle {
 			t.Errorf("it is %v", a.State())
 		}
 		w.nothingLeft("job")

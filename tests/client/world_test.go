@@ -22,13 +22,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis' own, which tells of each connection that fails
+	logging.Disable() // of go-redis, which logs each connection that fails
 	goleak.VerifyTestMain(m)
 }
 
-// world is a whole server in the memory of a synctest bubble, and the clients of it:
-// what takes hours is over at once and exact to the nanosecond. Each client has wires of
-// its own that can be cut, silenced and slowed down (see wire_test.go).
+// world is a whole server in a synctest bubble, and its clients. Hours pass at once, and times are
+// exact to the nanosecond. Each client has wires of its own, which a test can cut, silence and slow
+// down (see wire_test.go).
 //
 //	inWorld(t, func(t *testing.T, w *world) {
 //		a, b := w.client(), w.client()
@@ -41,8 +41,8 @@ type world struct {
 	engine *engine.Engine
 	broker *resp.Broker
 	server *resp.Server // nil = down
-	store  *store       // stands before the engine; nil = nothing does
-	guests []*guest
+	store  *store       // between the server and the engine; nil = none
+	guests []*testClient
 }
 
 // inWorld runs a test in a bubble with a world.
@@ -51,14 +51,13 @@ func inWorld(t *testing.T, test func(*testing.T, *world)) {
 	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
 }
 
-// newWorld returns a world whose server runs. It is taken down when the test ends: what the test
-// starts must be stopped by then, or by a Cleanup of its own.
+// newWorld returns a world whose server runs. It ends with the test. The test must stop what it has
+// started, in a Cleanup at the latest.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	if underRace {
-		// A timer's channel that is due is sent to by whoever looks at it. If two do so at a time
-		// in a bubble, the race detector's account of the bubble's timers is spoilt and it crashes
-		// (Go 1.26). It finds races on one processor as well.
+		// With several processors the race detector of Go 1.26 crashes when two goroutines of a
+		// bubble receive from due timers at once. It finds races on one processor as well.
 		before := runtime.GOMAXPROCS(1)
 		t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	}
@@ -80,12 +79,12 @@ func newWorld(t *testing.T) *world {
 		for _, g := range w.guests {
 			g.all.Wait()
 		}
-		time.Sleep(time.Minute) // go-redis goes on dialing for those who have gone
+		time.Sleep(time.Minute) // go-redis still dials for requests that were canceled
 	})
 	return w
 }
 
-// stop has the server die: all connections break, and nobody can connect. Leases run on.
+// stop stops the server: all connections break, and new ones fail. Leases continue.
 func (w *world) stop() {
 	w.t.Helper()
 	if w.server == nil {
@@ -104,7 +103,7 @@ func (w *world) stop() {
 	}
 }
 
-// begin has a server run that knows what the one before it knew.
+// begin starts a server with the engine of the one before.
 func (w *world) begin() {
 	w.stop()
 	quiet := slog.New(slog.DiscardHandler)
@@ -120,10 +119,10 @@ func (w *world) begin() {
 	}
 }
 
-// restart is stop, and a new server that knows what the old one knew.
+// restart stops the server and starts another with the same engine.
 func (w *world) restart() { w.begin() }
 
-// replace puts another server in the place of the present one, if any. It knows only what rec says.
+// replace stops the server, if any, and starts another with a new engine that has only rec.
 func (w *world) replace(rec engine.Recovery) {
 	w.t.Helper()
 	w.stop()
@@ -142,27 +141,27 @@ func (w *world) replace(rec engine.Recovery) {
 	w.begin()
 }
 
-// guest is a Client with a go-redis client and wires of its own.
-type guest struct {
+// testClient is a Client with a go-redis client and wires of its own.
+type testClient struct {
 	*client.Client
 	wires
 	rdb *redis.Client
 }
 
 // client returns a new Client; it is closed with the world.
-func (w *world) client() *guest { return w.clientWith(client.Options{}) }
+func (w *world) client() *testClient { return w.clientWith(client.Options{}) }
 
-func (w *world) clientWith(o client.Options) *guest {
+func (w *world) clientWith(o client.Options) *testClient {
 	w.t.Helper()
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	g := new(guest)
+	g := new(testClient)
 	g.connect(w.server)
 	g.rdb = redis.NewClient(&redis.Options{
 		Dialer: g.dial, Addr: "127.0.0.1:7379", ContextTimeoutEnabled: true, DisableIdentity: true,
-		// go-redis keeps timers for those who wait for a connection, which a bubble
-		// cannot hand on to the next: so nobody waits.
+		// go-redis pools the timers of requests that wait for a connection, and a timer must not
+		// leave its bubble. With a large pool no request waits.
 		PoolSize:                 10_000,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
@@ -175,21 +174,21 @@ func (w *world) clientWith(o client.Options) *guest {
 	return g
 }
 
-// subscribers is how many subscriber's connections there are.
-func (g *guest) subscribers() int { return g.count() - int(g.rdb.PoolStats().TotalConns) }
+// subscribers returns the number of subscriber's connections.
+func (g *testClient) subscribers() int { return g.count() - int(g.rdb.PoolStats().TotalConns) }
 
 // acquire sends SIMBA.ACQUIRE and takes no queue entry; release sends SIMBA.RELEASE.
-func (g *guest) acquire(ctx context.Context, mutex, id string, ttl time.Duration) (map[any]any, error) {
+func (g *testClient) acquire(ctx context.Context, mutex, id string, ttl time.Duration) (map[any]any, error) {
 	r, err := g.rdb.Do(ctx, "simba.acquire", mutex, id, ttl.Milliseconds(), "noqueue").Result()
 	record, _ := r.(map[any]any)
 	return record, err
 }
 
-func (g *guest) release(ctx context.Context, mutex, id string) (int, error) {
+func (g *testClient) release(ctx context.Context, mutex, id string) (int, error) {
 	return g.rdb.Do(ctx, "simba.release", mutex, id).Int()
 }
 
-// history is what the server remembers of a mutex, from old to new.
+// history returns the events of a mutex, from old to new.
 func (w *world) history(mutex string) []simba.Event {
 	w.t.Helper()
 	events, _, err := w.engine.History(context.Background(), simba.HistoryRequest{Mutex: mutex, Count: simba.MaxCount})
@@ -199,7 +198,7 @@ func (w *world) history(mutex string) []simba.Event {
 	return events
 }
 
-// owner is who owns the mutex now, by the server.
+// owner returns the owner of the mutex at the server.
 func (w *world) owner(mutex string) string {
 	w.t.Helper()
 	t, _, err := w.engine.Owner(context.Background(), mutex)
@@ -209,7 +208,7 @@ func (w *world) owner(mutex string) string {
 	return t.Owner
 }
 
-// queue is who waits for the mutex, by the server.
+// queue returns the waiters of the mutex at the server.
 func (w *world) queue(mutex string) (ids []string) {
 	w.t.Helper()
 	entries, _, err := w.engine.Queue(context.Background(), mutex, simba.MaxCount)
@@ -222,7 +221,7 @@ func (w *world) queue(mutex string) (ids []string) {
 	return ids
 }
 
-// subscribed reports whether anyone subscribes to exactly that channel.
+// subscribed reports whether a client subscribes to exactly that channel.
 func (w *world) subscribed(channel string) bool {
 	return w.broker.Subscribers(resp.Channel, channel) > 0
 }
@@ -248,12 +247,12 @@ func (w *world) nothingLeft(mutex string) {
 	}
 }
 
-// elapsed is the time since the world began.
+// elapsed returns the time since the start of the world.
 func (w *world) elapsed() time.Duration { return time.Since(w.start) }
 
-// tenures are those of a mutex by the server, from old to new. It fails if one
-// begins before the one before it has ended, or if tokens do not grow.
-func (w *world) tenures(mutex string) (all []reign) {
+// tenures returns the tenures of a mutex at the server, from old to new. It fails the test if a
+// tenure begins before the last has ended, or if tokens do not grow.
+func (w *world) tenures(mutex string) (all []tenure) {
 	w.t.Helper()
 	running := false
 	for _, e := range w.history(mutex) {
@@ -267,7 +266,7 @@ func (w *world) tenures(mutex string) (all []reign) {
 				w.t.Errorf("token %d comes after %d", e.Token, all[n-1].token)
 			}
 			running = true
-			all = append(all, reign{id: e.Owner, token: e.Token, from: at, to: -1})
+			all = append(all, tenure{id: e.Owner, token: e.Token, from: at, to: -1})
 		case simba.EventReleased, simba.EventExpired, simba.EventBroken:
 			running = false
 			all[len(all)-1].to = at
@@ -277,16 +276,16 @@ func (w *world) tenures(mutex string) (all []reign) {
 	return all
 }
 
-// reign is a tenure as seen by the server, in time since the world began.
-type reign struct {
+// tenure is a tenure at the server, in time since the start of the world.
+type tenure struct {
 	id       string
 	token    uint64
-	from, to time.Duration // to is -1 as long as it goes on
+	from, to time.Duration // to is -1 while it lasts
 	end      simba.EventKind
 }
 
-// owners are the ids of the tenures.
-func owners(all []reign) (ids []string) {
+// owners returns the owners of the tenures.
+func owners(all []tenure) (ids []string) {
 	for _, t := range all {
 		ids = append(ids, t.id)
 	}
@@ -296,7 +295,7 @@ func owners(all []reign) (ids []string) {
 func TestWorldServesClientsInFakeTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.client(), w.client()
-		ask := func(g *guest) (string, error) {
+		ask := func(g *testClient) (string, error) {
 			r, err := g.acquire(t.Context(), "job", "a", time.Minute)
 			status, _ := r["status"].(string)
 			return status, err

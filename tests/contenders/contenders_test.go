@@ -1,8 +1,8 @@
-// Package contenders holds the Go client to its promises with real servers, on every engine, and with
-// contenders that are killed and stopped.
+// Package contenders tests the promises of the Go client with real servers on every engine, and
+// with contenders that are killed and frozen.
 //
-// Two witnesses say that there were never two owners: the contenders, who each look whether they own the
-// mutex and note when, by one clock; and the server's history.
+// Two records must show that there were never two owners. Each contender records when it owned
+// the mutex, by one clock. The server has its history.
 package contenders
 
 import (
@@ -22,8 +22,8 @@ import (
 const tryDial = "github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silence{}) // go-redis tells of each server that is away
-	// A go-redis pool that is closed while it looks for the server looks up to a second longer.
+	redis.SetLogger(silence{}) // go-redis logs each failed connection
+	// A go-redis pool that is closed while it dials goes on for up to a second.
 	leaks.Exit(simbatest.Main(m), goleak.IgnoreAnyFunction(tryDial))
 }
 
@@ -50,14 +50,14 @@ func newClient(t testing.TB, addr string) *client.Client {
 	return c
 }
 
-// within fails the test unless what happens in time.
+// within fails the test unless something arrives on the channel in time.
 func within[T any](t testing.TB, what string, happens <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-happens:
 		return v
 	case <-time.After(simbatest.Patience):
-		t.Fatalf("in vain for %v: %s", simbatest.Patience, what)
+		t.Fatalf("waited %v in vain: %s", simbatest.Patience, what)
 		panic("unreachable")
 	}
 }

@@ -18,16 +18,16 @@ const (
 	killTTL        = 200 * time.Millisecond
 	killTransition = 200 * time.Millisecond
 
-	// killSlack is how much later than the end of the dead owner's lease the next owns it, by the server's
-	// clock, and knows it, if it is blocked, at most.
+	// killSlack bounds the time from the end of a dead owner's lease to the next tenure, by the
+	// server's clock. For a blocked client it bounds the time to its reply.
 	killSlack = 100 * time.Millisecond
 )
 
-// TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds has 50 processes want one mutex, kills the owner
-// again and again, and starts another process in its place each time. The next is told of its turn and asks
-// for the mutex: the server, its disk and another process have to act within the bound.
+// 50 processes contend for one mutex. The test repeatedly kills the owner and starts another
+// process. The next waiter gets a notice and asks for the mutex, so the server, its disk and
+// another process must act within the bound.
 //
-// Not parallel, here and below: other tests of the package would only make the machine busy.
+// This test and the next are not parallel: other tests would only make the machine busy.
 func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	t := simbatest.NewCampaign(test, "holder killed, 50 processes want it", "embedded")
 	s := preferred(t)
@@ -40,14 +40,14 @@ func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	for len(f.late) < kills {
 		victim := f.owner()
 		f.prefer()
-		time.Sleep(rand.N(killTTL + killTransition)) // the kill comes at any time of a lease
+		time.Sleep(rand.N(killTTL + killTransition)) // the kill comes at a random time of a lease
 		o := f.kill(victim)
 		if o.token == 0 { // it had lost the mutex: the machine is busy
 			f.launch()
 			continue
 		}
 		f.takesOver(f.acquiredAfter(o), o, "")
-		f.launch() // only now: a process that starts is a load of its own
+		f.launch() // only now: the start of a process is a load
 	}
 	for _, c := range f.all {
 		c.Kill()
@@ -62,13 +62,12 @@ func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	}
 }
 
-// TestABlockedWaiterOwnsItWhenTheLeaseOfAKilledOwnerEnds is the same for a client that is blocked in
-// ACQUIRE … WAIT: it is granted the mutex in the step that ends the lease, and asks for nothing. The bound is for the
-// reply too, by the time at which it is here: a grant that nobody is told of serves nobody.
+// A client that is blocked in ACQUIRE … WAIT gets the mutex in the step that ends the lease,
+// without another request. The bound holds for the arrival of the reply, too.
 func TestABlockedWaiterOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	t := simbatest.NewCampaign(test, "holder killed, a blocked client wants it", "embedded")
 	s := preferred(t)
-	simbatest.Prefer(t) // the client is the test
+	simbatest.Prefer(t) // the test is the client
 	f := newFleet(t, s, "killed")
 	const waiter = "waiter"
 	blocked := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: simbatest.Patience})
@@ -76,7 +75,7 @@ func TestABlockedWaiterOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	f.launch()
 	kills := simbatest.Count(25, 500)
 	f.kills = kills
-	for len(f.told) < kills {
+	for len(f.replied) < kills {
 		victim := f.owner()
 		f.prefer()
 		got := make(chan reply, 1)
@@ -87,23 +86,22 @@ func TestABlockedWaiterOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 		f.waits(waiter)
 		f.launch() // behind the waiter
 		o := f.kill(victim)
-		told := within(t, "the waiter is answered", got)
-		if told.err != nil {
-			t.Fatal(told.err)
+		r := within(t, "the waiter gets its reply", got)
+		if r.err != nil {
+			t.Fatal(r.err)
 		}
 		if o.token != 0 { // else it had lost the mutex: the machine is busy
-			f.takesOverAndIsTold(f.acquiredAfter(o), o, waiter, told)
+			f.takesOverAndGetsReply(f.acquiredAfter(o), o, waiter, r)
 		}
 		if n, err := f.rdb.Do(t.Context(), "simba.release", f.mutex, waiter).Int(); err != nil || n != 1 {
 			t.Fatalf("the waiter releases: %d, %v", n, err)
 		}
 	}
-	t.Counted(kills, "granted after transition_at: %v; told after it: %v; %d while the host took the processors, done again", f.late, f.told, f.stood)
+	t.Counted(kills, "granted after transition_at: %v; reply after it: %v; %d while the host took the processors, done again", f.late, f.replied, f.stood)
 }
 
-// preferred starts a server that others' work holds up as little as can be: the rule is about the server and
-// its clients, not about how busy the machine's processors and its disk are. So it runs before others, where
-// the test may have it so, and its disk is memory.
+// preferred starts a server that other load delays as little as possible. The server has priority,
+// where that is permitted, and its data directory is in memory.
 func preferred(t testing.TB) *simbatest.Server {
 	t.Helper()
 	s := simbatest.Start(t, "--data-dir", stores.Scratch(t)+"/data")
@@ -111,7 +109,7 @@ func preferred(t testing.TB) *simbatest.Server {
 	return s
 }
 
-// fleet is many processes that want one mutex.
+// fleet is a number of processes that contend for one mutex.
 type fleet struct {
 	t         testing.TB
 	s         *simbatest.Server
@@ -120,12 +118,12 @@ type fleet struct {
 	all       map[string]*contender // by id
 	preferred map[string]bool
 	noted     tenures
-	history   []change // what was read of it
+	history   []change // as far as it was read
 
-	late  simbatest.Latencies // from the end of a dead owner's lease to the next tenure
-	told  simbatest.Latencies // and to the reply that tells the waiter of it
-	stood int                 // how many were not counted, since the machine stood still
-	kills int                 // how many are to be counted
+	late    simbatest.Latencies // from the end of a dead owner's lease to the next tenure
+	replied simbatest.Latencies // and to the reply to the blocked waiter
+	stood   int                 // how many were not counted, since the machine stood still
+	kills   int                 // how many are to be counted
 }
 
 func newFleet(t testing.TB, s *simbatest.Server, mutex string) *fleet {
@@ -138,8 +136,8 @@ func (f *fleet) launch() {
 	f.all[id] = launch(f.t, f.s.Addr, f.mutex, id, killTTL, killTransition)
 }
 
-// prefer has all run before others that were launched a while ago: a process that starts is not
-// what the others have to wait for.
+// prefer gives priority to the processes that were launched a while ago, so that a process that
+// starts does not delay them.
 func (f *fleet) prefer() {
 	for id, c := range f.all {
 		if !f.preferred[id] {
@@ -149,8 +147,8 @@ func (f *fleet) prefer() {
 	}
 }
 
-// owner returns the owner that knows of its tenure. (Of one whose answer came late on a busy machine
-// it never does.)
+// owner waits for an owner that has reported its tenure, and returns it. An owner whose reply was
+// late never reports the tenure.
 func (f *fleet) owner() *contender {
 	f.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -213,13 +211,13 @@ func (f *fleet) kill(victim *contender) (last tenureEnd) {
 		if owner != victim.id {
 			return last
 		}
-		last = o // its last renewal may be on its way still
+		last = o // its last renewal may still be in flight
 		last.stolen = simbatest.StolenSoFar()
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// read reads on in the history. Only what is new: to write out thousands of changes is a load of its own.
+// read reads the new part of the history: to read all of it each time is a load.
 func (f *fleet) read() []change {
 	f.t.Helper()
 	seq := int64(0)
@@ -231,7 +229,7 @@ func (f *fleet) read() []change {
 	return news
 }
 
-// since tells what happened after the end of a lease, and how long after it.
+// since returns the changes after the end of a lease, with the time from it.
 func (f *fleet) since(o tenureEnd) (s []string) {
 	for _, c := range f.history {
 		if c.at >= o.transitionAt {
@@ -241,15 +239,15 @@ func (f *fleet) since(o tenureEnd) (s []string) {
 	return s
 }
 
-// reply is what a blocked client was told.
+// reply is the reply to a blocked client.
 type reply struct {
 	at     time.Duration // since 1970, by the machine's clock, which is the server's
 	stolen simbatest.Stolen
 	err    error
 }
 
-// takesOver judges the tenure that follows that of a dead owner: whose it is, unless owner is "", and that it began in
-// time. It reports whether that counts.
+// takesOver checks the tenure that follows that of a dead owner: its owner, unless owner is "",
+// and that it began in time. It reports whether the takeover counts.
 func (f *fleet) takesOver(next change, o tenureEnd, owner string) bool {
 	f.t.Helper()
 	if owner != "" && next.owner != owner {
@@ -263,20 +261,21 @@ func (f *fleet) takesOver(next change, o tenureEnd, owner string) bool {
 	return counts
 }
 
-// takesOverAndIsTold is takesOver for an owner that waits: it must also be told of its tenure in time.
-func (f *fleet) takesOverAndIsTold(next change, o tenureEnd, owner string, r reply) {
+// takesOverAndGetsReply is takesOver for a blocked waiter: its reply must come in time, too.
+func (f *fleet) takesOverAndGetsReply(next change, o tenureEnd, owner string, r reply) {
 	f.t.Helper()
-	told := r.at - o.transitionAt
-	if f.takesOver(next, o, owner) && f.inTime(owner+" is told", told, r.stolen, o) {
-		f.told = append(f.told, told)
+	late := r.at - o.transitionAt
+	if f.takesOver(next, o, owner) && f.inTime(owner+" gets its reply", late, r.stolen, o) {
+		f.replied = append(f.replied, late)
 	}
 }
 
-// inTime reports whether what is so late after the end of a dead owner's lease counts, and judges it then.
+// inTime fails if something came too late after the end of a dead owner's lease. It reports
+// whether it counts.
 //
-// The machines of a cloud, and of CI, are stopped by their hosts for a quarter of a second now and then, all programs at once. A
-// takeover that is late by no more than the kernel says was taken from it until it was seen tells nothing of the server. It
-// is not counted, but repeated, and the bound holds for every one that is.
+// The hosts of virtual machines stop them for a quarter of a second now and then. If the kernel
+// reports at least as much stolen time as the takeover was late, the takeover does not count, and
+// the test repeats it.
 func (f *fleet) inTime(what string, late time.Duration, seen simbatest.Stolen, o tenureEnd) (counts bool) {
 	f.t.Helper()
 	if late <= killSlack {
@@ -295,7 +294,7 @@ func (f *fleet) inTime(what string, late time.Duration, seen simbatest.Stolen, o
 	return true
 }
 
-// acquiredAfter waits for the tenure after that one, and returns its begin by the server's history.
+// acquiredAfter waits for the tenure after o, and returns its begin in the server's history.
 func (f *fleet) acquiredAfter(o tenureEnd) change {
 	f.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {

@@ -13,8 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// The cases of Simba's compatibility kit, which each of its backends has to pass, on each
-// engine of ours.
+// These are the cases of the compatibility kit that each backend of Simba passes, on each engine.
 func TestKit(t *testing.T) {
 	for _, engine := range simbatest.Engines {
 		t.Run(engine, func(t *testing.T) {
@@ -29,7 +28,8 @@ func TestKit(t *testing.T) {
 	}
 }
 
-// stableLease is the ttl of a lease that a busy machine does not lose, and that no test waits for.
+// stableLease is the TTL of a lease that a busy machine does not lose, and whose end no test
+// awaits.
 const stableLease = time.Minute
 
 func stable(mutex string) client.ContenderConfig {
@@ -38,7 +38,7 @@ func stable(mutex string) client.ContenderConfig {
 
 func startStop(t *testing.T, s *simbatest.Server) {
 	c := newClient(t, s.Addr)
-	k := newTold(t, c, stable("start-stop"))
+	k := newRecorded(t, c, stable("start-stop"))
 	k.start(t)
 	state := within(t, "acquired", k.acquired)
 	if state.Before.ID == k.ID() || state.After.ID != k.ID() || !k.IsOwner() {
@@ -58,7 +58,7 @@ func startStop(t *testing.T, s *simbatest.Server) {
 }
 
 func restart(t *testing.T, s *simbatest.Server) {
-	k := newTold(t, newClient(t, s.Addr), stable("restart"))
+	k := newRecorded(t, newClient(t, s.Addr), stable("restart"))
 	var last uint64
 	for range 3 {
 		k.start(t)
@@ -70,38 +70,39 @@ func restart(t *testing.T, s *simbatest.Server) {
 		k.stop(t)
 		within(t, "released", k.released)
 	}
-	k.toldNothing(t)
+	k.noCallbacks(t)
 }
 
 func guard(t *testing.T, s *simbatest.Server) {
-	const ttl, transition = 500 * time.Millisecond, 20 * time.Second // on a busy machine a renewal may be late by seconds
+	// On a busy machine a renewal may be late by seconds.
+	const ttl, transition = 500 * time.Millisecond, 20 * time.Second
 	c := newClient(t, s.Addr)
-	k := newTold(t, c, client.ContenderConfig{Mutex: "guard", TTL: ttl, Transition: transition})
+	k := newRecorded(t, c, client.ContenderConfig{Mutex: "guard", TTL: ttl, Transition: transition})
 	k.start(t)
 	within(t, "acquired", k.acquired)
-	rival := newTold(t, newClient(t, s.Addr), client.ContenderConfig{Mutex: "guard", TTL: ttl, Transition: transition})
-	rival.start(t)
+	other := newRecorded(t, newClient(t, s.Addr), client.ContenderConfig{Mutex: "guard", TTL: ttl, Transition: transition})
+	other.start(t)
 	token, until := k.token(), k.Owner().TransitionAt
 	select {
 	case <-k.released:
 		t.Error("it was lost")
-	case <-rival.acquired:
-		t.Error("its rival has it")
+	case <-other.acquired:
+		t.Error("the other owns it")
 	case <-time.After(12 * ttl):
 	}
 	if o, err := c.Owner(t.Context(), "guard"); err != nil || o.ID != k.ID() || o.Token != token || !o.TransitionAt.After(until) {
 		t.Errorf("after that the owner is %+v, %v", o, err)
 	}
 	k.stop(t)
-	within(t, "acquired", rival.acquired)
-	rival.stop(t)
+	within(t, "acquired", other.acquired)
+	other.stop(t)
 	if n := serverSaw(t, changes(t, connect(t, s.Addr), "guard"), nil); n != 2 {
 		t.Errorf("%d tenures, not 2", n)
 	}
 }
 
-// tenContenders has ten contenders want a mutex for 30 s, and on until all have owned it. They give it up now and
-// then, and two of them are cut off from the server at times.
+// tenContenders runs ten contenders of a mutex for 30 s, and longer until each has owned it. They
+// resign now and then. Two of them lose their connections at times.
 func tenContenders(t *testing.T, s *simbatest.Server) {
 	const mutex, contenders, cutOff, length = "ten", 10, 2, 30 * time.Second
 	ctx, cancel := context.WithCancel(t.Context())
@@ -112,7 +113,7 @@ func tenContenders(t *testing.T, s *simbatest.Server) {
 		id := fmt.Sprint("c", i)
 		if i < cutOff {
 			link := stores.NewLink(t, s.Addr)
-			k := newPasser(t, newClient(t, link.Addr()), mutex, id, 5*passerLease, &noted) // it never gives it up before it is lost
+			k := newPasser(t, newClient(t, link.Addr()), mutex, id, 5*passerLease, &noted)
 			all.Go(func() { k.run(ctx) })
 			all.Go(func() { cut(ctx, k, link) })
 			continue
@@ -142,7 +143,7 @@ func tenContenders(t *testing.T, s *simbatest.Server) {
 	t.Logf("%d tenures noted, %d at the server: %v, %v", len(tenures), n, ends, owners)
 }
 
-// cut breaks the link of an owner for longer than its lease, again and again.
+// cut repeatedly breaks the link of an owner for longer than its lease.
 func cut(ctx context.Context, k *passer, link *stores.Link) {
 	for n := 0; ctx.Err() == nil; n++ {
 		if time.Sleep(50 * time.Millisecond); !k.IsOwner() {
@@ -160,10 +161,10 @@ func cut(ctx context.Context, k *passer, link *stores.Link) {
 
 const passerLease = 800 * time.Millisecond
 
-// passer owns the mutex for as long as it wants, and passes it on.
+// passer owns the mutex for a time, and resigns.
 type passer struct {
 	*client.Contender
-	tired chan struct{} // it has owned it for long enough
+	tired chan struct{} // it has owned the mutex for long enough
 }
 
 func newPasser(t testing.TB, c *client.Client, mutex, id string, want time.Duration, noted *tenures) *passer {
@@ -193,12 +194,12 @@ func newPasser(t testing.TB, c *client.Client, mutex, id string, want time.Durat
 func (p *passer) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := p.Start(); err != nil {
-			panic(err) // it has stopped
+			panic(err) // it is stopped
 		}
 		select {
 		case <-p.tired:
 		case <-ctx.Done():
 		}
-		_ = p.Stop(context.Background()) // fails if the server is out of reach
+		_ = p.Stop(context.Background()) // fails if its link is broken
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// Not parallel: it counts the goroutines of the process. Its leases outlast the restart of the server, which may take
-// many seconds on a busy machine: one that is lost is an error of Close.
+// Not parallel: it counts the goroutines of the process. Its leases are longer than a restart of
+// the server, which may take many seconds on a busy machine. A lost lease would be an error of
+// Close.
 func TestNothingRunsAfterClose(t *testing.T) {
 	s := simbatest.Start(t)
 	before := goleak.IgnoreCurrent()
@@ -24,7 +25,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	owner, waiter := newTold(t, c, stable("contender")), newTold(t, c, stable("contender"))
+	owner, waiter := newRecorded(t, c, stable("contender")), newRecorded(t, c, stable("contender"))
 	owner.start(t)
 	within(t, "acquired", owner.acquired)
 	waiter.start(t)
@@ -39,7 +40,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 		Work: func(context.Context) error {
 			select {
 			case beats <- struct{}{}:
-			default: // the server may take longer to start again than there is room for beats
+			default: // a long restart fills the channel
 			}
 			return nil
 		},
@@ -52,7 +53,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	}
 	within(t, "a beat", beats)
 
-	s.Restart() // what was under way fails, and is tried again
+	s.Restart() // requests in flight fail and are retried
 	waiter.stop(t)
 	owner.stop(t)
 	if err := sch.Stop(t.Context()); err != nil {

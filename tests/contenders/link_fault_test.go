@@ -31,30 +31,30 @@ func TestAnOwnerThatIsCutOffHasStoppedWhenAnotherBegins(t *testing.T) {
 			t.Parallel()
 			link := stores.NewLink(t, s.Addr)
 			cfg := client.ContenderConfig{Mutex: fmt.Sprintf("cut-%p", link), TTL: 500 * time.Millisecond, Transition: 6 * time.Second}
-			k, rival := newTold(t, newClient(t, link.Addr()), cfg), newTold(t, newClient(t, s.Addr), cfg)
+			k, other := newRecorded(t, newClient(t, link.Addr()), cfg), newRecorded(t, newClient(t, s.Addr), cfg)
 			k.start(t)
 			within(t, "acquired", k.acquired)
 			ownership, token := k.ownership(), k.token()
 			k.renewed(t)
 			cut(link)
-			rival.start(t)
-			within(t, "the other acquires", rival.acquired)
+			other.start(t)
+			within(t, "the other acquires", other.acquired)
 			if ownership.Err() == nil || k.IsOwner() {
 				t.Error("two owners")
 			}
-			if rival.token() <= token {
-				t.Errorf("token %d after %d", rival.token(), token)
+			if other.token() <= token {
+				t.Errorf("token %d after %d", other.token(), token)
 			}
 			within(t, "released", k.released)
 			if cause := context.Cause(ownership); !errors.Is(cause, client.ErrLost) {
 				t.Errorf("the ownership ended because of %v", cause)
 			}
-			k.toldNothing(t)
+			k.noCallbacks(t)
 			link.Heal()
-			rival.stop(t)
+			other.stop(t)
 			within(t, "acquired again", k.acquired)
-			if k.token() <= rival.token() {
-				t.Errorf("token %d after %d", k.token(), rival.token())
+			if k.token() <= other.token() {
+				t.Errorf("token %d after %d", k.token(), other.token())
 			}
 		})
 	}
@@ -64,14 +64,14 @@ func TestConnectionsThatBreakDoNotEndATenure(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	link := stores.NewLink(t, s.Addr)
-	k := newTold(t, newClient(t, link.Addr()), steady("m"))
+	k := newRecorded(t, newClient(t, link.Addr()), steady("m"))
 	k.start(t)
 	within(t, "acquired", k.acquired)
 	for range 5 {
 		link.Reset()
 		k.renewed(t)
 	}
-	k.toldNothing(t)
+	k.noCallbacks(t)
 	k.stop(t)
 	if n := serverSaw(t, changes(t, connect(t, s.Addr), "m"), nil); n != 1 {
 		t.Errorf("%d tenures, not 1", n)
@@ -82,14 +82,14 @@ func TestASlowNetworkDoesNotEndATenure(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	link := stores.NewLink(t, s.Addr)
-	k := newTold(t, newClient(t, link.Addr()), client.ContenderConfig{Mutex: "m", TTL: time.Second, Transition: 20 * time.Second})
+	k := newRecorded(t, newClient(t, link.Addr()), client.ContenderConfig{Mutex: "m", TTL: time.Second, Transition: 20 * time.Second})
 	k.start(t)
 	within(t, "acquired", k.acquired)
-	link.Delay(700 * time.Millisecond) // a request takes longer than the ttl
+	link.Delay(700 * time.Millisecond) // a request takes longer than the TTL
 	for range 3 {
 		k.renewed(t)
 	}
-	k.toldNothing(t)
+	k.noCallbacks(t)
 	k.stop(t)
 	if n := serverSaw(t, changes(t, connect(t, s.Addr), "m"), nil); n != 1 {
 		t.Errorf("%d tenures, not 1", n)
@@ -103,20 +103,20 @@ func TestALostReplyCostsNothing(t *testing.T) {
 		t.Run(request, func(t *testing.T) {
 			t.Parallel()
 			link := stores.NewLink(t, s.Addr)
-			k, rival := newTold(t, newClient(t, link.Addr()), steady(request)), newTold(t, newClient(t, s.Addr), steady(request))
+			k, other := newRecorded(t, newClient(t, link.Addr()), steady(request)), newRecorded(t, newClient(t, s.Addr), steady(request))
 			lost := link.DropReplyTo(request)
 			k.start(t)
 			within(t, "acquired", k.acquired)
 			k.renewed(t)
-			rival.start(t)
-			within(t, "in the queue", rival.waits(t))
+			other.start(t)
+			within(t, "in the queue", other.waits(t))
 			k.stop(t)
 			within(t, "a reply is lost", lost)
 			within(t, "released", k.released)
-			within(t, "the other acquires", rival.acquired)
-			k.toldNothing(t)
-			rival.renewed(t)
-			rival.toldNothing(t)
+			within(t, "the other acquires", other.acquired)
+			k.noCallbacks(t)
+			other.renewed(t)
+			other.noCallbacks(t)
 			if n := serverSaw(t, changes(t, connect(t, s.Addr), request), nil); n != 2 {
 				t.Errorf("%d tenures, not 2", n)
 			}
@@ -125,12 +125,12 @@ func TestALostReplyCostsNothing(t *testing.T) {
 }
 
 // No timer helps here: the lease lasts for hours.
-func TestATurnThatComesWhileTheSubscriberIsAwayIsNotLost(t *testing.T) {
+func TestGrantWhileTheSubscriberIsAwayIsNotLost(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	link := stores.NewLink(t, s.Addr)
 	long := client.ContenderConfig{Mutex: "m", TTL: time.Hour, Transition: time.Hour}
-	holder, waiter := newTold(t, newClient(t, s.Addr), long), newTold(t, newClient(t, link.Addr()), long)
+	holder, waiter := newRecorded(t, newClient(t, s.Addr), long), newRecorded(t, newClient(t, link.Addr()), long)
 	for range 5 {
 		holder.start(t)
 		within(t, "acquired", holder.acquired)
@@ -143,7 +143,7 @@ func TestATurnThatComesWhileTheSubscriberIsAwayIsNotLost(t *testing.T) {
 	}
 }
 
-// go-redis repeats by itself a request whose connection ends before its reply.
+// go-redis repeats a request whose connection ends before the reply.
 func TestALostReplyToReleaseIsNoLostMutex(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
@@ -161,7 +161,7 @@ func TestALostReplyToReleaseIsNoLostMutex(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	k := newTold(t, c, stable("m"))
+	k := newRecorded(t, c, stable("m"))
 	k.start(t)
 	within(t, "acquired", k.acquired)
 	k.stop(t)
@@ -173,10 +173,10 @@ func TestALostReplyToReleaseIsNoLostMutex(t *testing.T) {
 	}
 }
 
-// forgetful is a connection that ends instead of the first reply to a release.
+// forgetful is a connection that breaks before the first reply to a release.
 type forgetful struct {
 	net.Conn
-	lost *atomic.Bool // that one
+	lost *atomic.Bool // that reply was lost
 
 	// A connection has one request at a time.
 	released, ended bool

@@ -11,13 +11,13 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// lock locks "m" for a ttl and a transition of that length.
+// lock locks "m" with a TTL and a transition window of that length.
 func lock(ctx context.Context, c *client.Client, ttl time.Duration) (*client.Lock, error) {
 	return c.Lock(ctx, "m", client.WithTTL(ttl), client.WithTransition(ttl))
 }
 
-// A request that is under way when Lock returns may be granted still. It is given back at once: a lease lasts
-// for hours here, so the holder gets nothing from waiting.
+// The server may still grant a request that is in flight when Lock returns. The client releases
+// that at once: a lease lasts for hours here, so waiting for its end would not help.
 func TestALockThatIsGivenUpHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
@@ -29,7 +29,7 @@ func TestALockThatIsGivenUpHoldsUpNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		link.Delay(60 * time.Millisecond) // each way: no answer comes in time
+		link.Delay(60 * time.Millisecond) // in each direction: no reply comes in time
 		_, err = lock(ctx, other, time.Hour)
 		cancel()
 		if !errors.Is(err, client.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
@@ -62,7 +62,7 @@ func TestALockThatWaitsOutlivesItsServer(t *testing.T) {
 	s.Restart()
 	select {
 	case err := <-locked:
-		t.Fatalf("it does not wait: %v", err)
+		t.Fatalf("it does not queue: %v", err)
 	case <-time.After(500 * time.Millisecond):
 	}
 	if err := first.Context().Err(); err != nil {

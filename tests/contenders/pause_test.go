@@ -11,8 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// The owner's process is stopped, another becomes the owner, and the first goes on: not one look of
-// it may say that it is the owner, whether a callback has told it yet or not.
+// The owner's process is frozen, another becomes the owner, and the first continues. No check in
+// the first may then report that it is the owner, even before its callback runs.
 func TestAnOwnerThatWasStoppedForLongerThanItsLeaseKnowsItAtOnce(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
@@ -43,14 +43,14 @@ func sleep(t *testing.T, s *simbatest.Server, mutex string) {
 		c.tenures(t, &noted)
 	}
 	serverSaw(t, changes(t, connect(t, s.Addr), mutex), noted.neverTwo(t))
-	if !looksAreNo(t, sleeper, woken, token) {
-		t.Errorf("%s never looked after it woke", sleeper.id)
+	if !noneOwns(t, sleeper, woken, token) {
+		t.Errorf("%s did not check after it woke", sleeper.id)
 	}
 }
 
-// looksAreNo checks that each look at a tenure after a moment says that it has ended. It reports
-// whether there was one.
-func looksAreNo(t *testing.T, c *contender, after time.Duration, tenure string) (looked bool) {
+// noneOwns fails if a check after an instant reports that the tenure goes on. It reports whether
+// there was a check.
+func noneOwns(t *testing.T, c *contender, after time.Duration, tenure string) (checked bool) {
 	t.Helper()
 	token, err := strconv.ParseUint(tenure, 10, 64)
 	if err != nil {
@@ -59,19 +59,19 @@ func looksAreNo(t *testing.T, c *contender, after time.Duration, tenure string) 
 	for _, l := range c.lines(t) {
 		switch {
 		case l.word == "acquired" && l.token > token:
-			return looked
-		case l.at < after: // the look before it fell asleep may have been written when it woke
-			looked = looked || l.word == "ended"
+			return checked
+		case l.at < after: // a check from before the freeze, written after it
+			checked = checked || l.word == "ended"
 		case l.word == "owned" || l.word == "owner":
-			t.Errorf("%v after it woke %s says %q", l.at-after, c.id, l.word)
+			t.Errorf("%v after it woke %s writes %q", l.at-after, c.id, l.word)
 		case l.word == "ended":
-			looked = true
+			checked = true
 		}
 	}
-	return looked
+	return checked
 }
 
-// monotonic is the clock that contenders write.
+// monotonic returns the time of the clock that contenders write.
 func monotonic() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {

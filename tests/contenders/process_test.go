@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// contender is one in a process of its own: see contend/main.go for what it writes.
+// contender is a contender in a process of its own. See contend/main.go for its output.
 type contender struct {
 	*simbatest.Process
 	id string
@@ -22,15 +22,15 @@ func launch(t testing.TB, addr, mutex, id string, ttl, transition time.Duration)
 	return &contender{p, id}
 }
 
-// line is what a contender wrote, and when it knew that.
+// line is a line of a contender's output.
 type line struct {
 	at    time.Duration // on the machine's monotonic clock
 	word  string
 	token uint64 // 0 if the line has none
 }
 
-// lines returns what the contender wrote. It must have ended, or what it writes just now may
-// be missing.
+// lines returns the output of the contender. If its process still runs, the last line may be
+// missing.
 func (c *contender) lines(t testing.TB) (all []line) {
 	t.Helper()
 	for text := range strings.Lines(c.Output()) {
@@ -59,10 +59,10 @@ func parse(f []string) (l line, ok bool) {
 	return l, err == nil
 }
 
-// tenures adds those that the contender wrote of.
+// tenures adds the tenures in the contender's output.
 func (c *contender) tenures(t testing.TB, noted *tenures) {
 	t.Helper()
-	var own tenure // the one that is looked at
+	var own tenure // the present one
 	for _, l := range c.lines(t) {
 		if l.word != "owned" {
 			continue

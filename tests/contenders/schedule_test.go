@@ -10,14 +10,14 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// beat is one run of scheduled work, with the token of the tenure in which it began.
+// beat is one run of the scheduled work, with the token of its tenure.
 type beat struct {
-	of    int // which scheduler
+	of    int // the number of the scheduler
 	token uint64
 }
 
-// schedule has three schedulers take turns: the work is done by one at a time, and by the next as
-// soon as that stops.
+// schedule runs three schedulers of one mutex. Only one of them works at a time, and when it
+// stops, the next does.
 func schedule(t *testing.T, s *simbatest.Server) {
 	const schedulers, beats = 3, 5
 	done := make(chan beat)
@@ -50,11 +50,11 @@ func schedule(t *testing.T, s *simbatest.Server) {
 		all = append(all, sch)
 	}
 	var last beat
-	for turn := range schedulers {
+	for round := range schedulers {
 		first := within(t, "a beat", done)
 		for range beats {
 			if b := within(t, "a beat", done); b != first {
-				t.Errorf("turn %d: a beat of %+v among those of %+v", turn, b, first)
+				t.Errorf("scheduler %d: a run of %+v among those of %+v", round, b, first)
 			}
 		}
 		if first.token <= last.token {
@@ -67,7 +67,7 @@ func schedule(t *testing.T, s *simbatest.Server) {
 	}
 	select {
 	case b := <-done:
-		t.Errorf("all are stopped, and %+v works", b)
+		t.Errorf("%+v works after all were stopped", b)
 	case <-time.After(100 * time.Millisecond):
 	}
 	if n := serverSaw(t, changes(t, connect(t, s.Addr), "schedule"), nil); n != schedulers {

@@ -21,9 +21,9 @@ func TestAContenderMayStartBeforeItsServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	k := newTold(t, c, stable("m"))
+	k := newRecorded(t, c, stable("m"))
 	k.start(t)
-	if line := within(t, "it logs that it cannot ask", failed); !strings.Contains(line, "level=WARN") {
+	if line := within(t, "it logs that the server does not answer", failed); !strings.Contains(line, "level=WARN") {
 		t.Errorf("it logs %s", line)
 	}
 	s.Start()
@@ -31,7 +31,7 @@ func TestAContenderMayStartBeforeItsServer(t *testing.T) {
 	k.stop(t)
 }
 
-// firstLine is a log of which one line is of interest.
+// firstLine is a log handler that passes on the first line.
 type firstLine chan string
 
 func (f firstLine) Write(line []byte) (int, error) {
@@ -42,7 +42,7 @@ func (f firstLine) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// steady renews often, and its lease is long: so it goes on without a server for a while.
+// steady renews often and has a long lease, so it survives a restart of the server.
 func steady(mutex string) client.ContenderConfig {
 	return client.ContenderConfig{Mutex: mutex, TTL: 300 * time.Millisecond, Transition: 20 * time.Second}
 }
@@ -50,43 +50,43 @@ func steady(mutex string) client.ContenderConfig {
 func TestATenureSurvivesACrashOfTheServer(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
-	k, rival := newTold(t, newClient(t, s.Addr), steady("m")), newTold(t, newClient(t, s.Addr), steady("m"))
+	k, other := newRecorded(t, newClient(t, s.Addr), steady("m")), newRecorded(t, newClient(t, s.Addr), steady("m"))
 	k.start(t)
 	within(t, "acquired", k.acquired)
 	ownership, token := k.ownership(), k.token()
-	rival.start(t)
+	other.start(t)
 	for range 3 {
 		s.Restart()
 		k.renewed(t)
 	}
-	if o, err := rival.ask(t); err != nil || o.ID != k.ID() || o.Token != token {
+	if o, err := other.ask(t); err != nil || o.ID != k.ID() || o.Token != token {
 		t.Errorf("the server's owner is %+v, %v; it was %s with token %d", o, err, k.ID(), token)
 	}
 	if ownership.Err() != nil || !k.IsOwner() {
 		t.Error("it does not know that it is the owner")
 	}
-	k.toldNothing(t)
-	rival.toldNothing(t)
+	k.noCallbacks(t)
+	other.noCallbacks(t)
 	k.stop(t)
-	within(t, "acquired", rival.acquired)
-	if rival.token() <= token {
-		t.Errorf("the next has token %d after %d", rival.token(), token)
+	within(t, "acquired", other.acquired)
+	if other.token() <= token {
+		t.Errorf("the next has token %d after %d", other.token(), token)
 	}
 }
 
 func TestATenureEndsInTimeWhenTheServerIsGone(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
-	k := newTold(t, newClient(t, s.Addr), client.ContenderConfig{Mutex: "m", TTL: time.Second, Transition: 4 * time.Second})
+	k := newRecorded(t, newClient(t, s.Addr), client.ContenderConfig{Mutex: "m", TTL: time.Second, Transition: 4 * time.Second})
 	k.start(t)
 	within(t, "acquired", k.acquired)
 	ownership, token := k.ownership(), k.token()
 	s.Kill()
 	if o := k.Owner(); !o.IsZero() {
-		time.Sleep(time.Until(o.TransitionAt)) // nothing renews it any more
+		time.Sleep(time.Until(o.TransitionAt)) // nothing renews the lease
 	}
 	if ownership.Err() == nil || k.IsOwner() {
-		t.Error("at the end of its lease it is the owner still")
+		t.Error("it is still the owner at the end of its lease")
 	}
 	within(t, "released", k.released)
 	if cause := context.Cause(ownership); !errors.Is(cause, client.ErrLost) {
@@ -97,13 +97,13 @@ func TestATenureEndsInTimeWhenTheServerIsGone(t *testing.T) {
 	if k.token() <= token {
 		t.Errorf("token %d after %d", k.token(), token)
 	}
-	k.toldNothing(t)
+	k.noCallbacks(t)
 }
 
 func TestAServerWithoutTheDataIsAskedAnew(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
-	k := newTold(t, newClient(t, s.Addr), steady("m"))
+	k := newRecorded(t, newClient(t, s.Addr), steady("m"))
 	k.start(t)
 	within(t, "acquired", k.acquired)
 	old := k.ownership()
@@ -116,18 +116,18 @@ func TestAServerWithoutTheDataIsAskedAnew(t *testing.T) {
 	if o, err := k.ask(t); err != nil || o.ID != k.ID() || !k.IsOwner() {
 		t.Errorf("the new server's owner is %+v, %v", o, err)
 	}
-	k.toldNothing(t)
+	k.noCallbacks(t)
 }
 
 func TestAStoppedServerIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
-	k := newTold(t, newClient(t, s.Addr), steady("m"))
+	k := newRecorded(t, newClient(t, s.Addr), steady("m"))
 	k.start(t)
 	within(t, "acquired", k.acquired)
-	s.Pause() // its connections stay open: nothing but the time tells
+	s.Pause() // its connections stay open: only a timeout shows the fault
 	time.Sleep(2 * time.Second)
 	s.Resume()
 	k.renewed(t)
-	k.toldNothing(t)
+	k.noCallbacks(t)
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// tenure is what a contender noted: from and to are the first and the last time at which it
-// was the owner for sure.
+// tenure is a tenure that a contender recorded. from and to are the first and the last time at
+// which it certainly was the owner.
 type tenure struct {
 	owner    string
 	token    uint64
 	from, to time.Duration // on a clock that all contenders share
 }
 
-// tenures collects those of all contenders for a mutex.
+// tenures has the tenures of all contenders of a mutex.
 type tenures struct {
 	mu  sync.Mutex // guards all
 	all []tenure
@@ -44,14 +44,14 @@ func (l *tenures) owners() int {
 	return len(known)
 }
 
-// began is the zero of this process' clock.
+// began is the zero of the clock of this process.
 var began = time.Now()
 
-// watch looks until the ownership ends whether it has, and notes the tenure.
+// watch checks the ownership until it ends, and records the tenure.
 func (l *tenures) watch(ownership context.Context, owner string) {
 	t := tenure{owner: owner, token: client.Token(ownership), from: -1}
 	for {
-		at := time.Since(began) // before the look: it was the owner then
+		at := time.Since(began) // before the check: it was the owner then
 		if ownership.Err() != nil {
 			break
 		}
@@ -66,8 +66,8 @@ func (l *tenures) watch(ownership context.Context, owner string) {
 	}
 }
 
-// neverTwo checks that no two tenures overlap, and that each has a larger token than the one before. It
-// returns them in order.
+// neverTwo fails if two tenures overlap, or if a token is not larger than the one before. It
+// returns the tenures in order.
 func (l *tenures) neverTwo(t testing.TB) []tenure {
 	t.Helper()
 	l.mu.Lock()
@@ -93,13 +93,13 @@ type change struct {
 	at           time.Duration // since 1970
 }
 
-// changes asks the server for the history of a mutex.
+// changes returns the history of a mutex.
 func changes(t testing.TB, rdb *redis.Client, mutex string) []change {
 	t.Helper()
 	return changesSince(t, rdb, mutex, 0)
 }
 
-// changesSince is changes for what came after the change with that number.
+// changesSince returns the history after the change with that number.
 func changesSince(t testing.TB, rdb *redis.Client, mutex string, seq int64) []change {
 	t.Helper()
 	records, err := rdb.Do(t.Context(), "simba.history", mutex, "count", 10_000, "since", seq).Slice()
@@ -117,35 +117,36 @@ func changesSince(t testing.TB, rdb *redis.Client, mutex string, seq int64) []ch
 	return all
 }
 
-// serverSaw checks that each tenure ended at the server before the next began, that tokens grow, and that
-// the server knows each tenure that a contender noted. It returns the number of tenures.
+// serverSaw compares the history with the recorded tenures. It fails if a tenure began before the
+// last had ended, if tokens do not grow, or if a recorded tenure is missing. It returns the
+// number of tenures at the server.
 func serverSaw(t testing.TB, history []change, noted []tenure) (n int) {
 	t.Helper()
-	var owner change // the present; the zero change is nobody
+	var owner change // the present one; the zero change: the mutex is free
 	last := uint64(0)
 	seen := make(map[string]bool)
 	for _, c := range history {
 		switch c.event {
 		case "acquired":
 			if owner.event != "" {
-				t.Errorf("the server has %s acquire with token %d while %s owns it with %d", c.owner, c.token, owner.owner, owner.token)
+				t.Errorf("%s acquires with token %d while %s owns it with %d", c.owner, c.token, owner.owner, owner.token)
 			}
 			if c.token <= last {
-				t.Errorf("the server gives %s token %d after %d", c.owner, c.token, last)
+				t.Errorf("%s gets token %d after %d", c.owner, c.token, last)
 			}
 			owner, last = c, c.token
 			seen[c.owner+" "+strconv.FormatUint(c.token, 10)] = true
 			n++
 		case "released", "expired", "broken":
 			if c.token != owner.token {
-				t.Errorf("the server has token %d of %s %s while %s owns it with %d", c.token, c.owner, c.event, owner.owner, owner.token)
+				t.Errorf("token %d of %s is %s while %s owns it with %d", c.token, c.owner, c.event, owner.owner, owner.token)
 			}
 			owner = change{}
 		}
 	}
 	for _, s := range noted {
 		if !seen[s.owner+" "+strconv.FormatUint(s.token, 10)] {
-			t.Errorf("%s owned it with token %d, of which the server's history has nothing", s.owner, s.token)
+			t.Errorf("%s owned it with token %d, which is not in the server's history", s.owner, s.token)
 		}
 	}
 	return n

@@ -8,7 +8,10 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-const module = "github.com/simba-resp/simba-resp"
+const (
+	module = "github.com/simba-resp/simba-resp"
+	client = module + "/client"
+)
 
 // mayImport lists what each package may import beyond the standard library. Imports run only to the
 // right and to the vocabulary, and siblings do not import siblings:
@@ -32,7 +35,13 @@ var mayImport = map[string][]string{
 	"backends/redis":     {module, module + "/backends/proxy", "github.com/redis/go-redis/v9"},
 	"backends/mysql":     {module, module + "/backends/proxy", "github.com/go-sql-driver/mysql"},
 	"backends/zookeeper": {module, module + "/backends/proxy", "github.com/go-zookeeper/zk"},
-	"client":             {"github.com/redis/go-redis/v9"}, // a module of its own
+
+	// A module of its own, which imports nothing of the server's.
+	"client":                     {client + "/internal/callbacks", client + "/internal/contend", client + "/internal/names", "github.com/redis/go-redis/v9"},
+	"client/worker":              {client, client + "/internal/callbacks", client + "/internal/contend"},
+	"client/registry":            {client, client + "/internal/contend", client + "/internal/names"},
+	"client/internal":            {},
+	"client/internal/testserver": {client, "github.com/redis/go-redis/v9"},
 }
 
 // program is what only main packages are: nobody depends on it.

@@ -30,6 +30,10 @@ func TestImportsRunOnlyDownwards(t *testing.T) {
 		{"/client", "lock.go", "github.com/redis/go-redis/v9", true},
 		{"/client", "lock.go", module, false},
 		{"/client", "lock.go", "golang.org/x/sys/unix", false},
+		{"/client", "lock.go", client + "/worker", false},
+		{"/client/worker", "worker.go", client, true},
+		{"/client/worker", "worker.go", client + "/registry", false},
+		{"/client/internal/contend", "contend.go", client, false},
 		{"/tests/abuse", "abuse.go", "github.com/redis/go-redis/v9", true},
 		{"/tests/abuse", "abuse_test.go", program + "/simba-resp", false},
 	} {

@@ -1,7 +1,7 @@
-// Command contend wants to be the leader for as long as it runs, and says when it is.
+// Command contend contends for leadership as long as it runs, and prints when it is the leader.
 //
-// Run it in two terminals beside `make run`: the first becomes the leader. End it with Ctrl-C, or with
-// kill -9, and see the other take over.
+// Run it in two terminals beside `make run`. The first becomes the leader. End it with Ctrl-C or
+// with kill -9, and the other takes over.
 package main
 
 import (
@@ -21,9 +21,9 @@ import (
 
 var (
 	addr  = flag.String("addr", "127.0.0.1:7379", "the server's `host:port`")
-	mutex = flag.String("mutex", "leader", "what to contend for")
-	id    = flag.String("id", "", "who contends; empty means a new id")
-	ttl   = flag.Duration("ttl", 3*time.Second, "how long a leader that died may be missed; 1s of transition follows")
+	mutex = flag.String("mutex", "leader", "the mutex to contend for")
+	id    = flag.String("id", "", "the contender's id; empty means a new one")
+	ttl   = flag.Duration("ttl", 3*time.Second, "TTL of the lease; a transition window of 1s follows")
 )
 
 func main() {
@@ -52,11 +52,11 @@ func contend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return contender.Run(ctx) // and give up in good order, so that the next need not wait for the end of our lease
+	return contender.Run(ctx) // and release, so that the next need not wait
 }
 
-// lead works until the ownership ends. Whatever it changes should be told the token, and turn
-// away a smaller one than it has seen.
+// lead works until the ownership ends. A real program sends the token with each change, and the
+// resource refuses a token smaller than the largest so far.
 func lead(ownership context.Context, _ client.State) {
 	fmt.Printf("acquired, token %d\n", client.Token(ownership))
 	for ownership.Err() == nil {

@@ -1,7 +1,7 @@
-// Command lock takes a mutex for one piece of work, and ends.
+// Command lock locks a mutex for one piece of work, and ends.
 //
-// Run it in two terminals beside `make run`: the second waits until the first has done its work. Or end
-// the first with Ctrl-C, or with kill -9, in the middle of it.
+// Run it in two terminals beside `make run`. The second waits until the first has done its work.
+// Or end the first during its work with Ctrl-C or kill -9.
 package main
 
 import (
@@ -22,8 +22,8 @@ import (
 
 var (
 	addr  = flag.String("addr", "127.0.0.1:7379", "the server's `host:port`")
-	mutex = flag.String("mutex", "job", "what to lock")
-	ttl   = flag.Duration("ttl", 3*time.Second, "how long a holder that died may be missed; 1s of transition follows")
+	mutex = flag.String("mutex", "job", "the mutex to lock")
+	ttl   = flag.Duration("ttl", 3*time.Second, "TTL of the lease; a transition window of 1s follows")
 	work  = flag.Duration("work", 10*time.Second, "how long the work takes")
 )
 
@@ -49,15 +49,16 @@ func lock(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil && !errors.Is(err, client.ErrLost):
 		return nil // Ctrl-C
-	case err != nil: // ErrLost: others may have changed what the mutex protects
+	case err != nil: // ErrLost: another owner may have changed what it protects
 		return err
 	}
 	fmt.Println("released")
 	return nil
 }
 
-// do works until it is done, is to stop, or the lock is lost. Whatever it changes should be told
-// the token, and turn away a smaller one than it has seen.
+// do works until the work is done, the program is to stop, or the lock is lost. A real program
+// sends the token with each change, and the resource refuses a token smaller than the largest so
+// far.
 func do(ctx context.Context) error {
 	fmt.Printf("acquired, token %d\n", client.Token(ctx))
 	done := time.After(*work)

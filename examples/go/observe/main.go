@@ -1,4 +1,4 @@
-// Command observe tells who owns a mutex, and wants nothing.
+// Command observe prints the owner of a mutex and does not contend for it.
 //
 // Run it in a third terminal, beside two of the others on the same mutex.
 package main
@@ -19,7 +19,7 @@ import (
 
 var (
 	addr  = flag.String("addr", "127.0.0.1:7379", "the server's `host:port`")
-	mutex = flag.String("mutex", "leader", "what to observe")
+	mutex = flag.String("mutex", "leader", "the mutex to observe")
 )
 
 func main() {

@@ -1,7 +1,8 @@
-// Command registry takes the reentrant lock of a key again and again, for some pieces of work each time.
+// Command registry locks the reentrant lock of a key repeatedly, for some pieces of work each
+// time.
 //
-// Run it in two terminals beside `make run`: they take turns. End the one that works with kill -9, and
-// the other has the lock when the lease is over.
+// Run it in two terminals beside `make run`. They lock alternately. End the one that works with
+// kill -9, and the other has the lock when the lease ends.
 package main
 
 import (
@@ -18,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/registry"
 )
 
 var (
@@ -46,16 +48,16 @@ func run(ctx context.Context) error {
 	}
 	defer c.Close()
 
-	registry, err := c.NewRegistry(client.RegistryConfig{Prefix: "examples", ID: *id, ExpireAfter: *ttl})
+	locks, err := registry.New(c, registry.Config{Prefix: "examples", ID: *id, ExpireAfter: *ttl})
 	if err != nil {
 		return err
 	}
-	defer registry.Close()
-	lock, err := registry.Obtain(*key)
+	defer locks.Close()
+	lock, err := locks.Obtain(*key)
 	if err != nil {
 		return err
 	}
-	holder := registry.NewHolder() // what a thread is to Spring: one for each goroutine that locks
+	holder := locks.NewHolder() // one for each goroutine that locks, as a thread in Spring
 
 	for ctx.Err() == nil {
 		err := batch(ctx, lock, holder)
@@ -70,8 +72,8 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// batch does some pieces of work, between which nobody else has the lock.
-func batch(ctx context.Context, lock *client.RegistryLock, holder *client.Holder) error {
+// batch does some pieces of work under one lock.
+func batch(ctx context.Context, lock *registry.Lock, holder *registry.Holder) error {
 	if err := lock.Lock(ctx, holder); err != nil {
 		return err
 	}
@@ -80,15 +82,15 @@ func batch(ctx context.Context, lock *client.RegistryLock, holder *client.Holder
 	for n := 0; n < *pieces && err == nil && ctx.Err() == nil; n++ {
 		err = piece(ctx, lock, holder)
 	}
-	unlocked := lock.Unlock(context.Background(), holder) // also when we are to stop
+	unlocked := lock.Unlock(context.Background(), holder) // also after Ctrl-C
 	if unlocked == nil {
 		fmt.Println("released")
 	}
 	return errors.Join(err, unlocked)
 }
 
-// piece locks for itself: by its holder the lock may be locked again, and its lease begins anew.
-func piece(ctx context.Context, lock *client.RegistryLock, holder *client.Holder) (err error) {
+// piece locks the lock again, as its holder may. That begins the lease anew.
+func piece(ctx context.Context, lock *registry.Lock, holder *registry.Holder) (err error) {
 	if err := lock.Lock(ctx, holder); err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Command schedule does a piece of work every second, in one of all the processes that run it.
 //
-// Run it in two terminals beside `make run`. End the one that works with Ctrl-C, or with kill -9, and
-// the other goes on with the schedule.
+// Run it in two terminals beside `make run`. End the one that works with Ctrl-C, or with kill -9,
+// and the other goes on with the schedule.
 package main
 
 import (
@@ -22,8 +22,8 @@ import (
 var (
 	addr  = flag.String("addr", "127.0.0.1:7379", "the server's `host:port`")
 	mutex = flag.String("mutex", "schedule", "whose owner works")
-	id    = flag.String("id", "", "who contends; empty means a new id")
-	ttl   = flag.Duration("ttl", 3*time.Second, "how long a leader that died may be missed; 1s of transition follows")
+	id    = flag.String("id", "", "the contender's id; empty means a new one")
+	ttl   = flag.Duration("ttl", 3*time.Second, "TTL of the lease; a transition window of 1s follows")
 )
 
 func main() {
@@ -44,11 +44,11 @@ func schedule(ctx context.Context) error {
 	}
 	defer c.Close()
 
-	var last uint64 // token that we worked under
+	var last uint64 // the token of the last work
 	scheduler, err := c.NewScheduler(client.ScheduleConfig{
 		Mutex: *mutex, ID: *id, TTL: *ttl, Transition: time.Second,
 		Period: time.Second, Strategy: client.FixedRate,
-		Work: func(ownership context.Context) error { // never called twice at a time
+		Work: func(ownership context.Context) error { // never called concurrently
 			if token := client.Token(ownership); token != last {
 				fmt.Printf("acquired, token %d\n", token)
 				last = token
@@ -60,5 +60,5 @@ func schedule(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return scheduler.Run(ctx) // and give up in good order, so that the next need not wait for the end of our lease
+	return scheduler.Run(ctx) // and release, so that the next need not wait
 }

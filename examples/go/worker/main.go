@@ -1,7 +1,7 @@
-// Command worker is a job processor that works while it is the leader, and shows its states.
+// Command worker is a job processor that works while it is the leader, and prints its states.
 //
-// Run it in two terminals beside `make run`. End the one that works with Ctrl-C, or with kill -9, and
-// the other goes on with the work.
+// Run it in two terminals beside `make run`. End the one that works with Ctrl-C or kill -9, and
+// the other continues the work.
 package main
 
 import (
@@ -17,13 +17,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/worker"
 )
 
 var (
 	addr  = flag.String("addr", "127.0.0.1:7379", "the server's `host:port`")
-	mutex = flag.String("mutex", "worker", "whose owner works")
-	id    = flag.String("id", "", "who contends; empty means a new id")
-	ttl   = flag.Duration("ttl", 3*time.Second, "how long a leader that died may be missed; 1s of transition follows")
+	mutex = flag.String("mutex", "worker", "the mutex; its owner works")
+	id    = flag.String("id", "", "the contender's id; empty means a new one")
+	ttl   = flag.Duration("ttl", 3*time.Second, "TTL of the lease; a transition window of 1s follows")
 )
 
 func main() {
@@ -45,25 +46,25 @@ func work(ctx context.Context) error {
 	defer c.Close()
 
 	var consumer consumer
-	worker, err := c.NewWorker(client.WorkerConfig{
+	w, err := worker.New(c, worker.Config{
 		Mutex: *mutex, ID: *id, TTL: *ttl, Transition: time.Second,
 		StartWork: consumer.start,
 		StopWork:  consumer.stop,
-		Changed:   func(from, to client.WorkerState) { fmt.Printf("%v, was %v\n", to, from) },
+		Changed:   func(from, to worker.State) { fmt.Printf("%v, was %v\n", to, from) },
 	})
 	if err != nil {
 		return err
 	}
-	return worker.Run(ctx) // and give up in good order, so that the next need not wait for the end of our lease
+	return w.Run(ctx) // and release, so that the next need not wait
 }
 
-// consumer takes jobs from a queue, so to speak.
+// consumer stands for one that takes jobs from a queue.
 type consumer struct {
 	done chan struct{} // closed when it has stopped; nil = never started
 }
 
-// start has it consume for as long as it has the lock. Whatever it changes should be told the token,
-// and turn away a smaller one than it has seen.
+// start consumes jobs until the ownership ends. A real program sends the token with each change,
+// and the resource refuses a token smaller than the largest so far.
 func (c *consumer) start(ownership context.Context) error {
 	fmt.Printf("acquired, token %d\n", client.Token(ownership))
 	c.done = make(chan struct{})
@@ -80,7 +81,7 @@ func (c *consumer) start(ownership context.Context) error {
 	return nil
 }
 
-// stop is called when the ownership has ended, or is about to: the job at hand is let finish.
+// stop waits until the current job is finished.
 func (c *consumer) stop() error {
 	<-c.done
 	return nil

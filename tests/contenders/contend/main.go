@@ -1,11 +1,11 @@
-// Contend is one contender in a process of its own, for tests that kill it, or stop it for
-// a while. It writes what it knows, one line each, with the machine's monotonic clock in
-// nanoseconds as it was just before:
+// Contend is a contender in a process of its own, for tests that kill or freeze it. It writes one
+// line for each event and check. A line begins with the machine's monotonic clock in nanoseconds,
+// read just before:
 //
 //	… acquired 7   OnAcquired was called
 //	… owned 7      the ownership context had not ended
-//	… owner        IsOwner said yes
-//	… ended 7      the ownership context had ended, which is seen for the first time
+//	… owner        IsOwner returned true
+//	… ended 7      the ownership context had ended
 //	… released     OnReleased was called
 //
 // SIGTERM stops it.
@@ -37,10 +37,10 @@ func main() {
 
 func run() error {
 	addr := flag.String("addr", "127.0.0.1:7379", "the server's address")
-	look := flag.Duration("look", 2*time.Millisecond, "how often the owner looks whether it is the owner")
+	check := flag.Duration("check", 2*time.Millisecond, "time between two checks of the ownership")
 	var cfg client.ContenderConfig
-	flag.StringVar(&cfg.Mutex, "mutex", "m", "what it contends for")
-	flag.StringVar(&cfg.ID, "id", "", "its id")
+	flag.StringVar(&cfg.Mutex, "mutex", "m", "the mutex to contend for")
+	flag.StringVar(&cfg.ID, "id", "", "the contender's id")
 	flag.DurationVar(&cfg.TTL, "ttl", 5*time.Second, "TTL window")
 	flag.DurationVar(&cfg.Transition, "transition", time.Second, "transition window")
 	flag.Parse()
@@ -54,10 +54,10 @@ func run() error {
 	defer c.Close()
 
 	var contender *client.Contender
-	var lookers sync.WaitGroup
+	var watchers sync.WaitGroup
 	cfg.OnAcquired = func(ctx context.Context, _ client.State) {
 		say(clock(), "acquired", client.Token(ctx))
-		lookers.Go(func() { watch(ctx, contender, *look) })
+		watchers.Go(func() { watch(ctx, contender, *check) })
 	}
 	cfg.OnReleased = func(client.State) { say(clock(), "released") }
 	if contender, err = c.NewContender(cfg); err != nil {
@@ -70,11 +70,11 @@ func run() error {
 	}
 	<-stop.Done()
 	err = contender.Stop(context.Background())
-	lookers.Wait()
+	watchers.Wait()
 	return err
 }
 
-// watch looks again and again, by itself: nothing calls it when the ownership ends.
+// watch checks the ownership until it ends. It does not use Done.
 func watch(ctx context.Context, contender *client.Contender, every time.Duration) {
 	token := client.Token(ctx)
 	for {
@@ -92,7 +92,7 @@ func watch(ctx context.Context, contender *client.Contender, every time.Duration
 	}
 }
 
-// clock is the same for all processes of the machine.
+// clock returns the time of a clock that all processes of the machine share.
 func clock() int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -101,7 +101,7 @@ func clock() int64 {
 	return now.Nano()
 }
 
-// say writes one line in one piece, at once: who is killed has said it.
+// say writes one line with one call, so a kill does not lose it.
 func say(at int64, words ...any) {
 	os.Stdout.WriteString(fmt.Sprintln(append([]any{at}, words...)...))
 }

@@ -1,0 +1,94 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+var errClientClosed = fmt.Errorf("the Client is %w", ErrClosed)
+
+// activeSet is the set of what runs by a Client. Safe for concurrent use.
+type activeSet struct {
+	mu      sync.Mutex // guards what follows
+	closed  bool
+	all     map[*active]struct{}
+	ids     map[[2]string]struct{} // mutex and contender id of each
+	empty   chan struct{}          // closed when the set is closed and empty; nil = not closed
+	failure error                  // of the first that left something at the server, since closed
+}
+
+// active is something that runs until it is stopped.
+type active struct {
+	mutex, id string // id "" = it does not contend
+	stop      func() // does not wait
+}
+
+func newActiveSet() *activeSet {
+	return &activeSet{all: make(map[*active]struct{}), ids: make(map[[2]string]struct{})}
+}
+
+// add adds a before it begins to run. No two contenders of a mutex may have the same id: the
+// server takes them for one.
+func (s *activeSet) add(a *active) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := [2]string{a.mutex, a.id}
+	switch _, taken := s.ids[name]; {
+	case s.closed:
+		return errClientClosed
+	case taken && a.id != "":
+		return fmt.Errorf("%q contends for %s already: %w", a.id, a.mutex, ErrInUse)
+	}
+	s.all[a] = struct{}{}
+	if a.id != "" {
+		s.ids[name] = struct{}{}
+	}
+	return nil
+}
+
+// remove is called when nothing of a runs any more. err is why something is left at the server.
+func (s *activeSet) remove(a *active, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, a)
+	if a.id != "" {
+		delete(s.ids, [2]string{a.mutex, a.id})
+	}
+	if s.closed && s.failure == nil && !errors.Is(err, ErrLost) {
+		s.failure = err
+	}
+	if s.closed && len(s.all) == 0 {
+		close(s.empty)
+	}
+}
+
+// close makes add fail and stops all. It returns a channel that is closed when the set is empty.
+func (s *activeSet) close() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return s.empty
+	}
+	s.closed, s.empty = true, make(chan struct{})
+	if len(s.all) == 0 {
+		close(s.empty)
+	}
+	for a := range s.all {
+		a.stop()
+	}
+	return s.empty
+}
+
+// err returns why something is left at the server, when the set is empty.
+func (s *activeSet) err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failure
+}
+
+func (s *activeSet) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}

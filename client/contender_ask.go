@@ -1,0 +1,139 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// errOwnershipEnded means that the ownership ended while its renewal was in progress.
+var errOwnershipEnded = errors.New("the ownership has ended")
+
+// answer is what came of one request.
+type answer struct {
+	n     uint64 // the number of the request
+	token uint64 // of the tenure that it renews; 0 = it was an ACQUIRE
+	sent  instant
+	reply reply
+	err   error
+}
+
+// ask sends the request that is due: GUARD for an owner, ACQUIRE for all others. It does not wait
+// for the reply longer than Timeout, and not after stop. The request itself may take longer: a
+// later ask returns the reply if it still concerns the present tenure.
+func (r *contenderRun) ask() (got reply, sent instant, err error) {
+	limit, life, token := r.c.timeout, r.c.timeout, uint64(0)
+	if r.own != nil {
+		life, token = r.own.left(), r.own.token
+		limit = max(min(limit, life/2), time.Millisecond)
+	}
+	enough := time.NewTimer(limit)
+	defer enough.Stop()
+	slots := r.slots
+	n := uint64(0) // not sent yet
+	ended := r.ownershipEnded()
+	for {
+		select {
+		case slots <- struct{}{}:
+			slots = nil
+			n = r.send(token, life)
+		case a := <-r.answers:
+			if a.n != n && (token == 0 || a.token != token || a.err != nil) {
+				continue
+			}
+			r.uncertain = r.uncertain || token == 0 && a.err != nil && (!refused(a.err) || misconfigured(a.err))
+			return a.reply, a.sent, a.err
+		case <-ended:
+			return got, sent, errOwnershipEnded
+		case <-enough.C:
+			r.uncertain = r.uncertain || token == 0
+			return got, sent, errNoAnswer
+		case <-r.quit:
+			r.uncertain = r.uncertain || token == 0
+			return got, sent, ErrReleased
+		}
+	}
+}
+
+// send sends a request and returns its number. Its caller has taken a slot.
+func (r *contenderRun) send(token uint64, life time.Duration) uint64 {
+	if r.asking != nil {
+		r.asking(token != 0)
+	}
+	r.sequence++
+	a := answer{n: r.sequence, token: token, sent: now()}
+	if token == 0 {
+		r.fresh = r.fresh || !r.present
+		r.present = true
+	}
+	r.sent = a.sent
+	r.requests.Go(func() {
+		parent := context.Background()
+		if token != 0 {
+			parent = r.guards
+		}
+		ctx, cancel := context.WithTimeout(parent, life)
+		defer cancel()
+		if token != 0 {
+			a.reply, a.err = r.c.guard(ctx, r.terms, token)
+		} else {
+			a.reply, a.err = r.c.acquire(ctx, r.terms, r.noQueue)
+		}
+		<-r.slots // before the answer: its receiver knows that this request is not in progress
+		select {
+		case r.answers <- a:
+		default: // nobody waits for so many
+		}
+	})
+	return a.n
+}
+
+// fail handles a request that failed, and waits until the next is due. It returns false when the
+// run is over.
+func (r *contenderRun) fail(err error) bool {
+	closed := errors.Is(err, ErrClosed)
+	if r.fresh && refused(err) && !r.uncertain && len(r.slots) == 0 {
+		r.present = false // nothing is to be released
+	}
+	final, longest := closed || refused(err), min(r.ttl, retryPauseMax)
+	if misconfigured(err) {
+		longest = misconfiguredPauseMax
+	}
+	switch {
+	case closed:
+		r.c.log.Error("the contender stops: the go-redis client is closed", "mutex", r.mutex, "contender", r.id, "err", err)
+	case !final:
+		r.c.outage.failed(r.terms, err)
+	case !r.refused:
+		r.refused = true
+		r.c.log.Error("the server refuses the contender's requests", "mutex", r.mutex, "contender", r.id, "err", err)
+	}
+	if r.failed != nil {
+		r.failed(err, final, r.own != nil)
+	}
+	if closed {
+		return false
+	}
+	if r.own != nil {
+		d := min(r.pause, r.own.left()/renewalPauses)
+		if final {
+			r.pause = min(2*r.pause, longest)
+		}
+		return r.sleep(d, nil)
+	}
+	if r.once {
+		return false
+	}
+	if r.every != 0 {
+		return r.sleep(r.every, r.wake)
+	}
+	r.subscribe() // a new subscription shows that the server is back
+	d := r.pause
+	if errors.Is(err, errNoAnswer) {
+		d = retryPause // the timeout was a pause, too
+	} else {
+		r.pause = min(2*r.pause, longest)
+	}
+	return r.sleep(d/2+rand.N(d), r.wake)
+}

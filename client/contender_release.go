@@ -1,0 +1,122 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// requestResign ends an ownership and makes the run resign. It does not wait.
+func (r *contenderRun) requestResign(own *ownership, how int32) {
+	r.resign.Store(how)
+	_ = own.Err() // if the lease has ended by the clock, that is the cause
+	own.end(ErrReleased)
+	r.askNow()
+}
+
+// doResign releases the mutex when the callbacks have returned, and contends again.
+func (r *contenderRun) doResign() bool {
+	if r.own != nil && !r.lose(ErrReleased, Owner{}) || !r.afterLoss() {
+		return false
+	}
+	pause := r.resign.Load() == resignForTTL
+	if pause && r.releasing != nil {
+		r.releasing()
+	}
+	if _, err := r.release(r.lastToken, r.quit); err != nil {
+		return !r.stopping() && r.fail(err)
+	}
+	r.resign.Store(noResignation)
+	if pause {
+		if r.waiting != nil {
+			r.waiting(Owner{})
+		}
+		return r.sleep(r.ttl, nil)
+	}
+	return !r.stopping()
+}
+
+// releaseEnded releases a tenure that has ended here and not at the server.
+func (r *contenderRun) releaseEnded() bool {
+	if _, err := r.release(r.lastToken, r.quit); err != nil {
+		return !r.stopping() && r.fail(err)
+	}
+	return !r.stopping()
+}
+
+// release releases the tenure with that token; 0 means any, and the queue entry. It waits for the
+// reply until Timeout or until enough is closed. The request itself may take longer.
+func (r *contenderRun) release(token uint64, enough <-chan struct{}) (released bool, err error) {
+	type outcome struct {
+		released bool
+		err      error
+	}
+	answer := make(chan outcome, 1)
+	r.requests.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), r.c.timeout)
+		defer cancel()
+		released, err := r.c.release(ctx, r.terms, token)
+		answer <- outcome{released, err}
+	})
+	late := time.NewTimer(r.c.timeout)
+	defer late.Stop()
+	select {
+	case o := <-answer:
+		return o.released, o.err
+	case <-late.C:
+	case <-enough:
+	}
+	return false, errNoAnswer
+}
+
+// giveUp ends the ownership, waits for the callbacks and releases what the server may have. It
+// returns when nothing is left, or when what is left at the server has expired.
+func (r *contenderRun) giveUp() error {
+	r.stop() // if the run ends by itself
+	token := uint64(0)
+	if r.own != nil {
+		token = r.own.token
+		r.lose(ErrReleased, Owner{})
+	}
+	if r.listener != nil {
+		r.c.subscriptions.remove(r.listener)
+	}
+	r.awaitCallbacks(nil)
+	if r.releasing != nil {
+		r.releasing()
+	}
+	r.endGuards()
+	late := time.AfterFunc(r.c.timeout, func() {
+		r.callEnded()
+		r.finish(errNoAnswer)
+	})
+	defer late.Stop()
+	err := r.releaseAll(token)
+	r.requests.Wait() // for releases that took too long
+	return err
+}
+
+// releaseAll tries to release what the server may have, until that has expired.
+func (r *contenderRun) releaseAll(token uint64) error {
+	r.requests.Wait() // none may come after the release
+	if !r.present {
+		return nil
+	}
+	if r.uncertain {
+		token = 0
+	}
+	for repeated := false; ; repeated = true {
+		released, err := r.release(token, nil)
+		switch {
+		case err == nil:
+			if token != 0 && !released && !repeated {
+				return ErrLost
+			}
+			return nil
+		case refused(err), errors.Is(err, ErrClosed), now().since(r.sent) > r.lease():
+			return err
+		}
+		r.pause = min(2*r.pause, time.Second)
+		time.Sleep(r.pause / 2)
+	}
+}

@@ -1,0 +1,393 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client/internal/names"
+)
+
+const (
+	// retryPause follows a failed request of a contender. It doubles up to the TTL, at most
+	// retryPauseMax, or misconfiguredPauseMax while the server's store is misconfigured.
+	retryPause            = 100 * time.Millisecond
+	retryPauseMax         = 15 * time.Second
+	misconfiguredPauseMax = 20 * time.Second
+	// renewalPauses divides the rest of a lease into pauses between attempts to renew it.
+	renewalPauses = 8
+	// subscribeAfter is how long an owner owns the mutex before it subscribes to notices, to
+	// learn at once that its tenure is broken. A shorter tenure needs no subscription.
+	subscribeAfter = 800 * time.Millisecond
+	// maxRequests is how many requests of a contender may be in progress. The contender waits
+	// only for the last of them.
+	maxRequests = 4
+)
+
+// hooks are called by the goroutine of a contenderRun, one at a time, and must not block. All but
+// acquired and lost may be nil.
+type hooks struct {
+	acquired  func(*ownership, State)
+	lost      func(*ownership, State)            // its context has ended
+	renewed   func()                             // the lease has begun anew
+	asking    func(renewal bool)                 // a request is about to be sent
+	waiting   func(Owner)                        // another contender owns the mutex or is next
+	failed    func(err error, final, owner bool) // a request failed; final: the server refuses it
+	releasing func()                             // a release is about to be sent
+	ended     func()                             // the run is done
+	// callbacksDone returns a channel that is closed when the callbacks that acquired and lost
+	// have started have returned. Only then does the run ask for the mutex again, or release it.
+	callbacksDone func() <-chan struct{}
+}
+
+// contenderRun is one run of a contender, from its start until what it had is released. Only its
+// goroutine sends requests.
+//
+//	   ┌──────── lost, or not renewed in time ──────────┐
+//	   ▼                                                │
+//	ACQUIRE ── acquired, renewed ──► owner ── due ──► GUARD ──► renewed: owner
+//	   │  ▲
+//	   ▼  │ a notice, or the owner's lease has ended
+//	 waiting
+//
+// From every state stop leads to: end the ownership, wait for the callbacks, RELEASE. The run is
+// done after that, or when that has taken as long as a request may. The release is tried until
+// the lease has ended.
+type contenderRun struct {
+	*run
+	c *Client
+	terms
+	hooks
+	base    context.Context // of its ownerships: it does not end
+	active  *active
+	delay   time.Duration // before the first request
+	noQueue bool          // take no queue entry
+	once    bool          // end when the mutex is not free, or lost
+	manual  bool          // renew only after askNow
+	every   time.Duration // not 0: the pause between requests of a waiter; no notice shortens it
+
+	wake   chan struct{} // send a request now
+	owning atomic.Bool   // own is not nil; for notices, which come on another goroutine
+	resign atomic.Int32  // a resignation: release the mutex and contend again
+
+	// Used by the goroutine of the run only.
+	own       *ownership // nil = not the owner
+	lastToken uint64     // of the last tenure, which has ended; 0 = none
+	seen      Owner      // the owner in the last reply
+	listener  *listener  // nil = no subscription
+	sequence  uint64     // how many requests were sent
+	answers   chan answer
+	slots     chan struct{}  // one element for each request in progress
+	requests  sync.WaitGroup // requests in progress
+	sent      instant        // when the last ACQUIRE or GUARD was sent
+	present   bool           // the server may know the contender as the owner or a waiter
+	uncertain bool           // as which of the two is not known
+	left      error          // why something may be left at the server; read it when gone is closed
+	fresh     bool           // the server has not replied yet since present was set
+	refused   bool           // a request was refused since the last one that was answered
+	pause     time.Duration  // after the next failure
+
+	// A GUARD has the context guards, which ends when the run gives up: a late one finds nothing
+	// to renew. A late ACQUIRE could begin a tenure, so the run waits for it.
+	guards    context.Context
+	endGuards context.CancelFunc
+
+	callEnded func() // calls the hook; later calls do nothing
+}
+
+// Resignations.
+const (
+	noResignation int32 = iota
+	resignNow           // contend again at once
+	resignForTTL        // contend again after a TTL, so that another contender has time to acquire
+)
+
+// newContenderRun returns a run that has not begun. The contexts of its ownerships have the
+// values of base.
+func (c *Client) newContenderRun(base context.Context, t terms, h hooks) *contenderRun {
+	r := &contenderRun{
+		run: newRun(), c: c, terms: t, hooks: h, pause: retryPause, wake: make(chan struct{}, 1),
+		slots: make(chan struct{}, maxRequests), answers: make(chan answer, 2*maxRequests),
+	}
+	r.base = r.run.context(base)
+	r.guards, r.endGuards = context.WithCancel(context.Background())
+	r.callEnded = sync.OnceFunc(func() {
+		if h.ended != nil {
+			h.ended()
+		}
+	})
+	return r
+}
+
+// begin starts the run. The error says that the Client is closed, or that the id is in use.
+func (r *contenderRun) begin() error {
+	r.active = &active{mutex: r.mutex, id: r.id, stop: r.stop}
+	if err := r.c.active.add(r.active); err != nil {
+		return err
+	}
+	go r.loop()
+	return nil
+}
+
+// loop is the goroutine of the run. The run is done when nothing of it is left, so that it may be
+// begun again at once, or when that takes too long.
+func (r *contenderRun) loop() {
+	if r.delay == 0 || r.sleep(r.delay, nil) {
+		for r.step() {
+		}
+	}
+	err := r.giveUp()
+	r.callEnded()
+	r.left = err
+	r.c.active.remove(r.active, err)
+	close(r.gone)
+	r.finish(err)
+}
+
+// step sends one request and waits until the next is due. It returns false when the run is over.
+func (r *contenderRun) step() bool {
+	select {
+	case <-r.wake: // the request below serves it
+	default:
+	}
+	expired := r.own != nil && r.own.left() <= 0
+	switch { // resign or quit is set before the ownership ends
+	case r.resign.Load() != noResignation:
+		return r.doResign()
+	case r.stopping():
+		return false
+	case expired: // the process was stopped, or the server did not reply
+		return r.lose(ErrLost, Owner{}) && r.afterLoss()
+	}
+	reply, sent, err := r.ask()
+	if r.stopping() {
+		return false
+	}
+	if errors.Is(err, errOwnershipEnded) {
+		return true
+	}
+	if err != nil {
+		return r.fail(err)
+	}
+	r.c.outage.answered()
+	r.fresh = false
+	if r.refused {
+		r.refused = false
+		r.c.log.Info("the server accepts the contender's requests again", "mutex", r.mutex, "contender", r.id)
+	}
+	switch reply.status {
+	case statusAcquired, statusRenewed:
+		return r.hold(reply, sent)
+	case statusLost:
+		r.present, r.uncertain = len(r.slots) != 0, false // an ACQUIRE may still be in progress
+		return r.lose(ErrLost, ownerOf(reply, time.Now())) && r.afterLoss()
+	}
+	late := len(r.slots) != 0 // an earlier request is still in progress
+	r.present, r.uncertain = reply.status == statusQueued || late, late
+	return r.wait(reply)
+}
+
+// hold handles the reply that acquired or renewed the mutex, to a request that was sent at from.
+func (r *contenderRun) hold(reply reply, from instant) bool {
+	if r.own == nil && reply.token == r.lastToken {
+		// The server still renews a tenure that has ended here: release it, so that acquired is
+		// called once for each token.
+		return r.releaseEnded()
+	}
+	lease := min(r.lease(), reply.transition)
+	o := r.own
+	if o == nil {
+		o = newOwnership(r.base, &r.c.suspend, reply.token, from, lease)
+	} else {
+		o.renew(from, lease)
+	}
+	if o.left() <= 0 {
+		if r.own != nil {
+			return true // step finds why it has ended
+		}
+		o.end(ErrLost) // the reply took longer than the lease
+		r.uncertain = true
+		return r.fail(errNoAnswer)
+	}
+	r.pause, r.uncertain = retryPause, false
+	before := r.seen
+	r.seen = Owner{ID: r.id, Token: reply.token, TTLAt: from.at.Add(min(r.ttl, reply.ttl)), TransitionAt: from.at.Add(lease)}
+	if r.own == nil {
+		r.own = o
+		r.owning.Store(true)
+		r.acquired(o, State{r.mutex, before, r.seen})
+	} else if r.renewed != nil {
+		r.renewed()
+	}
+	if r.manual {
+		return r.sleepUntilExpired(o)
+	}
+	due := func() time.Duration { return renewIn(r.ttl, r.transition) - now().since(from) }
+	if r.listener == nil && due() > subscribeAfter {
+		if !r.sleep(subscribeAfter, r.wake) {
+			return false
+		}
+		if len(r.wake) != 0 || o.left() <= 0 {
+			return true
+		}
+		r.subscribe()
+	}
+	return r.sleep(due(), r.wake)
+}
+
+// sleepUntilExpired waits until the lease has ended or askNow is called.
+func (r *contenderRun) sleepUntilExpired(o *ownership) bool {
+	for o.left() > 0 {
+		if !r.sleep(o.left(), r.wake) {
+			return false
+		}
+		if len(r.wake) != 0 {
+			return true
+		}
+	}
+	o.end(ErrLost) // two readings of the clock may differ: once expired, it stays expired
+	return !r.stopping()
+}
+
+// renewIn returns the time from a request that acquired or renewed a lease to the next renewal.
+// That is the end of the TTL window, as in Simba, but at the latest when a third of the lease is
+// left. So one slow or lost reply does not lose the lease.
+func renewIn(ttl, transition time.Duration) time.Duration {
+	return min(ttl, (ttl+transition)*2/3)
+}
+
+// wait waits until the owner's lease or the reservation of the next waiter ends, or a notice
+// comes.
+func (r *contenderRun) wait(reply reply) bool {
+	r.pause = retryPause
+	r.seen = ownerOf(reply, time.Now())
+	if r.waiting != nil {
+		r.waiting(r.seen)
+	}
+	if r.once {
+		return false
+	}
+	if r.every != 0 {
+		return r.sleep(r.every, r.wake)
+	}
+	r.subscribe()
+	return r.sleep(contendIn(reply.ttl, reply.transition), r.wake)
+}
+
+// contendIn returns the time until a waiter that gets no notice asks again. ttl and transition
+// are the rest of the owner's windows. That is the end of the lease, with a jitter, so that not
+// all waiters ask at the same moment (Simba, "Contender Delay").
+func contendIn(ttl, transition time.Duration) time.Duration {
+	const early, late = 200 * time.Millisecond, time.Second
+	if transition == ttl {
+		return transition + rand.N(late)
+	}
+	return max(0, transition-early+rand.N(early+late))
+}
+
+// lose ends the ownership. It returns false if the run ends with it.
+func (r *contenderRun) lose(cause error, after Owner) bool {
+	o := r.own
+	_ = o.Err() // if the lease has ended by the clock, that is the cause
+	o.end(cause)
+	cause = context.Cause(o)
+	r.own, r.lastToken = nil, o.token
+	r.owning.Store(false)
+	state := State{r.mutex, r.seen, after}
+	r.seen = after
+	if errors.Is(cause, ErrLost) {
+		r.c.log.Warn("mutex lost", "mutex", r.mutex, "contender", r.id, "token", o.token, "owner", after.ID)
+	}
+	r.lost(o, state)
+	return !r.once
+}
+
+// afterLoss waits for the callbacks. It returns false if the run is to stop.
+func (r *contenderRun) afterLoss() bool {
+	return r.awaitCallbacks(r.quit) && !r.stopping()
+}
+
+// awaitCallbacks waits until the callbacks have returned, and reports true, or until enough is
+// closed.
+func (r *contenderRun) awaitCallbacks(enough <-chan struct{}) bool {
+	if r.callbacksDone == nil {
+		return true
+	}
+	overdue := time.NewTimer(r.c.timeout)
+	defer overdue.Stop()
+	done := r.callbacksDone()
+	for {
+		select {
+		case <-done:
+			return true
+		case <-enough:
+			return false
+		case <-overdue.C:
+			r.c.log.Warn("a callback has not returned after the ownership ended; the contender waits for it before it releases or acquires",
+				"mutex", r.mutex, "contender", r.id, "after", r.c.timeout)
+		}
+	}
+}
+
+// subscribe subscribes to the notices for this contender.
+func (r *contenderRun) subscribe() {
+	if r.listener == nil {
+		r.listener = r.c.subscriptions.add(r.notified, names.ContenderChannel(r.mutex, r.id), names.MutexChannel(r.mutex))
+	}
+}
+
+// notified handles a notice; it is called by a subscriber's connection. A waiter asks when it is
+// next, by its own channel, or when the mutex is free and nobody is next, by the mutex' channel.
+// An owner asks when the mutex' channel announces another owner or the end of its own tenure, and
+// ignores the end of an earlier one. After a gap in the notices both ask.
+func (r *contenderRun) notified(n notice) {
+	next := n.channel == names.ContenderChannel(r.mutex, r.id)
+	free := !next && strings.HasPrefix(n.payload, names.ReleasedPrefix)
+	ask := n.subscribed || next || free
+	if r.owning.Load() {
+		another := !next && !n.subscribed && !free && n.payload != names.AcquiredNotice(r.id)
+		ended := free && n.payload == names.ReleasedPrefix+r.id
+		// A gap must not renew a manual lease.
+		ask = another || ended || (n.subscribed || next) && !r.manual
+	}
+	if ask {
+		r.askNow()
+	}
+}
+
+// askNow makes the run send its next request at once.
+func (r *contenderRun) askNow() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// sleep waits for d, for early, or for the end of the ownership. It returns false if the run is
+// to stop.
+func (r *contenderRun) sleep(d time.Duration, early <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-early:
+		r.askNow() // step takes it
+	case <-r.ownershipEnded():
+	case <-r.quit:
+		return false
+	}
+	return !r.stopping()
+}
+
+// ownershipEnded returns a channel that is closed when the present ownership ends; nil if there
+// is none.
+func (r *contenderRun) ownershipEnded() <-chan struct{} {
+	if r.own == nil {
+		return nil
+	}
+	return r.own.Done()
+}

@@ -1,0 +1,117 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client/internal/names"
+)
+
+func TestOwnerRenewsAtItsTTLOrWithAThirdOfTheLeaseLeft(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct{ ttl, transition, want time.Duration }{
+		{10 * s, 0, 10 * s * 2 / 3},
+		{10 * s, 2 * s, 8 * s},
+		{10 * s, 5 * s, 10 * s},
+		{10 * s, 100 * s, 10 * s},
+		{time.Millisecond, 0, time.Millisecond * 2 / 3},
+	} {
+		if got := renewIn(c.ttl, c.transition); got != c.want {
+			t.Errorf("%v and %v: %v, want %v", c.ttl, c.transition, got, c.want)
+		}
+	}
+}
+
+// "transition_at - now + random(-200, +1000) ms ([0, 1000) when transition is 0), never below 0"
+func TestWaiterAsksAgainAtTransitionAtPlusJitter(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct{ ttl, transition, lowest, highest time.Duration }{
+		{8000 * ms, 10_000 * ms, 9800 * ms, 11_000 * ms},
+		{0, 10_000 * ms, 9800 * ms, 11_000 * ms},
+		{0, 100 * ms, 0, 1100 * ms},
+		{10_000 * ms, 10_000 * ms, 10_000 * ms, 11_000 * ms}, // no transition window
+		{0, 0, 0, 1000 * ms},
+	} {
+		least, most := time.Hour, time.Duration(-1)
+		for range 10_000 {
+			d := contendIn(c.ttl, c.transition)
+			least, most = min(least, d), max(most, d)
+		}
+		if least < c.lowest || most >= c.highest {
+			t.Errorf("%v and %v: %v to %v, not %v to %v", c.ttl, c.transition, least, most, c.lowest, c.highest)
+		}
+		if least > c.lowest+20*ms || most < c.highest-20*ms {
+			t.Errorf("%v and %v: %v to %v, is narrower than %v to %v", c.ttl, c.transition, least, most, c.lowest, c.highest)
+		}
+	}
+}
+
+// A process was stopped for longer than its lease, and no timer has fired since.
+func TestOwnershipEndsByTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOwnership(t.Context(), new(suspendWatch), 7, now(), 10*time.Second)
+		child, cancel := context.WithCancel(o)
+		defer cancel()
+		time.Sleep(9899 * time.Millisecond)
+		if err := o.Err(); err != nil || Token(child) != 7 {
+			t.Fatalf("before its end: %v, token %d", err, Token(child))
+		}
+		time.Sleep(time.Millisecond) // 1 % before the end
+		if err := o.Err(); !errors.Is(err, context.Canceled) || !errors.Is(context.Cause(o), ErrLost) {
+			t.Errorf("at its end: %v, cause %v", err, context.Cause(o))
+		}
+		synctest.Wait()
+		if err := child.Err(); err == nil || !errors.Is(context.Cause(child), ErrLost) {
+			t.Errorf("what was made from it: %v, cause %v", err, context.Cause(child))
+		}
+		o.renew(now(), time.Minute)
+		if o.Err() == nil || o.left() > 0 {
+			t.Error("an ownership that has ended begins anew")
+		}
+	})
+}
+
+func TestOwnershipEndsAHundredthOfTheLeaseEarly(t *testing.T) {
+	for lease, want := range map[time.Duration]time.Duration{
+		time.Millisecond: 10 * time.Microsecond, 10 * time.Second: 100 * time.Millisecond, time.Hour: 250 * time.Millisecond,
+	} {
+		if got := margin(lease); got != want {
+			t.Errorf("%v: %v, want %v", lease, got, want)
+		}
+	}
+}
+
+func TestTokenOfAnyOtherContextIsZero(t *testing.T) {
+	if got := Token(t.Context()); got != 0 {
+		t.Error(got)
+	}
+}
+
+func TestNoticeWakesOnlyTheContendersItConcerns(t *testing.T) {
+	own, shared := names.ContenderChannel("job", "me"), names.MutexChannel("job")
+	for _, c := range []struct {
+		n                     notice
+		waiter, owner, manual bool // whether it asks; manual: an owner that does not renew
+	}{
+		{notice{channel: own, payload: "released@@a"}, true, true, false},
+		{notice{channel: own, subscribed: true}, true, true, false},
+		{notice{channel: shared, subscribed: true}, true, true, false},
+		{notice{channel: shared, payload: "released@@a"}, true, false, false},
+		{notice{channel: shared, payload: "released@@me"}, true, true, true},
+		{notice{channel: shared, payload: "acquired@@a"}, false, true, true},
+		{notice{channel: shared, payload: "acquired@@me"}, false, false, false},
+	} {
+		asks := func(owning, manual bool) bool {
+			r := &contenderRun{terms: terms{mutex: "job", id: "me"}, manual: manual, wake: make(chan struct{}, 1)}
+			r.owning.Store(owning)
+			r.notified(c.n)
+			return len(r.wake) == 1
+		}
+		if w, o, s := asks(false, false), asks(true, false), asks(true, true); w != c.waiter || o != c.owner || s != c.manual {
+			t.Errorf("%+v: a waiter asks: %v, an owner: %v, one that does not renew: %v", c.n, w, o, s)
+		}
+	}
+}

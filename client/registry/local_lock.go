@@ -1,0 +1,146 @@
+package registry
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+// localLock is the part of a lock in this process: a reentrant lock for holders. It also has the
+// last attempt to lock the mutex at the server. Registry.mu guards what changes.
+type localLock struct {
+	key  string
+	lock *Lock // the handle that Obtain returns
+
+	pins int           // calls in progress, the holder, and an attempt; 0 = may be forgotten
+	used time.Time     // when it was last unpinned
+	at   *list.Element // in Registry.idle; nil = pinned
+
+	holder *Holder   // nil = free
+	count  int       // how often the holder has locked; 0 with a holder = it is about to
+	busy   bool      // a call of the holder is in progress: one at a time sends requests
+	queue  []*waiter // first come, first served
+
+	attempt *attempt // the last; nil = none, or nothing of it is left
+}
+
+// waiter is a call that waits for a localLock.
+type waiter struct {
+	h       *Holder
+	granted chan struct{} // closed when h has the localLock
+}
+
+func (e *localLock) admitsLocked(h *Holder) bool {
+	return !e.busy && (e.holder == nil || e.holder == h)
+}
+
+// enter begins a call of h that may send requests. Until exit no other such call begins; if wait
+// is true, enter waits for that. first reports whether h does not have the lock yet.
+func (r *Registry) enter(ctx context.Context, l *Lock, h *Holder, wait bool) (e *localLock, first bool, err error) {
+	r.mu.Lock()
+	if r.isClosedLocked() {
+		r.mu.Unlock()
+		return nil, false, client.ErrClosed
+	}
+	e = r.pinLocked(l.key, l)
+	switch {
+	case e.admitsLocked(h):
+		e.holder, e.busy, first = h, true, e.count == 0
+		r.mu.Unlock()
+		return e, first, nil
+	case !wait:
+		r.unpinLocked(e)
+		r.mu.Unlock()
+		return nil, false, errElsewhere
+	}
+	w := &waiter{h: h, granted: make(chan struct{})}
+	e.queue = append(e.queue, w)
+	r.mu.Unlock()
+	select {
+	case <-w.granted:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-r.closed:
+		err = client.ErrClosed
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		return e, e.count == 0, nil
+	}
+	if i := slices.Index(e.queue, w); i >= 0 {
+		e.queue = slices.Delete(e.queue, i, i+1)
+	} else { // it was granted just now
+		e.busy = false
+		e.grantNextLocked()
+	}
+	r.unpinLocked(e)
+	return nil, false, err
+}
+
+// exit ends a call that has entered; locked is whether it has locked.
+func (r *Registry) exit(e *localLock, locked bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.busy = false
+	if locked {
+		e.count++
+	}
+	if e.count == 0 && e.attempt != nil { // not acquired, or unlocked meanwhile
+		e.attempt.run.Stop()
+	}
+	e.grantNextLocked()
+	if !locked || e.count > 1 { // the first pin of a holder stays until it unlocks
+		r.unpinLocked(e)
+	}
+}
+
+// unlock undoes one Lock of h. If it was the last, it stops the attempt and returns it.
+func (r *Registry) unlock(l *Lock, h *Holder) (*attempt, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.locks[l.key]
+	if e == nil || e.count == 0 || e.holder != h {
+		return nil, fmt.Errorf("%w at %s", ErrNotHolder, l.mutex)
+	}
+	e.count--
+	if e.count > 0 {
+		return nil, nil
+	}
+	defer r.unpinLocked(e)
+	if e.busy { // another call of h is locking it again: exit decides
+		return nil, nil
+	}
+	a := e.attempt
+	_ = a.own.Err() // if the lease has ended by the clock, the lock is lost
+	a.run.Stop()
+	e.grantNextLocked()
+	return a, nil
+}
+
+// grantNextLocked grants the local lock to the next waiter that may have it.
+func (e *localLock) grantNextLocked() {
+	if e.count == 0 {
+		e.holder = nil
+	}
+	i := slices.IndexFunc(e.queue, func(w *waiter) bool { return e.admitsLocked(w.h) })
+	if i >= 0 {
+		w := e.queue[i]
+		e.queue = slices.Delete(e.queue, i, i+1)
+		e.holder, e.busy = w.h, true
+		close(w.granted)
+		return
+	}
+	e.dropAttemptLocked()
+}
+
+// dropAttemptLocked drops an attempt of which nothing is left.
+func (e *localLock) dropAttemptLocked() {
+	if e.attempt != nil && e.count == 0 && !e.busy && e.attempt.over() {
+		e.attempt = nil
+	}
+}

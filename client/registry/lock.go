@@ -1,0 +1,183 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/internal/contend"
+)
+
+// ErrNotHolder is returned by Unlock for a Holder that does not have the lock.
+var ErrNotHolder = errors.New("you do not own the lock")
+
+// Lock is the lock of one key, see [Registry.Obtain]. A holder that has it may lock it again; it
+// is free when it is unlocked as often. Each further Lock of the holder begins the lease anew.
+//
+// A holder that still has the lock when its lease ends has lost it, and another process may have
+// it. The clock of this process counts, which ends the lease a little early. The holder's
+// [Lock.Context] has ended then, and to lock again fails with client.ErrLost, as does Unlock. In
+// Spring, locking again would acquire a free lock anew, and the holder would not notice that
+// others had it meanwhile.
+type Lock struct {
+	r          *Registry
+	key, mutex string
+}
+
+// Key returns the key of the lock.
+func (l *Lock) Key() string { return l.key }
+
+// Lock waits until h has the lock. If ctx ends before, the error matches client.ErrNotAcquired
+// and that of ctx, and the request is withdrawn in the background. Lock retries while the server
+// is not available. It returns a refusal of the server at once.
+func (l *Lock) Lock(ctx context.Context, h *Holder) error {
+	_, failure, err := l.lock(ctx, h, true)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() == nil || !errors.Is(err, ctx.Err()):
+		return fmt.Errorf("lock %s: %w", l.mutex, err)
+	case failure == nil:
+		return fmt.Errorf("lock %s: %w: %w", l.mutex, client.ErrNotAcquired, err)
+	}
+	return fmt.Errorf("lock %s: %w: %w (%s)", l.mutex, client.ErrNotAcquired, err, failure.Error())
+}
+
+// TryLock locks if the lock is free; it sends one request. False without an error means that
+// another holder or process has the lock, or is next.
+func (l *Lock) TryLock(ctx context.Context, h *Holder) (bool, error) {
+	_, _, err := l.lock(ctx, h, false)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, errElsewhere):
+		return false, nil
+	}
+	return false, fmt.Errorf("try to lock %s: %w", l.mutex, err)
+}
+
+// TryLockFor waits for the lock as Lock does, but no longer than wait. False without an error
+// means that another holder or process had it until then. If the last request failed, the error
+// says why. A wait of 0 is TryLock.
+func (l *Lock) TryLockFor(ctx context.Context, h *Holder, wait time.Duration) (bool, error) {
+	if wait <= 0 {
+		return l.TryLock(ctx, h)
+	}
+	limited, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	elsewhere, failure, err := l.lock(limited, h, true)
+	switch {
+	case err == nil:
+		return true, nil
+	case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+		return false, fmt.Errorf("try to lock %s: %w", l.mutex, err)
+	case elsewhere:
+		return false, nil
+	}
+	return false, fmt.Errorf("try to lock %s for %v: %w", l.mutex, wait, failure)
+}
+
+// lock locks for h, first in the process, then at the server. With an error, elsewhere reports
+// whether another had the lock last, and failure is the error of the last request.
+func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) (elsewhere bool, failure, err error) {
+	if h == nil {
+		return false, nil, errors.New("the holder is nil")
+	}
+	if err := ctx.Err(); err != nil {
+		return false, nil, err
+	}
+	e, first, err := l.r.enter(ctx, l, h, wait)
+	if err != nil {
+		return true, nil, err
+	}
+	if first {
+		elsewhere, failure, err = l.r.acquire(ctx, e, !wait)
+	} else {
+		failure, err = l.r.renew(ctx, e, !wait)
+	}
+	l.r.exit(e, err == nil)
+	if err != nil && failure == nil && !elsewhere {
+		failure = contend.ErrNoAnswer
+	}
+	return elsewhere, failure, err
+}
+
+// Unlock undoes one Lock of h. The last one ends the ownership context and releases the lock at
+// the server. If ctx ends first, or has ended before, Unlock returns the error of ctx, and the
+// release continues in the background. After every error but ErrNotHolder h has unlocked, and the
+// next holder in the process may lock.
+//
+// Unlock returns ErrNotHolder if h does not have the lock. It returns client.ErrLost if the lease
+// had ended or was broken: another owner may have changed what the lock protects. It returns
+// client.ErrUnavailable if the server does not reply within Timeout. The lock is then free when
+// its lease ends, or when the release gets through.
+func (l *Lock) Unlock(ctx context.Context, h *Holder) error {
+	a, err := l.r.unlock(l, h)
+	if err != nil || a == nil {
+		return err
+	}
+	<-a.own.Done()
+	lost := errors.Is(context.Cause(a.own), client.ErrLost)
+	if !lost {
+		select {
+		case <-a.run.Done():
+		default:
+			select {
+			case <-a.run.Done():
+			case <-ctx.Done():
+				return fmt.Errorf("unlock %s: %w; it continues in the background", l.mutex, ctx.Err())
+			}
+		}
+		err = a.run.Err()
+		lost = errors.Is(err, client.ErrLost)
+	}
+	switch {
+	case lost:
+		return fmt.Errorf("unlock %s: %w: it was released in the store due to expiration; "+
+			"the integrity of data protected by this lock may have been compromised", l.mutex, client.ErrLost)
+	case err != nil:
+		return fmt.Errorf("unlock %s: %w", l.mutex, err)
+	}
+	return nil
+}
+
+// IsHeldInThisProcess reports whether a holder of this registry has the lock and has not unlocked
+// it yet, even if its lease has ended.
+func (l *Lock) IsHeldInThisProcess() bool { return l.held(nil) != nil }
+
+// Token returns the fencing token if a holder of this registry has the lock, even if the lease has
+// ended. Otherwise it returns 0.
+func (l *Lock) Token() uint64 {
+	if own := l.held(nil); own != nil {
+		return client.Token(own)
+	}
+	return 0
+}
+
+// Context returns h's ownership context. It ends with the lease or, with the cause
+// client.ErrReleased, when h unlocks for the last time. [client.Token] returns its fencing token.
+// If h does not have the lock, Context returns one that has ended, with the cause ErrNotHolder.
+func (l *Lock) Context(h *Holder) context.Context {
+	if h != nil {
+		if own := l.held(h); own != nil {
+			return own
+		}
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(ErrNotHolder)
+	return ctx
+}
+
+// held returns the ownership context of h, or of any holder if h is nil; nil if it does not have
+// the lock.
+func (l *Lock) held(h *Holder) context.Context {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	e := l.r.locks[l.key]
+	if e == nil || e.count == 0 || h != nil && e.holder != h {
+		return nil
+	}
+	return e.attempt.own
+}

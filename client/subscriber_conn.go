@@ -1,0 +1,242 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// batchChannels is how many channels go into one SUBSCRIBE. The server takes 1,024 arguments.
+	batchChannels = 512
+	// pingEvery is the time between two PINGs. The connection is replaced if nothing has come
+	// since the last PING, not even its reply.
+	pingEvery = 3 * time.Second
+	// redialPause is the pause between attempts to connect. It doubles up to redialPauseMax.
+	redialPause    = 50 * time.Millisecond
+	redialPauseMax = 2 * time.Second
+	// idleAfter is how long a connection without channels is kept.
+	idleAfter = 30 * time.Second
+	// subscriberTimeout bounds a command on a subscriber's connection.
+	subscriberTimeout = 3 * time.Second
+)
+
+// subscriberConn is one subscriber's connection, which is made again when it breaks.
+type subscriberConn struct {
+	s *subscriptions
+
+	// Guarded by subscriptions.mu.
+	channels map[string]*channel
+	changed  map[string]struct{} // channels whose listeners were added or removed
+
+	wake  chan struct{}   // changed is not empty
+	quit  context.Context // ends with close
+	close context.CancelFunc
+}
+
+// channel is a channel that has listeners, or had some.
+type channel struct {
+	listeners []*listener
+	requested bool // SUBSCRIBE was sent on the present connection
+	confirmed bool // and the server has replied
+}
+
+func newSubscriberConn(s *subscriptions) *subscriberConn {
+	c := &subscriberConn{
+		s: s, channels: make(map[string]*channel), changed: make(map[string]struct{}),
+		wake: make(chan struct{}, 1),
+	}
+	c.quit, c.close = context.WithCancel(context.Background())
+	return c
+}
+
+func (c *subscriberConn) changedLocked(name string) {
+	c.changed[name] = struct{}{}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the connection as long as there are listeners.
+func (c *subscriberConn) run() {
+	pause := redialPause
+	for {
+		if c.connect() {
+			pause = redialPause
+		}
+		if c.removeIfIdle() {
+			return
+		}
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, redialPauseMax)
+		case <-c.quit.Done():
+			return
+		}
+	}
+}
+
+// removeIfIdle removes the connection from the subscriptions if it has no listeners.
+func (c *subscriberConn) removeIfIdle() bool {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	for _, ch := range c.channels {
+		if len(ch.listeners) != 0 {
+			return false
+		}
+	}
+	c.s.conns = slices.DeleteFunc(c.s.conns, func(o *subscriberConn) bool { return o == c })
+	return true
+}
+
+// connect makes a connection and uses it until it breaks or is not needed. It reports whether
+// anything was received on it.
+func (c *subscriberConn) connect() (received bool) {
+	ps := c.s.rdb.Subscribe(context.Background()) // connects with the first SUBSCRIBE
+	c.reset()
+	news := make(chan struct{}, 1)
+	broken := make(chan struct{})
+	receiving := false
+	defer func() {
+		_ = ps.Close()
+		if receiving {
+			<-broken
+		}
+	}()
+	ping := time.NewTicker(pingEvery)
+	defer ping.Stop()
+	alive, emptySince := true, time.Time{}
+	for {
+		n, err := c.update(ps)
+		if err != nil {
+			return received
+		}
+		switch {
+		case n != 0:
+			emptySince = time.Time{}
+		case emptySince.IsZero():
+			emptySince = time.Now()
+		}
+		if n != 0 && !receiving { // not before: Receive would connect by itself
+			receiving = true
+			go c.receive(ps, news, broken)
+		}
+		select {
+		case <-c.wake:
+		case <-news:
+			received, alive = true, true
+		case <-ping.C:
+			if n == 0 && time.Since(emptySince) >= idleAfter {
+				return true
+			}
+			if receiving && (!alive || !c.ping(ps)) {
+				return received
+			}
+			alive = false
+		case <-broken:
+			return received
+		case <-c.quit.Done():
+			return received
+		}
+	}
+}
+
+func (c *subscriberConn) ping(ps *redis.PubSub) bool {
+	ctx, cancel := context.WithTimeout(c.quit, subscriberTimeout)
+	defer cancel()
+	return ps.Ping(ctx) == nil
+}
+
+// reset marks all channels as not subscribed to, for a new connection.
+func (c *subscriberConn) reset() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	for name, ch := range c.channels {
+		if len(ch.listeners) == 0 {
+			delete(c.channels, name)
+			continue
+		}
+		ch.requested, ch.confirmed = false, false
+		c.changedLocked(name)
+	}
+}
+
+// update subscribes to channels that have their first listener, and unsubscribes from those that
+// have none. n is how many channels remain.
+func (c *subscriberConn) update(ps *redis.PubSub) (n int, err error) {
+	var on, off []string
+	c.s.mu.Lock()
+	for name := range c.changed {
+		ch := c.channels[name]
+		switch {
+		case ch == nil:
+		case len(ch.listeners) != 0 && !ch.requested:
+			ch.requested = true
+			on = append(on, name)
+		case len(ch.listeners) == 0:
+			delete(c.channels, name)
+			if ch.requested {
+				off = append(off, name)
+			}
+		}
+	}
+	clear(c.changed)
+	n = len(c.channels)
+	c.s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(c.quit, subscriberTimeout)
+	defer cancel()
+	for batch := range slices.Chunk(off, batchChannels) {
+		err = errors.Join(err, ps.Unsubscribe(ctx, batch...))
+	}
+	for batch := range slices.Chunk(on, batchChannels) {
+		err = errors.Join(err, ps.Subscribe(ctx, batch...))
+	}
+	return n, err
+}
+
+// receive delivers what comes until the connection breaks. With a live context Receive would then
+// connect again by itself, and Close would wait for that. With a context that has ended it reads
+// as usual and cannot connect.
+func (c *subscriberConn) receive(ps *redis.PubSub, news chan<- struct{}, broken chan<- struct{}) {
+	defer close(broken)
+	ended, end := context.WithCancel(context.Background())
+	end()
+	for {
+		m, err := ps.Receive(ended)
+		if err != nil {
+			return
+		}
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+		switch m := m.(type) {
+		case *redis.Subscription:
+			if m.Kind == "subscribe" {
+				c.deliver(notice{channel: m.Channel, subscribed: true})
+			}
+		case *redis.Message:
+			c.deliver(notice{channel: m.Channel, payload: m.Payload})
+		}
+	}
+}
+
+// deliver passes a notice to the listeners of its channel.
+func (c *subscriberConn) deliver(n notice) {
+	c.s.mu.Lock()
+	var listeners []*listener
+	if ch := c.channels[n.channel]; ch != nil {
+		if n.subscribed && ch.requested {
+			ch.confirmed = true
+		}
+		listeners = slices.Clone(ch.listeners)
+	}
+	c.s.mu.Unlock()
+	for _, l := range listeners {
+		l.notify(n)
+	}
+}

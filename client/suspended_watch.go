@@ -1,0 +1,57 @@
+package client
+
+import (
+	"sync"
+	"time"
+)
+
+// suspendCheckEvery is the time between two checks whether the machine was suspended.
+const suspendCheckEvery = 200 * time.Millisecond
+
+// suspendWatch ends ownerships whose leases ended while the machine was suspended: Go's timers
+// stop meanwhile, and the lease runs on. It checks only while there are ownerships. The zero
+// value is ready to use. Safe for concurrent use.
+type suspendWatch struct {
+	mu        sync.Mutex // guards what follows
+	owned     map[*ownership]struct{}
+	timer     *time.Timer   // nil = nothing is owned
+	suspended time.Duration // at the last check
+}
+
+func (w *suspendWatch) add(o *ownership) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.owned) == 0 {
+		w.owned, w.suspended = make(map[*ownership]struct{}), suspended()
+		w.timer = time.AfterFunc(suspendCheckEvery, w.check)
+	}
+	w.owned[o] = struct{}{}
+}
+
+func (w *suspendWatch) remove(o *ownership) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.owned, o)
+	if len(w.owned) == 0 && w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
+}
+
+func (w *suspendWatch) check() {
+	var list []*ownership
+	w.mu.Lock()
+	if w.timer != nil {
+		w.timer.Reset(suspendCheckEvery)
+	}
+	if s := suspended(); s != w.suspended {
+		w.suspended = s
+		for o := range w.owned {
+			list = append(list, o)
+		}
+	}
+	w.mu.Unlock()
+	for _, o := range list {
+		o.expire() // which removes it if its lease has ended
+	}
+}

@@ -1,0 +1,193 @@
+// Package worker has the state machine of a job processor that works while it is the leader.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/internal/callbacks"
+	"github.com/simba-resp/simba-resp/client/internal/contend"
+)
+
+// State is the state of a Worker.
+type State int
+
+// The states of a Worker, see there.
+const (
+	Idle State = iota
+	Acquiring
+	Working
+	Renewing
+	Pausing
+	Waiting
+	Releasing
+)
+
+var states = [...]string{"idle", "acquiring", "working", "renewing", "pausing", "waiting", "releasing"}
+
+// String returns the name of the state, in lower case.
+func (s State) String() string {
+	if s >= 0 && int(s) < len(states) {
+		return states[s]
+	}
+	return fmt.Sprintf("State(%d)", int(s))
+}
+
+// Config configures a Worker.
+type Config struct {
+	// Mutex, ID, TTL and Transition are as in client.ContenderConfig. The owner of the mutex
+	// works.
+	Mutex           string
+	ID              string
+	TTL, Transition time.Duration
+
+	// StartWork is called when the mutex is acquired. It may start the work and return, or work
+	// until its context ends, which is when the mutex is lost or released. If it returns an
+	// error, the Worker calls StopWork, releases the mutex, and contends again after a TTL.
+	StartWork func(ownership context.Context) error
+
+	// StopWork is called when the mutex is lost or is to be released, after StartWork has
+	// returned. The mutex is released, or asked for again, when StopWork has returned. An error
+	// is logged. It may be nil.
+	StopWork func() error
+
+	// Changed is called with each change of the state, one at a time, in order. It may be late.
+	// The changes that it has not received yet are kept in memory, so it must return. It may be
+	// nil.
+	Changed func(from, to State)
+}
+
+// Worker processes jobs while it is the leader: the state machine of a distributed lock's worker.
+//
+//	         Start                    acquired             renewal is due
+//	  idle ────────► acquiring ───────────────► working ◄──────────────► renewing
+//	   ▲              ▲     │ not free,            │        renewed         │
+//	   │      notice, │     │ or no reply          │ lost                   │ lost
+//	   │  or time out │     ▼                      ▼                        ▼
+//	   │              └── waiting ◄─────────── pausing (StopWork) ◄─────────┘
+//	   │  released                   stopped       │
+//	releasing ◄────────────────────────────────────┘ Stop
+//
+// Stop leads from every state to releasing, through pausing if there is work to stop, and to
+// idle.
+//
+// It differs from the worker of the Node.js tutorial that it is modelled on. The work is started
+// once for each tenure, not after each renewal. The server notifies a waiter, which does not ask
+// every five seconds. And a late reply does not lose the mutex as long as the lease lasts.
+type Worker struct {
+	cfg       Config
+	contender *client.Contender
+	changes   callbacks.Queue // calls of Changed
+	failed    bool            // StartWork has failed; used by its callbacks only
+
+	mu    sync.Mutex // guards state
+	state State
+}
+
+// New returns an idle Worker. The error names the field that is not valid.
+func New(c *client.Client, cfg Config) (*Worker, error) {
+	switch {
+	case cfg.StartWork == nil:
+		return nil, errors.New("StartWork is nil")
+	case cfg.StopWork == nil:
+		cfg.StopWork = func() error { return nil }
+	}
+	w := &Worker{cfg: cfg}
+	var err error
+	w.contender, err = c.NewContender(client.ContenderConfig{
+		Mutex: cfg.Mutex, ID: cfg.ID, TTL: cfg.TTL, Transition: cfg.Transition, OnAcquired: w.startWork, OnReleased: w.stopWork,
+	})
+	if err != nil {
+		return nil, err
+	}
+	contend.Trace(w.contender, contend.Hooks{
+		Asking: func(renewal bool) {
+			if renewal {
+				w.become(Renewing)
+			} else {
+				w.become(Acquiring)
+			}
+		},
+		Acquired: func(context.Context) { w.become(Working) },
+		Renewed:  func() { w.become(Working) },
+		Lost:     func() { w.become(Pausing) },
+		Waiting:  func() { w.become(Waiting) },
+		Failed: func(_ error, _, owner bool) {
+			if !owner {
+				w.become(Waiting)
+			}
+		},
+		Releasing: func() { w.become(Releasing) },
+		Ended: func() {
+			w.become(Idle)
+			<-w.changes.Idle()
+		},
+	})
+	return w, nil
+}
+
+// ID returns the worker's contender id.
+func (w *Worker) ID() string { return w.contender.ID() }
+
+// State returns the state of the Worker.
+func (w *Worker) State() State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state
+}
+
+// Run runs the Worker until ctx ends, see [client.Contender.Run].
+func (w *Worker) Run(ctx context.Context) error { return w.contender.Run(ctx) }
+
+// Start starts the Worker and does not wait for the server, see [client.Contender.Start].
+func (w *Worker) Start() error { return w.contender.Start() }
+
+// Stop stops the work, releases the mutex or the queue entry, and returns when the Worker is
+// idle. See [client.Contender.Stop].
+func (w *Worker) Stop(ctx context.Context) error { return w.contender.Stop(ctx) }
+
+// Quit begins to stop and does not wait. Unlike Stop it may be called in every callback.
+func (w *Worker) Quit() { w.contender.Quit() }
+
+// Resign stops the work, releases the mutex and contends again, see [client.Contender.Resign].
+func (w *Worker) Resign() { w.contender.Resign() }
+
+func (w *Worker) startWork(ownership context.Context, _ client.State) {
+	err := errors.New("StartWork panicked or ended its goroutine")
+	defer func() {
+		if err != nil && ownership.Err() == nil {
+			contend.Logger(w.contender).Error("StartWork failed", "err", err)
+			w.failed = true
+			contend.ResignForTTL(w.contender)
+		}
+	}()
+	err = w.cfg.StartWork(ownership)
+}
+
+func (w *Worker) stopWork(client.State) {
+	if err := w.cfg.StopWork(); err != nil {
+		contend.Logger(w.contender).Error("StopWork failed", "err", err)
+	}
+	if !w.failed && !contend.Stopping(w.contender) {
+		w.become(Waiting)
+	}
+	w.failed = false
+}
+
+// become sets the state.
+func (w *Worker) become(to State) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	from := w.state
+	if from == to {
+		return
+	}
+	w.state = to
+	if w.cfg.Changed != nil {
+		w.changes.Add(func() { w.cfg.Changed(from, to) })
+	}
+}

@@ -1,0 +1,310 @@
+package clienttest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/registry"
+	"github.com/simba-resp/simba-resp/client/worker"
+)
+
+func TestNewRejectsInvalidOptions(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
+	defer ring.Close()
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer cluster.Close()
+	for _, c := range []struct {
+		rdb  redis.UniversalClient
+		o    client.Options
+		want string
+	}{
+		{nil, client.Options{}, "rdb is nil"},
+		{(*redis.Client)(nil), client.Options{}, "rdb is a nil *redis.Client"},
+		{(*redis.ClusterClient)(nil), client.Options{}, "rdb is a nil *redis.ClusterClient"},
+		{ring, client.Options{}, "rdb is a *redis.Ring"},
+		{cluster, client.Options{}, "rdb is a *redis.ClusterClient"},
+		{rdb, client.Options{Timeout: -time.Second}, "Timeout is -1s"},
+		{rdb, client.Options{Timeout: 500 * time.Microsecond}, "Timeout is 500µs"},
+		{rdb, client.Options{TTL: time.Microsecond}, "TTL is 1µs"},
+		{rdb, client.Options{Transition: 48 * time.Hour}, "Transition is 48h0m0s"},
+	} {
+		if got, err := client.New(c.rdb, c.o); got != nil || err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}
+
+func TestNewWarnsIfContextTimeoutEnabledIsOff(t *testing.T) {
+	for heeds, want := range map[bool]int{true: 0, false: 1} {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: heeds})
+		defer rdb.Close()
+		log := new(bytes.Buffer)
+		_, err := client.New(rdb, client.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+		must(t, err)
+		if got := strings.Count(log.String(), "ContextTimeoutEnabled"); got != want {
+			t.Errorf("ContextTimeoutEnabled is %v: the log is %q", heeds, log)
+		}
+	}
+}
+
+// everyStart has each way to start something with a Client.
+func everyStart(t *testing.T, c *client.Client) map[string]func() error {
+	k, err := c.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, client.State) {}})
+	must(t, err)
+	s, err := c.NewScheduler(client.ScheduleConfig{Mutex: "job", Period: time.Second, Work: func(context.Context) error { return nil }})
+	must(t, err)
+	w, err := worker.New(c, worker.Config{Mutex: "job", StartWork: func(context.Context) error { return nil }})
+	must(t, err)
+	o, err := c.NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(client.State) {}})
+	must(t, err)
+	r, err := registry.New(c, registry.Config{Prefix: "spring"})
+	must(t, err)
+	rl, err := r.Obtain("x")
+	must(t, err)
+	work := func(context.Context) error { return nil }
+	return map[string]func() error{
+		"Lock":          func() error { _, err := c.Lock(bg, "job"); return err },
+		"TryLock":       func() error { _, err := c.TryLock(bg, "job"); return err },
+		"Do":            func() error { return c.Do(bg, "job", work) },
+		"TryDo":         func() error { return c.TryDo(bg, "job", work) },
+		"Contender.Run": func() error { return k.Run(bg) },
+		"Scheduler.Run": func() error { return s.Run(bg) },
+		"Worker.Run":    func() error { return w.Run(bg) },
+		"Observer.Run":  func() error { return o.Run(bg) },
+		"RegistryLock":  func() error { return rl.Lock(bg, r.NewHolder()) },
+		"Owner":         func() error { _, err := c.Owner(bg, "job"); return err },
+		"Check":         func() error { _, err := c.Check(bg, "job", 1); return err },
+	}
+}
+
+func TestClosedClientReturnsErrClosed(t *testing.T) {
+	t.Run("the Client", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			g := w.client()
+			all := everyStart(t, g.Client)
+			must(t, g.Close())
+			for name, start := range all {
+				if err := start(); !errors.Is(err, client.ErrClosed) || w.elapsed() != 0 {
+					t.Errorf("%s: %v after %v", name, err, w.elapsed())
+				}
+			}
+		})
+	})
+	t.Run("go-redis", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			g := w.client()
+			all := everyStart(t, g.Client)
+			must(t, g.rdb.Close())
+			for name, start := range all {
+				at := w.elapsed()
+				most := time.Duration(0)
+				if name == "Observer.Run" {
+					most = 3 * time.Second // it first waits for its subscription
+				}
+				if err := start(); !errors.Is(err, client.ErrClosed) || w.elapsed()-at > most {
+					t.Errorf("%s: %v after %v", name, err, w.elapsed()-at)
+				}
+			}
+			// A refused contender may still be stopping.
+			if err := g.Close(); err != nil && !errors.Is(err, client.ErrClosed) {
+				t.Error(err)
+			}
+			g.Client = w.client().Client // the world closes both again
+			g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
+		})
+	})
+}
+
+func TestCloseStopsEverything(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, name := range []string{"Contender.Run", "Scheduler.Run", "Worker.Run"} {
+			g := w.client()
+			ended := make(chan error, 1)
+			go func() { ended <- everyStart(t, g.Client)[name]() }()
+			time.Sleep(time.Second)
+			if w.owner("job") == "" {
+				t.Fatalf("%s: nobody leads", name)
+			}
+			must(t, g.Close())
+			w.nothingLeft("job")
+			if err := <-ended; !errors.Is(err, client.ErrClosed) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// Stop with an ended context leaves a release in the background, which Close must wait for.
+func TestCloseWaitsForAnEarlierStop(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		var all []*worker.Worker
+		for i := range 100 {
+			k, err := worker.New(g.Client, worker.Config{
+				Mutex: fmt.Sprint("job", i), StartWork: func(context.Context) error { return nil },
+				StopWork: func() error { time.Sleep(time.Second); return nil },
+			})
+			must(t, err)
+			must(t, k.Start())
+			all = append(all, k)
+		}
+		time.Sleep(time.Second)
+		ended, cancel := context.WithCancel(bg)
+		cancel()
+		for _, k := range all {
+			go func() { _ = k.Stop(ended) }()
+		}
+		must(t, g.Close())
+		for i := range all {
+			w.nothingLeft(fmt.Sprint("job", i))
+		}
+	})
+}
+
+func TestCloseKeepsTheMutexWhileDoWorks(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		worked := make(chan error, 1)
+		go func() {
+			worked <- g.Do(bg, "job", func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(time.Second)
+				if err := w.client().TryDo(bg, "job", func(context.Context) error { return nil }); !errors.Is(err, client.ErrNotAcquired) {
+					t.Errorf("another while it works: %v", err)
+				}
+				return nil
+			})
+		}()
+		synctest.Wait()
+		must(t, g.Close())
+		must(t, <-worked)
+		w.nothingLeft("job")
+	})
+}
+
+func TestCloseReturnsFailedReleases(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		w.lock(g)
+		must(t, g.rdb.Close())
+		if err := g.Close(); !errors.Is(err, client.ErrClosed) {
+			t.Errorf("with go-redis closed: %v", err)
+		}
+		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
+		g.Client = w.client().Client // the world closes it again
+	})
+}
+
+func TestCloseEndsARegistryLockThatWaits(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.lock(w.client()) // locks job
+		other, err := w.client().Lock(bg, "spring:x")
+		must(t, err)
+		g := w.client()
+		r, err := registry.New(g.Client, registry.Config{Prefix: "spring"})
+		must(t, err)
+		l, err := r.Obtain("x")
+		must(t, err)
+		ended := make(chan error, 1)
+		go func() { ended <- l.Lock(bg, r.NewHolder()) }()
+		synctest.Wait()
+		must(t, g.Close())
+		if err := <-ended; !errors.Is(err, client.ErrClosed) {
+			t.Error(err)
+		}
+		w.unlock(other)
+	})
+}
+
+func TestIDOfAFailedTryLockMayBeUsedAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.lock(w.client())
+		g := w.client()
+		for range 100 {
+			if _, err := g.TryLock(bg, "job", client.WithID("x")); !errors.Is(err, client.ErrNotAcquired) {
+				t.Fatal(err)
+			}
+			if err := g.TryDo(bg, "job", func(context.Context) error { return nil }, client.WithID("x")); !errors.Is(err, client.ErrNotAcquired) {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestCanceledLockNamesTheLastOwner(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.contend("boss")
+		synctest.Wait()
+		g := w.client()
+		ctx, cancel := context.WithTimeout(bg, time.Minute)
+		defer cancel()
+		go func() {
+			time.Sleep(time.Second)
+			g.silence()
+		}()
+		var held *client.NotAcquiredError
+		if _, err := g.Lock(ctx, "job"); !errors.As(err, &held) || held.Owner.ID != "boss" || !errors.Is(err, client.ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+		g.heal()
+	})
+}
+
+func TestOutageIsLoggedOnceForAllMutexes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g, log := w.logged()
+		for i := range 1000 {
+			k, err := g.NewContender(client.ContenderConfig{Mutex: fmt.Sprint("job", i), TTL: time.Minute, OnAcquired: func(context.Context, client.State) {}})
+			must(t, err)
+			must(t, k.Start())
+		}
+		time.Sleep(time.Second)
+		w.stop()
+		time.Sleep(50 * time.Second) // all try to renew
+		w.begin()
+		time.Sleep(time.Minute)
+		got := log()
+		if n := strings.Count(got, "\n"); n != 2 || !strings.Contains(got, "the server does not answer") || !strings.Contains(got, "answers again") {
+			t.Errorf("%d lines:\n%.2000s", n, got)
+		}
+	})
+}
+
+// The contexts that are derived from it end as well.
+func TestOwnershipEndsSoonAfterTheMachineWasSuspended(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		k := w.contend("k")
+		synctest.Wait()
+		before := longest.Load()
+		defer longest.Store(before)
+		longest.Add(int64(time.Hour)) // as if the machine had been suspended
+		at := w.elapsed()
+		ended := func() time.Duration {
+			k.recorder.mu.Lock()
+			defer k.recorder.mu.Unlock()
+			return k.spans[0].to
+		}
+		for ended() < 0 && w.elapsed()-at < time.Minute {
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		if took := ended() - at; took < 0 || took > 250*time.Millisecond {
+			t.Errorf("Done after %v", took)
+		}
+		if got := k.drain(); !strings.HasPrefix(got, "[acquired 1 released") {
+			t.Errorf("callbacks: %s", got)
+		}
+	})
+}

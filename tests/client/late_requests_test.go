@@ -1,0 +1,266 @@
+package clienttest
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/registry"
+	"github.com/simba-resp/simba-resp/client/worker"
+)
+
+// These tests cover late requests, callbacks and loggers that misbehave, and releases in the
+// background.
+
+// hookHandler is a log handler that calls a function with each message.
+type hookHandler struct {
+	slog.Handler
+	f func(msg string)
+}
+
+func (h hookHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h hookHandler) Handle(_ context.Context, r slog.Record) error {
+	h.f(r.Message)
+	return nil
+}
+
+func TestOnAcquiredIsNotCalledAfterStop(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var k *contender
+		var stopped atomic.Bool
+		g := w.clientWith(client.Options{Logger: slog.New(hookHandler{slog.DiscardHandler, func(m string) {
+			t.Log(w.elapsed(), m)
+			if strings.Contains(m, "answers again") {
+				ctx, cancel := context.WithCancel(bg)
+				cancel()
+				t.Log(k.Stop(ctx))
+				stopped.Store(true)
+			}
+		}})})
+		w.stop()
+		k = w.contendOver(g, "k", func(c *client.ContenderConfig) {
+			c.OnAcquired = func(ctx context.Context, s client.State) {
+				if stopped.Load() {
+					t.Errorf("OnAcquired after Stop returned; ctx: %v", ctx.Err())
+				}
+			}
+			c.OnReleased = func(client.State) {}
+		})
+		time.Sleep(20 * time.Second)
+		w.begin()
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestHangingLoggerDoesNotExtendAnOwnership(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		block := make(chan struct{})
+		g := w.clientWith(client.Options{Logger: slog.New(hookHandler{slog.DiscardHandler, func(m string) { <-block }})})
+		a := w.contendOver(g, "a")
+		synctest.Wait()
+		b := w.contend("b")
+		time.Sleep(5 * time.Second)
+		a.silence()
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if l := a.last(); l.to < 0 && b.IsOwner() {
+			t.Errorf("at %v b owns it, and Done of a's context is open; a drain %s, IsOwner %v", w.elapsed(), a.drain(), a.IsOwner())
+		}
+		close(block)
+		a.heal()
+		time.Sleep(time.Second)
+	})
+}
+
+func TestTenureOfALateAcquireIsReleased(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := new(testClient)
+		g.connect(w.server)
+		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379", DisableIdentity: true, PoolSize: 10_000,
+			ReadTimeout: 10 * time.Second, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
+		c, err := client.New(g.rdb, client.Options{Logger: slog.New(slog.DiscardHandler)})
+		must(t, err)
+		g.Client = c
+		w.guests = append(w.guests, g)
+		a := g.registry(t, registry.Config{ID: "a", Mode: registry.Spin})
+		b := w.client().registry(t, registry.Config{ID: "b"})
+		la, lb := obtain(t, a, "k"), obtain(t, b, "k")
+		ha, hb := a.NewHolder(), b.NewHolder()
+		must(t, lb.Lock(bg, hb))
+		must(t, g.rdb.Ping(bg).Err())
+		go func() { time.Sleep(time.Second); g.slow(0, 0) }()
+		g.slow(5*time.Second, 0)
+		ctx, cancel := context.WithTimeout(bg, 3550*time.Millisecond)
+		defer cancel()
+		t.Log(la.Lock(ctx, ha))
+		must(t, lb.Unlock(bg, hb))
+		time.Sleep(20 * time.Second)
+		t.Logf("%+v", w.history("spring:k"))
+		if o := w.owner("spring:k"); o != "" {
+			t.Errorf("%v: %q owns it, though its Lock gave up at 3.5 s, %+v", w.elapsed(), o, w.history("spring:k"))
+		}
+	})
+}
+
+func TestStopOfAStoppedWorkerIsNoError(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		k, err := worker.New(w.client().Client, worker.Config{Mutex: "job", TTL: time.Second, StartWork: func(context.Context) error { return nil }, StopWork: func() error { return nil }})
+		must(t, err)
+		must(t, k.Start())
+		time.Sleep(time.Second)
+		must(t, k.Stop(bg))
+		ctx, cancel := context.WithCancel(bg)
+		cancel()
+		bad := 0
+		for range 1000 {
+			if k.Stop(ctx) != nil {
+				bad++
+			}
+		}
+		if bad > 0 {
+			t.Errorf("Stop of a stopped worker: %d of 1000 are errors", bad)
+		}
+	})
+}
+
+func TestNewSchedulerReturnsNilWithAnError(t *testing.T) {
+	s, err := new(client.Client).NewScheduler(client.ScheduleConfig{Period: time.Second, Work: func(context.Context) error { return nil }})
+	if err == nil || s != nil {
+		t.Errorf("%v, %v", s, err)
+	}
+}
+
+func TestUnlockReturnsErrLostAfterARenewalWithoutReply(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		l := w.lock(g)
+		time.Sleep(7 * time.Second)
+		w.breakOff("job")
+		b := w.contend("b")
+		synctest.Wait()
+		g.slow(0, time.Hour)
+		time.Sleep(3 * time.Second) // the renewal gets no reply
+		g.cut()
+		g.slow(0, 0)
+		t.Log(w.elapsed(), l.Context().Err(), b.IsOwner())
+		if err := l.Unlock(bg); err == nil && b.IsOwner() {
+			t.Error("b has the mutex since 3 s, and Unlock says nil")
+		}
+	})
+}
+
+func TestRegistryUnlockReturnsErrLostAfterARenewalWithoutReply(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		ga := w.client()
+		a := ga.registry(t, registry.Config{ID: "a"})
+		la, ha := obtain(t, a, "k"), a.NewHolder()
+		must(t, la.Lock(bg, ha))
+		w.breakOff("spring:k")
+		b := w.client().registry(t, registry.Config{ID: "b"})
+		lb, hb := obtain(t, b, "k"), b.NewHolder()
+		must(t, lb.Lock(bg, hb))
+		ga.slow(0, time.Hour)
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		t.Log(la.Lock(ctx, ha))
+		ga.cut()
+		ga.slow(0, 0)
+		if err := la.Unlock(bg, ha); err == nil {
+			t.Error("Unlock says nil; b has had the lock meanwhile")
+		}
+		must(t, lb.Unlock(bg, hb))
+	})
+}
+
+func TestCallbackThatEndsItsGoroutineStopsNoOther(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		d := w.recorder()
+		k, err := w.client().NewContender(client.ContenderConfig{Mutex: "job", TTL: time.Second,
+			OnAcquired: func(ctx context.Context, s client.State) {
+				d.acquired(ctx, s)
+				runtime.Goexit()
+			}, OnReleased: d.released})
+		must(t, err)
+		must(t, k.Start())
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(bg, time.Hour)
+		defer cancel()
+		if err := k.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCloseWaitsForCanceledLocks(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		must(t, g.rdb.Ping(bg).Err())
+		g.slow(0, time.Second)
+		ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)
+		defer cancel()
+		_, err := g.Lock(ctx, "job", client.WithTTL(time.Hour))
+		t.Log(err)
+		must(t, g.Close())
+		must(t, g.rdb.Close())
+		time.Sleep(time.Minute)
+		if o := w.owner("job"); o != "" {
+			t.Errorf("%q owns it for an hour", o)
+		}
+		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
+	})
+}
+
+func TestALateReleaseEndsNoLaterTenureOfARegistry(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		ga := w.client()
+		a := ga.registry(t, registry.Config{ID: "a"})
+		b := w.client().registry(t, registry.Config{ID: "b"})
+		la, lb := obtain(t, a, "k"), obtain(t, b, "k")
+		ha, hb := a.NewHolder(), b.NewHolder()
+		must(t, lb.Lock(bg, hb))
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		go func() { time.Sleep(900 * time.Millisecond); ga.slow(6*time.Second, 0) }()
+		t.Log(la.Lock(ctx, ha)) // is canceled; its RELEASE takes 6 s
+		time.Sleep(2500 * time.Millisecond)
+		ga.slow(0, 0)
+		time.Sleep(500 * time.Millisecond) // RELEASE was repeated
+		must(t, lb.Unlock(bg, hb))
+		must(t, la.Lock(bg, ha))
+		time.Sleep(4 * time.Second) // the first RELEASE has arrived
+		if !ours(w.owner("spring:k"), "a") || la.Context(ha).Err() != nil {
+			t.Errorf("%q owns it at the server; history %+v", w.owner("spring:k"), w.history("spring:k"))
+		}
+		must(t, la.Unlock(bg, ha))
+	})
+}
+
+func TestShortLeasesEndInTime(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.contend("a", lease(5*time.Millisecond, 0))
+		b := w.contend("b", lease(5*time.Millisecond, 0))
+		for range 200 {
+			time.Sleep(37 * time.Millisecond)
+			for _, k := range []*contender{a, b} {
+				if k.IsOwner() {
+					k.silence()
+					time.Sleep(50 * time.Millisecond)
+					k.heal()
+				}
+			}
+		}
+		a.stop()
+		b.stop()
+		w.neverTwo("job", a.recorder, b.recorder)
+	})
+}

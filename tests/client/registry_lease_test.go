@@ -1,0 +1,101 @@
+package clienttest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+func TestRegistryLeaseIsNotRenewed(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world, a, b *testRegistry) {
+		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
+		ha, hb := a.NewHolder(), b.NewHolder()
+		must(t, lb.Lock(bg, hb))
+		got := make(chan error)
+		go func() { got <- la.Lock(bg, ha) }() // a waiter is subscribed
+		time.Sleep(time.Second)
+		must(t, lb.Unlock(bg, hb))
+		must(t, <-got)
+		own, since := la.Context(ha), time.Now()
+		time.Sleep(5 * time.Second)
+		w.guests[0].cut() // nor by a new subscription
+		<-own.Done()
+		if d := time.Since(since); d >= 10*time.Second || d < 9800*time.Millisecond || !errors.Is(context.Cause(own), client.ErrLost) {
+			t.Errorf("it ended after %v: %v", d, context.Cause(own))
+		}
+		if !la.IsHeldInThisProcess() || la.Token() != client.Token(own) {
+			t.Error("its holder has not unlocked it yet")
+		}
+		if err := la.Lock(bg, ha); !errors.Is(err, client.ErrLost) {
+			t.Errorf("locked again after it was lost: %v", err)
+		}
+		tried(t, false)(la.TryLock(bg, a.NewHolder()))
+		time.Sleep(time.Second)
+		must(t, lb.Lock(bg, hb)) // another can lock it
+		err := la.Unlock(bg, ha)
+		if !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "integrity of data protected by this lock may have been compromised") {
+			t.Errorf("unlock of a lost lock: %v", err)
+		}
+		if !ours(w.owner("spring:x"), "b") || la.IsHeldInThisProcess() {
+			t.Errorf("%q owns it", w.owner("spring:x"))
+		}
+		must(t, lb.Unlock(bg, hb))
+		must(t, la.Lock(bg, ha)) // and it can be locked again
+		must(t, la.Unlock(bg, ha))
+	})
+}
+
+func TestLockingAgainBeginsTheLeaseAnew(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
+		l, h := obtain(t, a, "x"), a.NewHolder()
+		must(t, l.Lock(bg, h))
+		own := l.Context(h)
+		for range 10 {
+			time.Sleep(8 * time.Second)
+			must(t, l.Lock(bg, h))
+		}
+		if own.Err() != nil || len(w.tenures("spring:x")) != 1 {
+			t.Error(context.Cause(own))
+		}
+		for range 11 {
+			must(t, l.Unlock(bg, h))
+		}
+		w.nothingLeft("spring:x")
+	})
+}
+
+func TestUnlockReturnsErrLostIfTheServerHasNoLock(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
+		l, h := obtain(t, a, "x"), a.NewHolder()
+		must(t, l.Lock(bg, h))
+		w.breakOff("spring:x")
+		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "integrity") {
+			t.Error(err)
+		}
+		must(t, l.Lock(bg, h))
+		w.breakOff("spring:x")
+		if err := l.Lock(bg, h); !errors.Is(err, client.ErrLost) {
+			t.Errorf("locked again: %v", err)
+		}
+		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRegistryUnlockAfterASuspendReturnsErrLost(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
+		l, h := obtain(t, a, "x"), a.NewHolder()
+		must(t, l.Lock(bg, h))
+		before := longest.Load()
+		defer longest.Store(before)
+		longest.Add(int64(time.Hour)) // the lease has ended, and no timer has fired yet
+		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,259 @@
+package clienttest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/registry"
+)
+
+func TestRegistryLockIsReentrantForItsHolderOnly(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
+		l := obtain(t, a, "x")
+		h, other := a.NewHolder(), a.NewHolder()
+		must(t, l.Lock(bg, h))
+		token := l.Token()
+		must(t, l.Lock(bg, h))
+		tried(t, true)(l.TryLock(bg, h))
+		tried(t, true)(l.TryLockFor(bg, h, time.Second))
+		tried(t, false)(l.TryLock(bg, other))
+		tried(t, false)(l.TryLockFor(bg, other, time.Second))
+		if token == 0 || l.Token() != token || client.Token(l.Context(h)) != token {
+			t.Errorf("tokens %d, %d, %d", token, l.Token(), client.Token(l.Context(h)))
+		}
+		if !errors.Is(context.Cause(l.Context(other)), registry.ErrNotHolder) || !errors.Is(context.Cause(l.Context(nil)), registry.ErrNotHolder) {
+			t.Error("who does not have it has a context")
+		}
+		own := l.Context(h)
+		for range 3 {
+			must(t, l.Unlock(bg, h))
+			if !ours(w.owner("spring:x"), "a") || own.Err() != nil || !l.IsHeldInThisProcess() {
+				t.Fatal("it is free before it is unlocked as often as locked")
+			}
+		}
+		must(t, l.Unlock(bg, h))
+		w.nothingLeft("spring:x")
+		if !errors.Is(context.Cause(own), client.ErrReleased) || l.IsHeldInThisProcess() || l.Token() != 0 {
+			t.Error("it is held after the last unlock")
+		}
+		if err := l.Unlock(bg, h); !errors.Is(err, registry.ErrNotHolder) {
+			t.Errorf("one unlock too many: %v", err)
+		}
+	})
+}
+
+func TestUnlockByAnotherHolderIsAnError(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
+		l := obtain(t, a, "x")
+		h := a.NewHolder()
+		must(t, l.Lock(bg, h))
+		for _, other := range []*registry.Holder{nil, a.NewHolder()} {
+			err := l.Unlock(bg, other)
+			if !errors.Is(err, registry.ErrNotHolder) || err.Error() != "you do not own the lock at spring:x" {
+				t.Error(err)
+			}
+		}
+		if !ours(w.owner("spring:x"), "a") || l.Context(h).Err() != nil {
+			t.Error("another has unlocked it")
+		}
+		if err := l.Lock(bg, nil); err == nil {
+			t.Error("nobody has locked it")
+		}
+		must(t, l.Unlock(bg, h))
+	})
+}
+
+func TestRegistriesExcludeEachOther(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world, a, b *testRegistry) {
+		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
+		ha, hb := a.NewHolder(), b.NewHolder()
+		must(t, la.Lock(bg, ha))
+		tried(t, false)(lb.TryLock(bg, hb))
+		began := time.Now()
+		tried(t, false)(lb.TryLockFor(bg, hb, 2*time.Second))
+		if d := time.Since(began); d != 2*time.Second {
+			t.Errorf("waited %v", d)
+		}
+		synctest.Wait()
+		if q := w.queue("spring:x"); len(q) != 0 {
+			t.Errorf("%q wait after they have given up", q)
+		}
+		got := make(chan error)
+		go func() { got <- lb.Lock(bg, hb) }()
+		time.Sleep(3 * time.Second)
+		if q := w.queue("spring:x"); (len(q) == 1) != (b.mode == registry.Notified) {
+			t.Errorf("%q wait in the queue", q)
+		}
+		must(t, la.Unlock(bg, ha))
+		freed := time.Now()
+		must(t, <-got)
+		if d := time.Since(freed); b.mode == registry.Notified && d != 0 || d > spinEvery {
+			t.Errorf("it is handed over after %v", d)
+		}
+		must(t, lb.Unlock(bg, hb))
+		w.nothingLeft("spring:x")
+		w.tenures("spring:x")
+	})
+}
+
+func TestSpinSendsARequestEverySpinEvery(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.client().registry(t, registry.Config{ID: "a"})
+		b := w.client().registry(t, registry.Config{ID: "b", Mode: registry.Spin, SpinEvery: 700 * time.Millisecond})
+		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
+		ha, hb := a.NewHolder(), b.NewHolder()
+		must(t, la.Lock(bg, ha))
+		time.AfterFunc(800*time.Millisecond, func() {
+			if err := la.Unlock(bg, ha); err != nil {
+				t.Error(err)
+			}
+		})
+		began := time.Now()
+		must(t, lb.Lock(bg, hb))
+		if d := time.Since(began); d != 1400*time.Millisecond {
+			t.Errorf("it is locked after %v", d)
+		}
+	})
+}
+
+func TestHoldersInAProcessAreFirstComeFirstServed(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
+		l := obtain(t, a, "x")
+		const n = 20
+		var order []int
+		inside := false
+		done := make(chan error)
+		for i := range n {
+			go func() {
+				h := a.NewHolder()
+				if err := l.Lock(bg, h); err != nil {
+					done <- err
+					return
+				}
+				if inside {
+					t.Error("two at a time")
+				}
+				inside = true
+				order = append(order, i)
+				time.Sleep(time.Second)
+				inside = false
+				done <- l.Unlock(bg, h)
+			}()
+			synctest.Wait()
+		}
+		for range n {
+			must(t, <-done)
+		}
+		for i, who := range order {
+			if i != who {
+				t.Fatalf("the order is %v", order)
+			}
+		}
+		if got := w.tenures("spring:x"); len(got) != n {
+			t.Errorf("%d tenures for %d holders", len(got), n)
+		}
+		w.nothingLeft("spring:x")
+	})
+}
+
+func TestGoroutinesShareTheLocksOfAHolder(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
+		l, h := obtain(t, a, "x"), a.NewHolder()
+		w.guests[0].slow(100*time.Millisecond, 0)
+		const n = 10
+		got := make(chan error, n)
+		for range n {
+			go func() { got <- l.Lock(bg, h) }()
+		}
+		for range n {
+			must(t, <-got)
+		}
+		if all := w.tenures("spring:x"); len(all) != 1 || all[0].end != 0 {
+			t.Errorf("tenures: %+v", all)
+		}
+		// The last unlock comes while another call locks it again: the lock stays locked.
+		for range n - 1 {
+			must(t, l.Unlock(bg, h))
+		}
+		go func() { got <- l.Lock(bg, h) }()
+		synctest.Wait()
+		must(t, l.Unlock(bg, h))
+		must(t, <-got)
+		if !l.IsHeldInThisProcess() || l.Context(h).Err() != nil {
+			t.Error("it is not held")
+		}
+		go func() { got <- l.Lock(bg, h) }()
+		synctest.Wait()
+		w.breakOff("spring:x") // so the renewal fails
+		must(t, l.Unlock(bg, h))
+		if err := <-got; !errors.Is(err, client.ErrLost) || l.IsHeldInThisProcess() {
+			t.Error(err)
+		}
+		must(t, l.Lock(bg, a.NewHolder()))
+	})
+}
+
+func TestCanceledRegistryLockIsNotOwnedLater(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world, a, b *testRegistry) {
+		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
+		ha, hb := a.NewHolder(), b.NewHolder()
+		ended, cancel := context.WithCancel(bg)
+		cancel()
+		if err := la.Lock(ended, ha); !errors.Is(err, context.Canceled) || len(w.history("spring:x")) != 0 {
+			t.Errorf("with a context that has ended: %v", err)
+		}
+		for _, fault := range []func(g *testClient){
+			func(*testClient) {},                           // it waits for another
+			func(g *testClient) { g.slow(time.Second, 0) }, // the request is in flight
+			func(g *testClient) { g.slow(0, time.Second) }, // the reply is in flight
+			func(g *testClient) { g.slow(time.Minute, 0) }, // the request arrives long after
+			func(g *testClient) { g.silence() },
+		} {
+			must(t, lb.Lock(bg, hb))
+			fault(w.guests[0])
+			ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)
+			err := la.Lock(ctx, ha)
+			if !errors.Is(err, client.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v", err)
+			}
+			cancel()
+			must(t, lb.Unlock(bg, hb))
+			time.Sleep(time.Minute)
+			w.guests[0].heal()
+			w.guests[0].slow(0, 0)
+			w.guests[0].cut()
+			time.Sleep(5 * time.Minute)
+			w.nothingLeft("spring:x")
+			if la.IsHeldInThisProcess() {
+				t.Error("it is held")
+			}
+		}
+		must(t, la.Lock(bg, ha))
+		must(t, la.Unlock(bg, ha))
+		w.tenures("spring:x")
+	})
+}
+
+func TestLocalWaiterCanBeCanceled(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
+		l, h, second, third := obtain(t, a, "x"), a.NewHolder(), a.NewHolder(), a.NewHolder()
+		must(t, l.Lock(bg, h))
+		ctx, cancel := context.WithCancel(bg)
+		got := make(chan error, 2)
+		go func() { got <- l.Lock(ctx, second) }()
+		synctest.Wait()
+		go func() { got <- l.Lock(bg, third) }()
+		synctest.Wait()
+		cancel()
+		if err := <-got; !errors.Is(err, context.Canceled) || !errors.Is(err, client.ErrNotAcquired) {
+			t.Error(err)
+		}
+		must(t, l.Unlock(bg, h))
+		must(t, <-got)
+		must(t, l.Unlock(bg, third))
+	})
+}

@@ -1,0 +1,229 @@
+package clienttest
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/registry"
+	"github.com/simba-resp/simba-resp/client/worker"
+	"github.com/simba-resp/simba-resp/tests/leaks"
+)
+
+var stressFor = flag.Duration("stress", time.Second, "how long TestRandomCallsLeaveNothing goes on")
+
+// stress is a Client that eight goroutines use at random, and close.
+type stress struct {
+	t      *testing.T
+	addr   string
+	inside [3]atomic.Int32 // how many work under each mutex
+
+	mu  sync.Mutex // guards what follows
+	rdb *redis.Client
+	c   *client.Client
+	all []*client.Contender
+	sch []*client.Scheduler
+	wrk []*worker.Worker
+	obs []*client.Observer
+	reg *registry.Registry
+}
+
+// begin makes a new Client, and one of everything that uses it.
+func (s *stress) begin() {
+	must := func(err error) {
+		if err != nil {
+			s.t.Error(err)
+		}
+	}
+	s.rdb = redis.NewClient(&redis.Options{Addr: s.addr, ContextTimeoutEnabled: true, DisableIdentity: true})
+	var err error
+	s.c, err = client.New(s.rdb, client.Options{Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	must(err)
+	s.all, s.sch, s.wrk, s.obs = nil, nil, nil, nil
+	for i := range s.inside {
+		mutex := s.mutex(i)
+		k, err := s.c.NewContender(client.ContenderConfig{Mutex: mutex, OnAcquired: func(ctx context.Context, _ client.State) { s.work(ctx, i) }})
+		must(err)
+		sch, err := s.c.NewScheduler(client.ScheduleConfig{Mutex: mutex, Period: time.Millisecond, Work: func(ctx context.Context) error { s.work(ctx, i); return nil }})
+		must(err)
+		w, err := worker.New(s.c, worker.Config{Mutex: mutex, StartWork: func(ctx context.Context) error { s.work(ctx, i); return nil }})
+		must(err)
+		o, err := s.c.NewObserver(client.ObserverConfig{Mutex: mutex, OnChange: func(client.State) {}})
+		must(err)
+		s.all, s.sch, s.wrk, s.obs = append(s.all, k), append(s.sch, sch), append(s.wrk, w), append(s.obs, o)
+	}
+	s.reg, err = registry.New(s.c, registry.Config{Prefix: "spring"})
+	must(err)
+}
+
+func (s *stress) mutex(i int) string { return fmt.Sprint("job", i) }
+
+// work fails if another works under the same mutex. Leases are long here, so none is lost.
+func (s *stress) work(ctx context.Context, i int) {
+	if ctx.Err() != nil { // it ended before the work began
+		return
+	}
+	if s.inside[i].Add(1) != 1 {
+		s.t.Errorf("two work under %s", s.mutex(i))
+	}
+	time.Sleep(rand.N(200 * time.Microsecond))
+	s.inside[i].Add(-1)
+}
+
+// once makes one random call.
+func (s *stress) once() {
+	s.mu.Lock()
+	i := rand.IntN(len(s.inside))
+	c, k, sch, w, o, reg := s.c, s.all[i], s.sch[i], s.wrk[i], s.obs[i], s.reg
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), rand.N(5*time.Millisecond))
+	defer cancel()
+	work := func(ctx context.Context) error { s.work(ctx, i); return nil }
+	var err error
+	switch rand.IntN(20) {
+	case 0:
+		err = k.Start()
+	case 1:
+		err = k.Stop(ctx)
+	case 2:
+		err = k.Run(ctx)
+	case 3:
+		k.Resign()
+	case 4:
+		k.Quit()
+	case 5:
+		err = sch.Start()
+	case 6:
+		err = sch.Stop(ctx)
+	case 7:
+		err = sch.Run(ctx)
+	case 8:
+		err = w.Start()
+	case 9:
+		err = w.Stop(ctx)
+	case 10:
+		w.Quit()
+	case 11:
+		err = o.Start()
+	case 12:
+		err = o.Stop(ctx)
+	case 13:
+		err = c.TryDo(ctx, s.mutex(i), work)
+	case 14, 15:
+		err = c.Do(ctx, s.mutex(i), work)
+	case 16:
+		var l *client.Lock
+		if l, err = c.Lock(ctx, s.mutex(i)); err == nil {
+			s.work(l.Context(), i)
+			cancel()
+			_ = l.Unlock(ctx)
+			err = l.Unlock(context.Background())
+		}
+	case 17:
+		if l, failure := reg.Obtain("x"); failure == nil {
+			h := reg.NewHolder()
+			if err = l.Lock(ctx, h); err == nil {
+				err = l.Unlock(ctx, h)
+			}
+		}
+	case 18:
+		_, err = c.Check(ctx, s.mutex(i), 1)
+	case 19:
+		if rand.IntN(50) == 0 {
+			s.renew(rand.IntN(2) == 0)
+		}
+	}
+	switch {
+	case err == nil, errors.Is(err, client.ErrInUse), errors.Is(err, client.ErrClosed), errors.Is(err, client.ErrNotAcquired), ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	default:
+		s.t.Error(err)
+	}
+}
+
+// renew closes the Client and makes another one.
+func (s *stress) renew(registry bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(registry)
+	s.begin()
+}
+
+func (s *stress) end(registry bool) {
+	if registry {
+		if err := s.reg.Close(); err != nil {
+			s.t.Error(err)
+		}
+	}
+	if err := s.c.Close(); err != nil {
+		s.t.Error(err)
+	}
+	if err := s.rdb.Close(); err != nil {
+		s.t.Error(err)
+	}
+}
+
+func TestRandomCallsLeaveNothing(t *testing.T) {
+	addr, e := realServer(t)
+	before := goleak.IgnoreCurrent()
+	s := &stress{t: t, addr: addr}
+	s.begin()
+	over := time.Now().Add(*stressFor)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for time.Now().Before(over) && !t.Failed() {
+				s.once()
+			}
+		})
+	}
+	all.Wait()
+	s.end(false)
+	page, _, err := e.Scan(t.Context(), simba.ScanRequest{Count: 1000})
+	if err != nil || len(page.Mutexes) > 0 {
+		t.Errorf("at the server is left %v, %v", page.Mutexes, err)
+	}
+	if err := leaks.Find(before); err != nil {
+		t.Error(err)
+	}
+}
+
+// Unlock ends the ownership, and must not be logged as a loss. A loss must not pass for an Unlock.
+func TestUnlockDoesNotLogALoss(t *testing.T) {
+	addr, e := realServer(t)
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
+	defer rdb.Close()
+	lost := make(chan string, 1000)
+	c, err := client.New(rdb, client.Options{Timeout: time.Minute, Logger: slog.New(hookHandler{slog.DiscardHandler, func(m string) { lost <- m }})})
+	must(t, err)
+	defer c.Close()
+	for i := range 1000 {
+		l, err := c.Lock(bg, "job")
+		must(t, err)
+		broken := i%2 == 0
+		if broken {
+			_, seq, err := e.Break(bg, "job", "the test")
+			must(t, err)
+			must(t, e.Commit(bg, seq))
+		}
+		if err := l.Unlock(bg); errors.Is(err, client.ErrLost) != broken || !broken && err != nil {
+			t.Fatalf("lock %d, broken: %v: Unlock says %v", i, broken, err)
+		}
+		for len(lost) > 0 {
+			if m := <-lost; !broken { // the notice of a break may come before Unlock
+				t.Fatalf("lock %d: the log says %q", i, m)
+			}
+		}
+	}
+}

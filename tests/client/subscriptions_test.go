@@ -1,0 +1,168 @@
+package clienttest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// watch starts an Observer of a mutex; its changes go to s.
+func (g *testClient) watch(t *testing.T, mutex string, s *changes) *client.Observer {
+	t.Helper()
+	o, err := g.NewObserver(client.ObserverConfig{Mutex: mutex, OnChange: s.add})
+	must(t, err)
+	must(t, o.Start())
+	t.Cleanup(func() { _ = o.Stop(context.Background()) })
+	synctest.Wait()
+	return o
+}
+
+// event publishes that a contender has acquired a mutex, on its event channel alone.
+func event(t *testing.T, g *testClient, mutex, owner string, token uint64) {
+	t.Helper()
+	e := simba.Event{Kind: simba.EventAcquired, Mutex: mutex, Owner: owner, Token: token}
+	if err := g.rdb.Publish(context.Background(), simba.EventChannel(mutex), string(e.AppendJSON(nil))).Err(); err != nil {
+		t.Error(err)
+	}
+	synctest.Wait()
+}
+
+func TestObserversOfAMutexShareASubscription(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g, other := w.client(), w.client()
+		var a, b, c changes
+		first := g.watch(t, "x", &a)
+		second := g.watch(t, "x", &b)
+		third := g.watch(t, "y", &c)
+		event(t, other, "x", "1", 1)
+		event(t, other, "y", "2", 2)
+		a.want(t, "→", "→1")
+		b.want(t, "→", "→1")
+		c.want(t, "→", "→2")
+		if n := w.broker.Subscribers(resp.Channel, simba.EventChannel("x")); n != 1 || g.subscribers() != 1 {
+			t.Errorf("%d subscriptions of x, %d connections", n, g.subscribers())
+		}
+		must(t, first.Stop(t.Context()))
+		must(t, third.Stop(t.Context()))
+		synctest.Wait()
+		event(t, other, "x", "3", 3)
+		a.want(t)
+		b.want(t, "1→3")
+		if w.subscribed(simba.EventChannel("y")) || !w.subscribed(simba.EventChannel("x")) {
+			t.Error("the server's subscriptions are not those of the Observers that run")
+		}
+		must(t, second.Stop(t.Context()))
+		must(t, second.Stop(t.Context()))
+		synctest.Wait()
+		if w.subscribed(simba.EventChannel("x")) {
+			t.Error("the subscription stays without an Observer")
+		}
+	})
+}
+
+func TestBrokenSubscriptionIsRestored(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		var s changes
+		o := g.watch(t, "x", &s)
+		token := uint64(0)
+		for name, fault := range map[string]func(){
+			"cut":     g.cut,
+			"restart": w.restart,
+			"silence": func() { g.silence(); time.Sleep(time.Minute); g.heal() },
+			"freeze":  g.freeze,
+			"down":    func() { w.stop(); time.Sleep(time.Hour); w.begin() },
+		} {
+			fault()
+			time.Sleep(3 * pingEvery)
+			token++
+			event(t, w.client(), "x", name, token)
+			// The Observer reports the notice after a query of the windows. After a freeze the
+			// query times out: the connections of the pool are frozen, too.
+			for end := time.Now().Add(2 * timeout); o.Owner().ID != name && time.Now().Before(end); {
+				time.Sleep(time.Millisecond)
+			}
+			if got := o.Owner(); got.ID != name || got.Token != token {
+				t.Errorf("after %s the notice is not heard: the owner is %+v", name, got)
+			}
+			time.Sleep(time.Minute) // looks find that nobody owns it
+			if got := o.Owner(); !got.IsZero() {
+				t.Errorf("after %s the owner is %+v", name, got)
+			}
+		}
+	})
+}
+
+func TestIdleSubscriberConnectionIsClosed(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		for range 2 {
+			var s changes
+			o := g.watch(t, "x", &s)
+			s.want(t, "→")
+			time.Sleep(time.Hour)
+			if n := g.subscribers(); n != 1 {
+				t.Errorf("%d subscriber's connections", n)
+			}
+			must(t, o.Stop(t.Context()))
+			time.Sleep(idleAfter + 2*pingEvery)
+			if n := g.subscribers(); n != 0 {
+				t.Errorf("%d connections are left", n)
+			}
+			stacks := make([]byte, 1<<22)
+			stacks = stacks[:runtime.Stack(stacks, true)]
+			if bytes.Contains(stacks, []byte("simba-resp/simba-resp/client.")) {
+				t.Errorf("a goroutine of the client is left:\n%s", stacks)
+			}
+		}
+	})
+}
+
+func TestClosedClientReceivesNoNotices(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		var s changes
+		o := g.watch(t, "x", &s)
+		s.want(t, "→")
+		for range 2 {
+			must(t, g.Close())
+		}
+		synctest.Wait()
+		event(t, w.client(), "x", "1", 1)
+		s.want(t)
+		if w.subscribed(simba.EventChannel("x")) || g.subscribers() != 0 {
+			t.Error("the subscription is left")
+		}
+		if err := o.Start(); !errors.Is(err, client.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSubscriptionsUseAnotherConnectionWhenOneIsFull(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		var s changes
+		for i := range connChannels + 1 {
+			g.watch(t, fmt.Sprint(i), &s)
+		}
+		time.Sleep(time.Second)
+		if n := g.subscribers(); n != 2 {
+			t.Errorf("%d connections", n)
+		}
+		for i := range connChannels + 1 {
+			if !w.subscribed(simba.EventChannel(fmt.Sprint(i))) {
+				t.Fatalf("channel %d is not subscribed to", i)
+			}
+		}
+	})
+}
