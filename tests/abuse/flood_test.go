@@ -43,7 +43,7 @@ func TestAMillionPipelinedCommandsAreAnsweredInBatches(t *testing.T) {
 	v.recovers()
 }
 
-// The pipeline is shorter than the one above: each write waits for the disk, its reply is ten times
+// The pipeline is shorter than the one above. Each write waits for the disk, its reply is ten times
 // as long, and the test checks each reply. That takes one to two seconds alone, and five beside
 // other tests.
 func TestPipelinedWritesAreAnsweredOneByOneAndInOrder(t *testing.T) {
