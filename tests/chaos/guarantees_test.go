@@ -2,8 +2,8 @@ package chaos
 
 import "time"
 
-// guarantees are the conditions that docs/ENGINES.md and docs/OPERATIONS.md name for an engine, as
-// far as a history can show them. The zero value promises everything, to the nanosecond.
+// guarantees are the documented conditions under which an engine keeps its promises, as far as a
+// history can show them. The zero value promises everything, to the nanosecond.
 type guarantees struct {
 	// how much earlier than its windows a lease may end, by the resolution of the store's clock
 	early time.Duration
@@ -65,7 +65,7 @@ const (
 // sessionTimeout is the session timeout that servers of the engine zookeeper request.
 const sessionTimeout = 4 * time.Second
 
-// documented has the guarantees of each engine, with the settings that ENGINES.md requires.
+// documented has the guarantees of each engine, with the settings that the docs require.
 var documented = map[string]guarantees{
 	"embedded": {},
 	// "memory: nothing is left. Tokens grow as long as the wall clock does."

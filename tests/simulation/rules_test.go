@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The rules that a run can break. The numbers are those of the promises in docs/ENGINES.md. The
+// The rules that a run can break. The numbers are those of the promises in package backendtest. The
 // rest follows from them for a whole server.
 const (
 	// 1: tenures never overlap; only the owner, its session or BREAK cuts a lease
