@@ -12,8 +12,13 @@
 //	make bugs                  every bug
 //	make bugs RUN=late-expiry  one of them
 //
-// If the code around a bug changes, its patch must be made anew. Write the bug into the code by
-// hand, replace all but the head of the patch by the output of `git diff -U1`, and undo the change.
+// If the code around a bug changes, its patch must be made anew:
+//
+//	git apply -3 tests/bugs/late-expiry.patch             merges it; resolve what is left
+//	git diff -U1 HEAD -- engine >>tests/bugs/late-expiry.patch
+//	git checkout HEAD -- engine                           takes the bug out of the code
+//
+// Then remove the old diff from the patch, and keep its first line.
 package bugs
 
 import (
