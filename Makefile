@@ -137,7 +137,7 @@ fuzz: ## each fuzz target for FUZZTIME
 		(cd $$(dirname $$file) && go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) .) || exit 1; \
 	done
 
-bugs: ## the tests tested: servers with the bugs of tests/bugs, each of which must be caught as what it breaks
+bugs: ## test the tests: build servers with the bugs of tests/bugs, each of which a test must catch
 	go test -count 1 -v -p 1 -timeout 60m -run 'SeededBugs$(if $(RUN),.*/$(RUN))' ./tests/bugs ./tests/simulation ./tests/chaos -bugs
 
 # A module of its own: the server's need not know the clients of its peers.

@@ -1,18 +1,18 @@
-// Package abuse proves that clients who are hostile or careless harm nobody but themselves, with real
-// servers: while they are at it others are served and no mutex has two owners; what a client can make
-// the server hold is bounded; and when they are gone the server is as it was before.
+// Package abuse proves with real servers that hostile or careless clients harm only themselves.
+// During the abuse others are served, and no mutex has two owners. The memory of the server is
+// bounded. After the abuse the server is as it was before.
 //
-// Every test is the same in outline: a victim with bystanders, an abuse, and three questions.
+// Each test has a victim with bystanders, an abuse, and three checks:
 //
-//	v := attacked(t)   a server, what it used at first, and bystanders that go on until the end
+//	v := attacked(t)   a server, its figures, and bystanders that run until the end
 //	…                  the abuse
-//	v.servesOthers()   each bystander gets on while the abuse stands
-//	v.costsAtMost(…)   of memory, at the highest
-//	v.recovers()       goroutines, files and heap are what they were
+//	v.servesOthers()   each bystander is served during the abuse
+//	v.costsAtMost(…)   the highest memory of the server
+//	v.recovers()       goroutines, files and heap are as before
 //
-// Memory is what the kernel counts, with the race detector some times as much; so its bounds are
-// generous, and the figures themselves are in the tests' logs. Latencies depend on the machine: they are
-// measured (BenchmarkLatency), not asserted.
+// The kernel counts the memory. The race detector multiplies it, so bounds are generous, and the
+// tests log the figures. Latencies depend on the machine: BenchmarkLatency measures them, and no
+// test asserts them.
 package abuse
 
 import (

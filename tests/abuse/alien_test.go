@@ -97,10 +97,10 @@ func TestRequestsBeyondTheLimitsAreRefused(t *testing.T) {
 		}
 		hangUp(conns)
 	}
-	// And what is no protocol at all.
+	// Then bytes of no protocol.
 	for _, garbage := range [][]byte{bytes.Repeat([]byte{0}, 1<<20), bytes.Repeat([]byte("\r\n"), 1<<19), bytes.Repeat([]byte{0xff}, 1<<20)} {
 		c := v.raw()
-		_ = c.send(string(garbage)) // it may be cut in the midst
+		_ = c.send(string(garbage)) // the server may cut it in between
 		c.Close()
 	}
 	v.servesOthers()

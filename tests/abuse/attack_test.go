@@ -19,13 +19,13 @@ var (
 	victimAddr = flag.String("victim", "", "who is attacked")
 )
 
-// attack is an abuse for a process of its own.
+// attack is an abuse that runs in a process of its own.
 type attack struct {
 	name  string
-	begin func(addr string) error // returns when it has begun
+	begin func(addr string) error // returns after the start of the attack
 
-	password string // that the victim's clients need, and the attacker does not know; "" = none
-	tls      bool   // addr is the victim's for TLS
+	password string // of the victim, unknown to the attacker; "" = none
+	tls      bool   // addr is the TLS address of the victim
 }
 
 var attacks = []attack{
@@ -69,7 +69,8 @@ var attacks = []attack{
 	})},
 }
 
-// attackForever is what the process does. It says when it has begun.
+// attackForever is the main function of the attacking process. It reports when the attack has
+// begun.
 func attackForever() error {
 	i := slices.IndexFunc(attacks, func(a attack) bool { return a.name == *attackName })
 	if i < 0 {
@@ -102,7 +103,7 @@ func many(n int, begin func(addr string) error) func(addr string) error {
 	}
 }
 
-// floods sends the same bytes over and over, from one connection that reads what it is answered.
+// floods sends the same bytes again and again, on one connection that reads the replies.
 func floods(command string) func(addr string) error {
 	return func(addr string) error {
 		c, err := dialRaw(addr)
@@ -137,7 +138,7 @@ func flood(c net.Conn, command string) {
 	}()
 }
 
-// again does the same over and over; what fails is done anew.
+// again repeats something for ever, also after an error.
 func again(once func(addr string) error) func(addr string) error {
 	return func(addr string) error {
 		go func() {
@@ -149,7 +150,8 @@ func again(once func(addr string) error) func(addr string) error {
 	}
 }
 
-// unread sends what makes long replies and reads none, until it is cut; then it comes back.
+// unread sends commands with long replies and reads none, until the server cuts it. Then it
+// reconnects.
 func unread(addr string) error {
 	batch := strings.Repeat(words("ECHO", strings.Repeat("x", 32<<10)), 8)
 	return again(func(addr string) error {
@@ -166,7 +168,8 @@ func unread(addr string) error {
 	})(addr)
 }
 
-// stuckSubscriber is a publisher without pause to a thousand who listen, of whom one reads nothing until it is cut, and comes back.
+// stuckSubscriber publishes without pause to a thousand subscribers. One of them reads nothing
+// until the server cuts it. Then it reconnects.
 func stuckSubscriber(addr string) error {
 	for range 999 {
 		c, err := dialRaw(addr)
@@ -188,7 +191,7 @@ func stuckSubscriber(addr string) error {
 		if _, err := c.ask(words("SUBSCRIBE", "news")); err != nil {
 			return err
 		}
-		for err == nil { // that it is cut it learns by sending
+		for err == nil { // sending shows that the server cut it
 			time.Sleep(10 * time.Millisecond)
 			err = c.send("PING\r\n")
 		}
@@ -202,7 +205,7 @@ var hugeNames = func() string {
 	return words("SIMBA.ACQUIRE", huge, "c", 1000) + words("SIMBA.ACQUIRE", "m", huge, 1000) + words("SUBSCRIBE", huge) + words("KEYS", huge)
 }()
 
-// guess tries passwords, on a new connection when it was cut.
+// guess tries passwords. It reconnects when the server cuts it.
 func guess(addr string) error {
 	return again(func(addr string) error {
 		c, err := dialRaw(addr)
@@ -217,7 +220,7 @@ func guess(addr string) error {
 	})(addr)
 }
 
-// ask sends commands, and waits for so many lines of what they are answered.
+// ask sends commands, and waits for that many lines of replies.
 func ask(addr, commands string, lines int) error {
 	c, err := dialRaw(addr)
 	if err != nil {
@@ -242,7 +245,7 @@ func mutexes(n int) string {
 	return b.String()
 }
 
-// idle are connections that nobody uses: held, or the collector would close them.
+// idle are unused connections. The variable keeps the collector from closing them.
 var idle []*raw
 
 func crowd(n int, addr string) error {
@@ -263,7 +266,7 @@ func byteByByte(addr string) error {
 	conns := idle
 	go func() {
 		for i := 0; ; i++ {
-			_ = conns[i%len(conns)].send("x") // of a line without end
+			_ = conns[i%len(conns)].send("x") // of an endless line
 			time.Sleep(100 * time.Microsecond)
 		}
 	}()
@@ -298,7 +301,7 @@ func patterns(addr string) error {
 			return err
 		}
 	}
-	for range 10_000 * 6 { // each is confirmed in six lines
+	for range 10_000 * 6 { // each confirmation has six lines
 		if _, err := c.line(); err != nil {
 			return err
 		}

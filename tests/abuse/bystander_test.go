@@ -7,7 +7,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// bystander is a client that has nothing to do with the abuse. It owns a mutex again and again that
+// bystander is a client that takes no part in the abuse. Again and again it owns a mutex that
 // others want too, and one of its own.
 type bystander struct {
 	v      *victim
@@ -18,16 +18,16 @@ type bystander struct {
 	ended  chan struct{}
 }
 
-// Leases of bystanders end by their RELEASE, never by time, whatever the machine does besides.
+// A lease of a bystander ends by RELEASE, never by time, however busy the machine is.
 const bystanderTTL = 3_600_000 // ms
 
-// shared is what all bystanders of a victim want.
+// shared is the mutex that all bystanders of a victim want.
 type shared struct {
-	inside atomic.Int32 // who owns the mutex
+	inside atomic.Int32 // the number of owners
 	token  atomic.Int64 // of the last tenure
 }
 
-// bystanders starts three. They end with the test.
+// bystanders starts three bystanders. They end with the test.
 func (v *victim) bystanders() {
 	v.t.Helper()
 	var mutex shared
@@ -62,8 +62,8 @@ func (b *bystander) work(mutex *shared) {
 	}
 }
 
-// round checks mutual exclusion by the test's own clock: between the reply that grants and the request that
-// releases, nobody else is inside.
+// round checks mutual exclusion by the test's own clock. Nobody else owns the mutex between the
+// reply that grants and the request that releases.
 func (b *bystander) round(mutex *shared) error {
 	token, err := b.acquire("wanted", "WAIT", 0)
 	if err != nil {
@@ -98,7 +98,7 @@ func (b *bystander) acquire(name string, options ...any) (token int64, err error
 	return r["token"].(int64), nil
 }
 
-// servesOthers returns when every bystander has been served some times more; else the test fails.
+// servesOthers waits until every bystander has been served some more times. If not, the test fails.
 func (v *victim) servesOthers() {
 	v.t.Helper()
 	const times = 5
@@ -115,7 +115,7 @@ func (v *victim) servesOthers() {
 	}
 }
 
-// asRecord makes a map of the reply that a command of SIMBA got.
+// asRecord converts the reply of a SIMBA command into a map.
 func asRecord(reply any, err error) (map[string]any, error) {
 	fields, err := redis.Values(reply, err)
 	if err != nil {

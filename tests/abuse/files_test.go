@@ -31,7 +31,7 @@ func TestConnectionsLeaveTheStoreTheFilesThatItNeeds(t *testing.T) {
 	if want := len(conns) - (100 - v.before.clients); refused != want {
 		t.Errorf("%d connections are refused, not %d", refused, want)
 	}
-	fill(t, v, 60_000) // more than its table in memory takes: it makes files
+	fill(t, v, 60_000) // more than fits into its table in memory, so it creates files
 	v.servesOthers()
 	v.costsAtMost(64 << 20)
 	v.before.heap += 60_000 * 1 << 10
@@ -40,8 +40,8 @@ func TestConnectionsLeaveTheStoreTheFilesThatItNeeds(t *testing.T) {
 	v.recovers()
 }
 
-// Without a store: that could not make its next file, whose turn comes when the bystanders have written enough, and
-// the server would end. Of a limit that it had from the start it leaves the store its part, see above.
+// The server has no store: a store that cannot create its next file ends the server. It gets its
+// limit at run time, since a server that starts with a limit keeps a part of it for the store.
 func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 	t.Parallel()
 	s := simbatest.New(t)
@@ -63,7 +63,7 @@ func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 			c.Close()
 		}
 	})
-	for range 50 { // the kernel takes them, the server has no file for most
+	for range 50 { // the kernel accepts them, the server has no file for most
 		c, err := dialRaw(v.addr)
 		if err != nil {
 			t.Fatal(err)
@@ -75,11 +75,11 @@ func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 	v.servesOthers()
 	v.costsAtMost(16 << 20)
 
-	// When the pauses are as long as they get, and the bystanders are gone.
+	// The pauses have their full length now, and the bystanders have left.
 	p.Wants(t, `cannot accept connections.*pause=1s`)
 	v.dismiss()
 	from, began, line := v.cpu(), time.Now(), p.Lines()
-	for range 9 { // some of them short: those who left made room for a moment
+	for range 9 { // some are short, since clients that leave make room for a moment
 		_, line = p.WantsAfter(t, line, refused)
 	}
 	if used, took := v.cpu()-from, time.Since(began); used > took/2 {
@@ -93,7 +93,7 @@ func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 		}
 	}
 
-	// By itself, when there are files again, it accepts those who wait.
+	// When there are files again, it accepts the waiting connections by itself.
 	if err := unix.Prlimit(v.pid, unix.RLIMIT_NOFILE, &was, nil); err != nil {
 		t.Fatal(err)
 	}

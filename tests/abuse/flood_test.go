@@ -43,8 +43,9 @@ func TestAMillionPipelinedCommandsAreAnsweredInBatches(t *testing.T) {
 	v.recovers()
 }
 
-// Not a million: each of these waits for the disk, is answered with a record that is ten times as long, and is read by
-// itself to see that it is right. So many take one to two seconds alone, and five beside the other tests.
+// The pipeline is shorter than the one above. Each write waits for the disk, its reply is ten times
+// as long, and the test checks each reply. That takes one to two seconds alone, and five beside
+// other tests.
 func TestPipelinedWritesAreAnsweredOneByOneAndInOrder(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
@@ -78,7 +79,7 @@ func TestPipelinedWritesAreAnsweredOneByOneAndInOrder(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}
-	// Nothing but the replies, and the last of what they tell is so.
+	// The replies are complete, and the last one is true.
 	if line, err := c.ask(words("SIMBA.OWNER", "flooded")); err != nil || line != "$-1" {
 		t.Errorf("after all of them the owner is %q, %v", line, err)
 	}
@@ -92,7 +93,7 @@ func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	const n = 20_000
-	leave := []string{ // in the midst of what
+	leave := []string{ // what the client is doing when it leaves
 		"", "PING\r\n", "*2\r\n$4\r\nECHO\r\n$100\r\nx", "SUBSCRIBE a b c\r\n", "MONITOR\r\n", "MULTI\r\nPING\r\n", "WATCH a b c\r\n",
 		"SIMBA.ACQUIRE left c 600000 SESSION\r\n", "SIMBA.ACQUIRE wanted c 1 WAIT 0\r\n", "CLIENT SETNAME x\r\nHELLO 3\r\n",
 	}
@@ -104,7 +105,7 @@ func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
 		if err := c.send(leave[i%len(leave)]); err != nil {
 			return err
 		}
-		if i%3 == 0 { // one that leaves before it is served may never have been there
+		if i%3 == 0 { // the server may never see a client that leaves before it is served
 			c.reset()
 			return nil
 		}
@@ -112,7 +113,7 @@ func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
 			return err
 		}
 		err = c.ended()
-		c.reset() // it has seen the server's end, so that nothing is lost
+		c.reset() // it has seen the server's end, so no data is lost
 		return err
 	})
 	if err != nil {
@@ -156,7 +157,7 @@ func TestScanStormsDelayNoOtherClient(t *testing.T) {
 				default:
 				}
 				if c.send(command) != nil {
-					return // it asked for more than it could take, and was cut
+					return // it did not read its replies, and the server cut it
 				}
 			}
 		})
@@ -164,7 +165,7 @@ func TestScanStormsDelayNoOtherClient(t *testing.T) {
 	v.servesOthers()
 	close(stop)
 	for _, c := range conns {
-		c.reset() // it may wait to send more
+		c.reset() // it may still be sending
 	}
 	all.Wait()
 	v.costsAtMost(128 << 20)
@@ -172,7 +173,7 @@ func TestScanStormsDelayNoOtherClient(t *testing.T) {
 	v.recovers()
 }
 
-// fill makes so many mutexes that are held.
+// fill makes that many owned mutexes.
 func fill(t testing.TB, v *victim, n int) {
 	t.Helper()
 	const pipeline = 1000

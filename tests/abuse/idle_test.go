@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// idleCost is what a connection may cost that does nothing: its goroutine's stack, a buffer, and what the runtime
-// keeps of a socket. That is the server's part; the kernel's is not counted here.
+// idleCost limits the memory of an idle connection: its goroutine's stack, a buffer, and what the
+// runtime keeps of a socket. It is the server's part, without the kernel's.
 const idleCost = 16 << 10
 
 // Not parallel: the test's process may not open so many files together with other tests.
@@ -26,7 +26,7 @@ func TestTenThousandIdleConnectionsCostLittleAndDelayNoClient(t *testing.T) {
 	}
 	v := attacked(t, "--maxclients", "12000")
 	conns := v.raws(n)
-	err := v.each(n/2, func(i int) error { // the others say nothing at all
+	err := v.each(n/2, func(i int) error { // the others send nothing at all
 		_, err := conns[i].ask("PING\r\n")
 		return err
 	})

@@ -12,12 +12,12 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// BenchmarkLatency measures what an abuse costs the others: how long ACQUIRE and RELEASE of a free mutex
-// take together, calm and under the abuse, by turns in one run, and the ratio of the two.
+// BenchmarkLatency measures how an abuse delays other clients. It times ACQUIRE and RELEASE of a
+// free mutex together, without and with the abuse by turns, and reports the ratio.
 //
-// Who abuses is another process, and gets of the machine's processors what the server and the one who measures
-// leave: what is measured is what the server does for it, not what it takes of the machine itself. So it abuses as much as the server
-// lets it, not as much as one could that has a machine of its own.
+// The attacker is a process that gets only the processor time that the server and the benchmark
+// leave. So the figure shows the work that the attack causes in the server, not the processors that
+// it takes. An attacker with a machine of its own could send more.
 //
 //	go test -run '^$' -bench Latency -benchtime 3x ./tests/abuse
 func BenchmarkLatency(b *testing.B) {
@@ -57,10 +57,10 @@ func BenchmarkLatency(b *testing.B) {
 	}
 }
 
-// tlsAddr is in the line of a server that is ready.
+// tlsAddr finds the TLS address in the log line of a ready server.
 var tlsAddr = regexp.MustCompile(`msg=ready .*tls=(\S+)`)
 
-// latencies measures 5,000 times, or as often as is possible in 10 s.
+// latencies measures 5,000 times, or as often as possible in 10 s.
 func latencies(b *testing.B, v *victim) []time.Duration {
 	b.Helper()
 	c := v.client()

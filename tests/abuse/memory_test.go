@@ -17,16 +17,16 @@ import (
 
 const outOfMemory = "OOM command not allowed when used memory > 'maxmemory'."
 
-// isOutOfMemory reports whether a command was refused in Redis' words.
+// isOutOfMemory reports whether a command was refused with the error of Redis.
 func isOutOfMemory(err error) bool {
 	var said redis.Error
 	return errors.As(err, &said) && string(said) == outOfMemory
 }
 
-// fill sends what takes memory until the server refuses: several clients at once, each in
-// pipelines. It returns how often it was served. After each pipeline it reads what the server
-// counts. The server compares a command with the limit when it begins, so each client may take
-// the count above the limit by one command, each bytes.
+// fill sends commands that need memory until the server refuses. Several clients do so at once, in
+// pipelines. It returns how many were executed. After each pipeline it reads the server's count.
+// The server compares the count with the limit when a command begins. So each client may exceed the
+// limit by one command of each bytes.
 func (v *victim) fill(name string, limit, each int, do func(c redis.Conn, i int) error) int {
 	v.t.Helper()
 	const clients, pipeline = 8, 200
@@ -92,7 +92,7 @@ func (v *victim) fill(name string, limit, each int, do func(c redis.Conn, i int)
 	return int(taken.Load())
 }
 
-// datasetOf is what the server counts of its mutexes, by its INFO.
+// datasetOf returns the memory of the mutexes that INFO reports.
 func datasetOf(info any, err error) (int64, error) {
 	text, err := redis.String(info, err)
 	if err != nil {
@@ -103,7 +103,7 @@ func datasetOf(info any, err error) (int64, error) {
 	return strconv.ParseInt(line, 10, 64)
 }
 
-// limit sets maxmemory while the server runs.
+// limit sets maxmemory at run time.
 func (v *victim) limit(bytes int) {
 	v.t.Helper()
 	if _, err := v.eye.Do("CONFIG", "SET", "maxmemory", bytes); err != nil {
@@ -111,9 +111,9 @@ func (v *victim) limit(bytes int) {
 	}
 }
 
-// isBounded fails the test if the process has four times its limit. This net is coarse: garbage,
-// buffers of pipelines and groups on their way to the disk depend on how Go's collector keeps up.
-// The exact rule is in fill.
+// isBounded fails the test if the process has four times its limit. This check is coarse: garbage,
+// buffers of pipelines and commit groups depend on the speed of Go's collector. fill checks the
+// exact rule.
 func (v *victim) isBounded(limit int) {
 	v.t.Helper()
 	v.costsAtMost(4 * limit)
@@ -145,7 +145,7 @@ func TestScriptsThatAreKeptDoNotFillTheMemory(t *testing.T) {
 				}
 			}
 		}
-		v.servesOthers() // each round of theirs begins with a grant that would be refused
+		v.servesOthers() // each of their rounds begins with a grant that would be refused
 	}
 	v.isBounded(limit)
 }
@@ -154,7 +154,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 	t.Parallel()
 	const limit = 40 << 20
 	v := attacked(t, "--durability", "memory", "--maxmemory", "40mb")
-	v.dismiss() // who wants something new is refused, too; the holders below are the bystanders
+	v.dismiss() // their new grants would be refused; the holders below replace them
 	holder, polling := v.client(), v.client()
 	const holderTTL = 10_000 // ms
 	for _, m := range []string{"held", "given-up"} {
@@ -192,8 +192,8 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 	}()
 
 	long := strings.Repeat("m", 200)
-	const room = 4 << 20      // for each of the next
-	each := len(long) + 1<<10 // one command adds at most: a mutex or a place, with its names
+	const room = 4 << 20      // for each of the following commands
+	each := len(long) + 1<<10 // a command adds at most a mutex or a queue entry, with its names
 	mutexes := v.fill("mutexes", limit, each, func(c redis.Conn, i int) error {
 		return c.Send("SIMBA.ACQUIRE", fmt.Sprint(long, i), "filler", bystanderTTL)
 	})
@@ -229,7 +229,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 		t.Errorf("the log does not tell of it:\n%s", v.log())
 	}
 
-	// What is given up is there for others.
+	// Released memory is available to others.
 	for i := range mutexes * 2 {
 		if err := polling.Send("SIMBA.RELEASE", fmt.Sprint(long, i), "filler"); err != nil {
 			t.Fatal(err)
@@ -281,7 +281,7 @@ func TestMaxmemoryCanBeSetAtRunTimeAndExpiredLeasesMakeRoom(t *testing.T) {
 		return c.Send("SET", fmt.Sprint("key", i), long, "PX", bystanderTTL)
 	})
 	v.isBounded(limit)
-	for i := range 2 * keys { // a slow machine may take any time to fill it
+	for i := range 2 * keys { // a slow machine may need any time to fill it
 		if err := c.Send("PEXPIRE", fmt.Sprint("key", i), 100); err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ func TestOneStuckSubscriberOfAThousandIsCutAndTheOthersMissNothing(t *testing.T)
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// It gets each message in many ways, so that few are enough.
+	// It gets each message in many ways, so few are enough.
 	stuck := v.raw()
 	patterns := []any{"PSUBSCRIBE"}
 	for i := range 500 {
@@ -38,7 +38,7 @@ func TestOneStuckSubscriberOfAThousandIsCutAndTheOthersMissNothing(t *testing.T)
 		go func() { heard <- hears(c, messages, payload) }()
 	}
 	v.servesOthers()
-	for i := range messages { // each waits for its reply: the publisher is not held up
+	for i := range messages { // each waits for its reply: nothing blocks the publisher
 		if n, err := redis.Int(v.eye.Do("PUBLISH", "news", payload(i))); err != nil || n < subscribers {
 			t.Fatalf("message %d reaches %d, %v", i, n, err)
 		}
@@ -58,7 +58,7 @@ func TestOneStuckSubscriberOfAThousandIsCutAndTheOthersMissNothing(t *testing.T)
 	v.recovers()
 }
 
-// hears reads messages, what is left of the confirmation first, and fails if one is missing.
+// hears reads messages, after the rest of the confirmations. It fails if one is missing.
 func hears(c *raw, messages int, payload func(int) string) error {
 	if _, err := io.CopyN(io.Discard, c.in, int64(len("$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n"))); err != nil {
 		return err
@@ -129,7 +129,7 @@ func TestAStuckMonitorIsCut(t *testing.T) {
 func TestSubscriptionsOfManyConnectionsDelayNoOtherClient(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
-	const each = 10_000 // that a connection may have
+	const each = 10_000 // the limit of a connection
 	conns := v.raws(4)
 	if err := v.each(len(conns), func(i int) error {
 		c := conns[i]
@@ -140,7 +140,7 @@ func TestSubscriptionsOfManyConnectionsDelayNoOtherClient(t *testing.T) {
 				for k := range 1000 {
 					args = append(args, fmt.Sprintf("simba:{other%d:%d}*", i, j+k))
 				}
-				_ = c.send(words(args...)) // what fails is missed below
+				_ = c.send(words(args...)) // a failure shows below
 			}
 			_ = c.send(words(kind, "one", "more"))
 		}()

@@ -2,5 +2,5 @@
 
 package abuse
 
-// raceCost is how many times as much memory the server takes with the race detector, at the most.
+// raceCost is the factor by which the race detector increases the server's memory, at most.
 const raceCost = 8

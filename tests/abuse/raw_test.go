@@ -12,13 +12,13 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// raw is a connection of somebody who sends any bytes, and may not read.
+// raw is a connection of a client that sends any bytes, and may read nothing.
 type raw struct {
 	*net.TCPConn
 	in *bufio.Reader
 }
 
-// dialRaw connects; the deadline of all that the connection does is far away, but it has one.
+// dialRaw connects, with a late deadline for everything that the connection does.
 func dialRaw(addr string) (*raw, error) {
 	nc, err := net.DialTimeout("tcp", addr, simbatest.Patience)
 	if err != nil {
@@ -35,7 +35,7 @@ func (v *victim) raw() *raw {
 	return v.raws(1)[0]
 }
 
-// raws connects many. They are closed with the test, if not before.
+// raws opens n connections. They are closed with the test at the latest.
 func (v *victim) raws(n int) []*raw {
 	v.t.Helper()
 	v.dialed += n
@@ -59,7 +59,7 @@ func hangUp(conns []*raw) {
 	}
 }
 
-// each does something for 0 to n-1, 32 at a time, and returns the first error.
+// each calls do for 0 to n-1, 32 at a time, and returns the first error.
 func (v *victim) each(n int, do func(i int) error) error {
 	var wg sync.WaitGroup
 	var once sync.Once
@@ -93,7 +93,7 @@ func (c *raw) line() (string, error) {
 	return strings.TrimSuffix(s, "\r\n"), err
 }
 
-// ask sends bytes and returns the first line of what they are answered.
+// ask sends bytes and returns the first line of the reply.
 func (c *raw) ask(s string) (string, error) {
 	if err := c.send(s); err != nil {
 		return "", err
@@ -101,7 +101,7 @@ func (c *raw) ask(s string) (string, error) {
 	return c.line()
 }
 
-// record reads the record that a command of SIMBA is answered, in RESP2.
+// record reads a record in RESP2.
 func (c *raw) record() (map[string]string, error) {
 	head, err := c.line()
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *raw) scalar() (string, error) {
 	return c.line()
 }
 
-// words is a command as an array.
+// words encodes a command as an array.
 func words(args ...any) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(args))
@@ -143,8 +143,8 @@ func words(args ...any) string {
 	return b.String()
 }
 
-// reset closes the connection so that the peer is told by a reset, and this side keeps no trace.
+// reset closes the connection with a TCP reset, so this side keeps no state.
 func (c *raw) reset() {
-	_ = c.SetLinger(0) // fails only on a connection that is gone
+	_ = c.SetLinger(0) // fails only on a closed connection
 	c.Close()
 }

@@ -26,7 +26,7 @@ func TestUnauthenticatedConnectionsAreCutAndMakeRoom(t *testing.T) {
 	}
 	v.servesOthers()
 
-	// Each sends a byte of a password now and then, until it is cut.
+	// Each sends a byte of a password now and then, until the server cuts it.
 	const slowly = "*2\r\n$4\r\nAUTH\r\n$16000\r\n"
 	left := len(conns)
 	for sent := 0; left > 0; sent++ {
@@ -49,7 +49,7 @@ func TestUnauthenticatedConnectionsAreCutAndMakeRoom(t *testing.T) {
 	if c := v.client(); c.Err() != nil {
 		t.Error(c.Err())
 	}
-	v.before.clients++ // that one
+	v.before.clients++ // for the client above
 	v.costsAtMost(len(conns) * 32 << 10)
 	v.recovers()
 }
@@ -67,7 +67,7 @@ func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 		guessers.Go(func() {
 			for {
 				if _, err := c.ask(words("AUTH", "guess")); err != nil {
-					return // it was cut, since it never authenticated; or the test is over
+					return // the server cut it, since it never authenticated, or the test is over
 				}
 				answered.Add(1)
 			}
@@ -75,14 +75,14 @@ func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 	}
 	v.until("all guess", func() bool { return v.info("acl_access_denied_auth") >= len(conns) })
 
-	// "A right password from the same address waits 1 s at most." To each the machine adds what it is busy for, so
-	// most of some are held against that, and all against what a wrong one waits.
+	// A right password from the same address waits at most 1 s. A busy machine adds to that. So the
+	// median must be within the limit, and all must be below the delay of a wrong password.
 	const promised, slack = time.Second, time.Second
 	const firstOnes, wait = 9, 5 * time.Second
 	var waits []time.Duration
 	for range 5 {
 		asked := time.Now()
-		c, err := v.dialClient() // from the same address as they
+		c, err := v.dialClient() // from the address of the attackers
 		if err != nil {
 			t.Fatalf("a right password: %v", err)
 		}
@@ -95,8 +95,8 @@ func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 		t.Errorf("right passwords waited for %v", waits)
 	}
 
-	// Behind the first wrong ones of an address each waits for as long as any, and a connection's next one for the
-	// answer to the last. Who is slow guesses less.
+	// After the first wrong passwords of an address, each waits for the full delay. The next one of
+	// the same connection also waits for the reply to the last.
 	n := int(answered.Load())
 	took := time.Since(began)
 	most := firstOnes + len(conns)*int(took/wait)
@@ -105,7 +105,8 @@ func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 		t.Errorf("%d guesses of %d connections were answered in %v, more than %d", n, len(conns), took, most)
 	}
 	v.servesOthers()
-	v.costsAtMost(len(conns)*64<<10 + 10<<20) // with what the collector has yet to see: a heap may grow by 10 MiB
+	// with garbage: the heap may grow by 10 MiB before a collection
+	v.costsAtMost(len(conns)*64<<10 + 10<<20)
 	hangUp(conns)
 	guessers.Wait()
 	v.recovers()
@@ -143,14 +144,14 @@ func TestUnfinishedCommandsHoldAtMostTwiceTheirBytes(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	conns := v.raws(50)
-	const came = 900 << 10 // of 1 MiB that a command may have
+	const came = 900 << 10 // of the 1 MiB limit of a command
 	body := strings.Repeat("x", came)
 	if err := v.each(len(conns), func(i int) error { return conns[i].send("*3\r\n$4\r\nEVAL\r\n$1000000\r\n" + body) }); err != nil {
 		t.Fatal(err)
 	}
 	v.until("all has come", func() bool { return v.info("total_net_input_bytes") > len(conns)*came })
 	v.servesOthers()
-	// Twice, and once more that the collector has yet to see.
+	// Twice, and once more as garbage.
 	v.costsAtMost(len(conns)*3*came + 16<<20)
 	hangUp(conns)
 	v.recovers()
@@ -164,7 +165,7 @@ func TestClientsThatReadNoRepliesAreCut(t *testing.T) {
 	began := time.Now()
 	err := v.each(len(conns), func(i int) error {
 		_ = conns[i].SetReadBuffer(4 << 10)
-		// In the background of the others: 32 at a time would take three times as long.
+		// All at a time: 32 at a time would take three times as long.
 		return conns[i].send(batch)
 	})
 	if err != nil {
@@ -202,7 +203,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// ended reports whether the peer closes the connection; what else it sends is passed over.
+// ended waits until the peer closes the connection. It skips all other data.
 func (c *raw) ended() error {
 	_, err := io.Copy(io.Discard, c.in)
 	if isTimeout(err) {

@@ -63,7 +63,7 @@ func TestRepliesOfATransactionAreBounded(t *testing.T) {
 		if err := c.send("CLIENT REPLY OFF\r\nMULTI\r\n" + strings.Repeat("COMMAND DOCS\r\n", 1000) + "EXEC\r\nCLIENT REPLY ON\r\nPING\r\n"); err != nil {
 			return err
 		}
-		for { // errors too are muted; it is answered when all is done
+		for { // errors have no reply either; the reply comes after the last command
 			line, err := c.line()
 			if err != nil || line == "+PONG" {
 				return err
@@ -74,7 +74,8 @@ func TestRepliesOfATransactionAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	v.servesOthers()
-	v.costsAtMost(len(conns)*64<<20 + 32<<20) // 16 MiB, its buffer twice that while it grows, and as much garbage
+	// 16 MiB, twice that while the buffer grows, and as much garbage
+	v.costsAtMost(len(conns)*64<<20 + 32<<20)
 	hangUp(conns)
 	v.recovers()
 }
@@ -100,7 +101,7 @@ func TestTheKeysThatConnectionsWatchAreBounded(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	v.servesOthers() // and so all of them have changed
+	v.servesOthers() // so all of them have changed
 	if line, err := conns[0].ask("MULTI\r\n"); err != nil || line != "+OK" {
 		t.Errorf("%q, %v", line, err)
 	}

@@ -13,22 +13,22 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// victim is a server that is abused.
+// victim is a server under abuse.
 type victim struct {
 	t        testing.TB
 	addr     string
 	password string // "" = none
 	pid      int
 	log      func() string
-	eye      redis.Conn // who looks at it
+	eye      redis.Conn // for INFO
 	others   []*bystander
 
-	before figures // when it was left alone
-	quiet  int     // kB of memory that it had then
-	dialed int     // connections that the abuse has made
+	before figures // before the abuse
+	quiet  int     // its memory before the abuse, in kB
+	dialed int     // the number of connections of the abuse
 }
 
-// figures are what the server holds.
+// figures are what the server holds: connections, goroutines, files and memory.
 type figures struct {
 	clients    int
 	goroutines int
@@ -40,14 +40,14 @@ func (f figures) String() string {
 	return fmt.Sprintf("%d clients, %d goroutines, %d files, %d KiB of heap", f.clients, f.goroutines, f.files, f.heap>>10)
 }
 
-// Who comes back to what it was may have so much more: the store opens files and starts goroutines
-// of its own, and a heap is never twice the same. Every abuse leaves far more if it leaves anything.
+// The spare figures are the tolerance after an abuse. The store opens files and starts goroutines
+// of its own, and the heap varies. A leak of any abuse is far larger.
 const (
 	spareGoroutines = 32
 	spareFiles      = 32
 	spareHeap       = 12 << 20
 
-	// What Go's runtime keeps of a goroutine and a socket that are gone, for the next ones.
+	// Go's runtime keeps this of an ended goroutine and its socket, for the next ones.
 	keptOfConnection = 2 << 10
 )
 
@@ -58,25 +58,25 @@ func attacked(t testing.TB, args ...string) *victim {
 	return watched(t, s.Addr, "", s.Log)
 }
 
-// watched is attacked for a server that runs already.
+// watched is attacked for a server that already runs.
 func watched(t testing.TB, addr, password string, log func() string) *victim {
 	t.Helper()
 	v := &victim{t: t, addr: addr, password: password, log: log}
 	t.Cleanup(func() {
-		if all := log(); t.Failed() { // why a server ended, only it can tell
+		if all := log(); t.Failed() { // only the log has the reason why a server ended
 			t.Logf("the server says\n%s", all[max(0, len(all)-4<<10):])
 		}
 	})
 	v.eye = v.client()
 	v.pid = v.info("process_id")
 	v.bystanders()
-	v.servesOthers() // they are connected, and what they need is warm
+	v.servesOthers() // they are connected, and caches are warm
 	v.before = v.figures()
 	v.quiet = v.memory("VmRSS")
 	return v
 }
 
-// client connects as a decent client does.
+// client connects a well-behaved client.
 func (v *victim) client() redis.Conn {
 	v.t.Helper()
 	c, err := v.dialClient()
@@ -92,7 +92,7 @@ func (v *victim) dialClient() (redis.Conn, error) {
 		redis.DialConnectTimeout(simbatest.Patience), redis.DialReadTimeout(simbatest.Patience), redis.DialWriteTimeout(simbatest.Patience))
 }
 
-// info returns a figure of INFO.
+// info returns a field of INFO.
 func (v *victim) info(field string) int {
 	v.t.Helper()
 	text, err := redis.String(v.eye.Do("INFO", "everything"))
@@ -112,7 +112,8 @@ func (v *victim) figures() figures {
 	return figures{v.info("connected_clients"), v.info("go_goroutines"), len(files), v.info("used_memory")}
 }
 
-// memory returns a line of the process' status in kB: VmRSS, what it has, or VmHWM, the most it ever had.
+// memory returns a line of the process' status in kB: VmRSS, the present memory, or VmHWM, the
+// highest.
 func (v *victim) memory(line string) int {
 	v.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.pid))
@@ -122,7 +123,7 @@ func (v *victim) memory(line string) int {
 	return number(v.t, string(status), line+`:\s+(\d+) kB`)
 }
 
-// cpu is the processor time that the process has used.
+// cpu returns the processor time of the process.
 func (v *victim) cpu() time.Duration {
 	v.t.Helper()
 	text, err := redis.String(v.eye.Do("INFO", "cpu"))
@@ -154,7 +155,7 @@ func number(t testing.TB, text, pattern string) int {
 	return n
 }
 
-// costsAtMost fails the test if the server ever had so many bytes more than when it was left alone.
+// costsAtMost fails the test if the server ever had that many bytes more than before the abuse.
 func (v *victim) costsAtMost(bytes int) {
 	v.t.Helper()
 	cost := (v.memory("VmHWM") - v.quiet) << 10
@@ -166,7 +167,7 @@ func (v *victim) costsAtMost(bytes int) {
 
 func mib(bytes int) float64 { return float64(bytes) / (1 << 20) }
 
-// until waits for something that must happen; what says what.
+// until waits for something that must happen, which what describes.
 func (v *victim) until(what string, happened func() bool) {
 	v.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); !happened(); {
@@ -177,8 +178,8 @@ func (v *victim) until(what string, happened func() bool) {
 	}
 }
 
-// recovers returns when the server holds no more than before the abuse, whose clients have
-// gone; the bystanders go on meanwhile. If it goes on holding more, the test fails.
+// recovers waits until the server holds no more than before the abuse. All clients of the abuse
+// have left, and the bystanders run on. If the server keeps more, the test fails.
 func (v *victim) recovers() {
 	v.t.Helper()
 	var now figures
@@ -199,8 +200,8 @@ func (v *victim) recovers() {
 	v.t.Logf("before: %v; after: %v", v.before, now)
 }
 
-// makeGarbage uses the server so that its collector gets to run: what nobody holds any more counts
-// until then.
+// makeGarbage uses the server until its collector runs. Until then, garbage counts as memory in
+// use.
 func (v *victim) makeGarbage() {
 	v.t.Helper()
 	if _, err := v.eye.Do("EVAL", "local s for i = 1, 64 do s = string.rep('x', 1000000) end", 0); err != nil {

@@ -31,7 +31,7 @@ func TestEachOfThousandsOfWaitersIsGrantedOnce(t *testing.T) {
 		}
 		stay = append(stay, c)
 	}
-	turns := make(chan int64, len(stay))
+	tokens := make(chan int64, len(stay))
 	failed := make(chan error, len(stay))
 	for _, c := range stay {
 		go func() {
@@ -47,7 +47,7 @@ func TestEachOfThousandsOfWaitersIsGrantedOnce(t *testing.T) {
 				failed <- err
 				return
 			}
-			turns <- token
+			tokens <- token
 			if line, err := c.ask(words("SIMBA.RELEASE", "crowded", r["owner"], "TOKEN", token)); err != nil || line != ":1" {
 				failed <- fmt.Errorf("release of %v: %s, %w", r, line, err)
 			}
@@ -59,8 +59,8 @@ func TestEachOfThousandsOfWaitersIsGrantedOnce(t *testing.T) {
 	last := int64(0)
 	for range stay {
 		select {
-		case token := <-turns:
-			if token <= last { // an owner tells of its turn before it gives it up
+		case token := <-tokens:
+			if token <= last { // an owner reports its token before it releases
 				t.Fatalf("token %d after %d", token, last)
 			}
 			last = token
@@ -85,7 +85,7 @@ func TestOneContenderOnThousandsOfConnectionsIsOneContender(t *testing.T) {
 	}
 	const n = 1000
 	conns := v.raws(n)
-	told := make(chan map[string]string, n)
+	replies := make(chan map[string]string, n)
 	for _, c := range conns {
 		go func() {
 			if err := c.send(words("SIMBA.ACQUIRE", "doubled", "same", bystanderTTL, "WAIT", 0)); err != nil {
@@ -95,24 +95,24 @@ func TestOneContenderOnThousandsOfConnectionsIsOneContender(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			told <- r
+			replies <- r
 		}()
 	}
-	v.until("all have asked", func() bool { return v.info("waiters_blocked") >= 1 && len(told) == n-1 })
+	v.until("all have asked", func() bool { return v.info("waiters_blocked") >= 1 && len(replies) == n-1 })
 	v.servesOthers()
 	if n, err := owner.Do("SIMBA.RELEASE", "doubled", "owner"); n != int64(1) || err != nil {
 		t.Fatal(n, err)
 	}
 	tenures := make(map[string]int)
 	for range n {
-		r := <-told
+		r := <-replies
 		if s := r["status"]; s == "acquired" || s == "renewed" {
 			tenures[r["token"]]++
 		}
 	}
 	next := fmt.Sprint(first["token"])
 	if len(tenures) != 1 || tenures[next] > 0 {
-		t.Errorf("tenures by token, and how many were told of them: %v", tenures)
+		t.Errorf("tenures by token, with the number of replies: %v", tenures)
 	}
 	v.servesOthers()
 	v.costsAtMost(n * 32 << 10)

@@ -2,7 +2,7 @@
 // proves nothing.
 //
 // Each patch of this folder is a mistake that a maintainer could really make. Its first line says
-// what the server then does. The patch is applied to copies of the files that it changes, and the
+// what the server then does. The patch is applied to copies of the files that it changes. The
 // option -overlay of go build and go test compiles these copies instead of the files. So the
 // product has no switches for bugs, and the tree stays as it is.
 //
@@ -12,8 +12,13 @@
 //	make bugs                  every bug
 //	make bugs RUN=late-expiry  one of them
 //
-// If the code around a bug changes, its patch must be made anew. Write the bug into the code by
-// hand, replace all but the head of the patch by the output of `git diff -U1`, and undo the change.
+// If the code around a bug changes, its patch must be made anew:
+//
+//	git apply -3 tests/bugs/late-expiry.patch             merges it; resolve what is left
+//	git diff -U1 HEAD -- engine >>tests/bugs/late-expiry.patch
+//	git checkout HEAD -- engine                           takes the bug out of the code
+//
+// Then remove the old diff from the patch, and keep its first line.
 package bugs
 
 import (
@@ -101,7 +106,8 @@ func applyPatch(t testing.TB, root, bug string) (copies map[string]string) {
 	}
 	cmd := exec.Command("git", "apply", "-")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir)) // dir is no part of a repository
+	// dir is no part of a repository
+	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
 	cmd.Stdin = strings.NewReader(string(patch))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s%s does not apply any more, see the comment of package bugs: %v\n%s", bug, extension, err, out)

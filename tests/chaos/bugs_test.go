@@ -12,11 +12,12 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// The other tests of this package judge histories made by hand. The test below needs all parts, from
-// the clients to the judges: real servers that break the rules must be caught.
+// The other tests of this package judge histories made by hand. The test below needs all parts,
+// from the clients to the judges: real servers that break the rules must be caught.
 
-// hunting is how long windows follow one another until a bug is caught. One window mostly suffices.
-const hunting = 8 * time.Second
+// searchTime is how long windows follow one another until a bug is caught. One window mostly
+// suffices.
+const searchTime = 8 * time.Second
 
 // seeded are bugs that clients can notice, each with a fault that provokes it and the words of one
 // of the three judges. Each judge must catch a bug.
@@ -34,7 +35,7 @@ func TestSeededBugsOfARealServerAreCaught(t *testing.T) {
 	t.Run("none", func(t *testing.T) {
 		n := against(t, simbatest.Binary(t))
 		for _, fault := range []string{"server killed", "clients delayed"} {
-			if v := n.through(named(t, fault)); len(v.violations) > 0 || v.unknown > 0 {
+			if v := n.untilItCounts(named(t, fault)); len(v.violations) > 0 || v.unknown > 0 {
 				t.Errorf("%s: %d not decided, %q", fault, v.unknown, v.violations)
 			}
 		}
@@ -48,7 +49,7 @@ func TestSeededBugsOfARealServerAreCaught(t *testing.T) {
 			t.Setenv("TMPDIR", t.TempDir()) // the histories that break the rules are of no interest
 			n := against(t, program)
 			var found []string
-			for began := time.Now(); time.Since(began) < hunting; {
+			for began := time.Now(); time.Since(began) < searchTime; {
 				v, _ := n.once(named(t, s.fault), fewest)
 				found = append(found, v.violations...)
 				if slices.ContainsFunc(found, func(v string) bool { return strings.Contains(v, s.says) }) {
@@ -67,7 +68,7 @@ func against(t *testing.T, program string) *window {
 	s.Command = []string{program}
 	s.Start()
 	w := &world{engine: "embedded", rules: documented["embedded"], servers: []host{{s, s.Addr}}}
-	w.hang(t)
+	w.openRoutes(t)
 	return &window{t: t, w: w, rng: rand.New(rand.NewPCG(rand.Uint64(), 0)), longer: 1}
 }
 

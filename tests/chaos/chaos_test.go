@@ -1,10 +1,11 @@
-// Package chaos proves that the real server is linearizable under faults, on each engine with its real
-// store. Clients want mutexes over links that cut, delay and swallow; servers and stores are killed
-// and frozen; porcupine then looks for an order of all that was asked and answered which
-// keeps the rules of a fenced mutex (rules), and what the contenders knew of their own tenures must never
-// overlap.
+// Package chaos checks that the real server is linearizable under faults, on each engine with its
+// real store.
 //
-// The short form runs with all tests. The long form is for whoever has time:
+// Clients want mutexes over links that cut, delay and drop. Servers and stores are killed and
+// frozen. Then porcupine looks for an order of all requests and replies that keeps the rules of a
+// fenced mutex (rules). The tenures that contenders knew of must never overlap.
+//
+// The short form runs with all tests. The long form takes as long as wanted:
 //
 //	make chaos DURATION=10m
 package chaos
@@ -24,14 +25,14 @@ import (
 )
 
 var (
-	duration = flag.Duration("duration", 0, "how long TestChaos inflicts faults, all of them in random order; 0 = each of a few once")
-	seed     = flag.Uint64("seed", 0, "of TestChaos' random order; 0 = one of its own")
+	duration = flag.Duration("duration", 0, "how long to inject faults, all of them in random order; 0 = each of a few once")
+	seed     = flag.Uint64("seed", 0, "of the random order; 0 = a random seed")
 )
 
 func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 
-// brief are the faults of the short form: with each engine, those that it can have.
-var brief = []string{
+// shortForm are the faults of the short form: on each engine, those that it can have.
+var shortForm = []string{
 	"server killed", "server stopped, longer than leases", "clients cut", "clients blackholed", "clients delayed",
 	"store killed", "store stopped", "store cut", "store blackholed", "store delayed",
 	"primary demoted, old connections kept",
@@ -51,19 +52,19 @@ func TestTenuresAreLinearizableUnderFaults(t *testing.T) {
 	for i, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
-			inflict(t, engine, rand.New(rand.NewPCG(*seed, uint64(i))), &all)
+			injectFaults(t, engine, rand.New(rand.NewPCG(*seed, uint64(i))), &all)
 		})
 	}
 }
 
-// inflict has an engine suffer.
-func inflict(t *testing.T, engine string, rng *rand.Rand, all *table) {
+// injectFaults runs windows on an engine, one for each fault.
+func injectFaults(t *testing.T, engine string, rng *rand.Rand, all *table) {
 	w := open(t, engine)
 	began := time.Now()
 	n := &window{t: t, w: w, rng: rng}
 	for {
 		chosen := slices.DeleteFunc(slices.Clone(faults), func(f fault) bool {
-			return f.ofStore && w.store() == nil || f.ofPair && w.pair == nil || *duration == 0 && !slices.Contains(brief, f.name)
+			return f.ofStore && w.store() == nil || f.ofPair && w.pair == nil || *duration == 0 && !slices.Contains(shortForm, f.name)
 		})
 		rng.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
 		for _, f := range chosen {
@@ -74,13 +75,13 @@ func inflict(t *testing.T, engine string, rng *rand.Rand, all *table) {
 				}
 				n.longer = 1 + 2*rng.Float64()
 			}
-			v := n.through(f)
+			v := n.untilItCounts(f)
 			all.add(engine, f.name, v)
 			for _, problem := range v.violations {
 				t.Errorf("%s: %s", f.name, problem)
 			}
 			if v.unknown > 0 {
-				t.Errorf("%s: %d histories were not decided in %v", f.name, v.unknown, thinking)
+				t.Errorf("%s: %d histories were not decided in %v", f.name, v.unknown, checkTimeout)
 			}
 			if t.Failed() {
 				for i, s := range w.servers {
@@ -95,7 +96,7 @@ func inflict(t *testing.T, engine string, rng *rand.Rand, all *table) {
 	}
 }
 
-// table is what is printed in the end. It is safe for concurrent use.
+// table is the result that is printed at the end. It is safe for concurrent use.
 type table struct {
 	mu    sync.Mutex // guards lines
 	lines []*line
@@ -104,8 +105,8 @@ type table struct {
 type line struct {
 	engine, fault string
 	times         int
-	least         float64 // operations a second till the recovery, of the window that had the fewest
-	leastWrites   float64 // writes a second, of the window that had the fewest of them
+	least         float64 // the fewest operations a second until the recovery, of all windows
+	leastWrites   float64 // the fewest writes a second, of all windows
 	verdict
 }
 

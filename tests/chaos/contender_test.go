@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	dialing   = 300 * time.Millisecond  // to connect
-	greeting  = 700 * time.Millisecond  // to be answered a PING
-	answering = 2500 * time.Millisecond // to be answered, beyond what was to be waited for
+	dialTimeout  = 300 * time.Millisecond  // for connecting
+	pingTimeout  = 700 * time.Millisecond  // for the reply to PING
+	replyTimeout = 2500 * time.Millisecond // for other replies, beyond the time of WAIT
 )
 
 // latest is the latest of some instants. It is safe for concurrent use.
@@ -30,50 +30,50 @@ func (l *latest) note(at instant) {
 	}
 }
 
-// mayLose is how many requests to change something a contender may lose until it only looks: each of them
-// doubles the orders in which all may have happened. Once the fault is over it goes on as another contender: else a fault
-// that loses much would leave nobody who contends.
+// mayLose limits the writes that a contender may lose before it only reads. Each lost write doubles
+// the possible orders. After the fault, the contender goes on under another id. Else a fault that
+// loses many replies would leave no contender.
 const mayLose = 2
 
-// contender is a client that wants a mutex, now and then, by the means of a client: it
-// asks for it, keeps it for a while, forgets it, asks whose it is, and acts on tenures that are over.
+// contender is a client that wants a mutex now and then. It acquires the mutex, keeps it for a
+// while, forgets it, asks for its owner, and sends late requests of earlier tenures.
 type contender struct {
 	id, mutex string
-	heir      string // who it goes on as; "" = it has
+	successor string // the id under which it goes on; "" = it already did
 	history   *history
 	rng       *rand.Rand
-	doors     []*door
-	at        int // the door that it uses
+	routes    []*route
+	at        int // the index of the route that it uses
 	counted   *counter
 	healed    *atomic.Int64 // the instant at which the fault was healed; 0 = not yet
-	hurry     *atomic.Bool  // there is more to be done
+	hurry     *atomic.Bool  // the window needs more operations
 
 	conn  redis.Conn // nil = not connected
 	doubt bool       // its last request to change something had no reply
-	lost  int        // how many of those there were
+	lost  int        // the number of such requests
 
-	token uint64  // of its tenure; 0 = it has none that it knows
-	until instant // its lease ends then at the latest
-	seen  uint64  // a token that it was told last, whosever
+	token uint64  // of its tenure; 0 = it knows of none
+	until instant // the latest end of its lease
+	seen  uint64  // the last token in a reply, of any owner
 	past  uint64  // of a tenure of its own that is over
 }
 
-// run lets it want the mutex until ctx ends. It returns an error that no fault explains.
+// run lets the contender want the mutex until ctx ends. It returns an error that no fault explains.
 func (c *contender) run(ctx context.Context) error {
 	defer c.hangUp()
 	for ctx.Err() == nil {
 		if c.conn == nil && !c.connect() {
-			c.at = c.rng.IntN(len(c.doors))
-			time.Sleep(30 * time.Millisecond) // nobody is there to be asked
+			c.at = c.rng.IntN(len(c.routes))
+			time.Sleep(30 * time.Millisecond) // no server answers
 			continue
 		}
-		if c.rng.IntN(60) == 0 { // requests of one contender come through every server
+		if c.rng.IntN(60) == 0 { // a contender uses every server
 			c.hangUp()
-			c.at = c.rng.IntN(len(c.doors))
+			c.at = c.rng.IntN(len(c.routes))
 			continue
 		}
-		if c.lost >= mayLose && c.heir != "" && c.served() {
-			c.id, c.heir, c.lost, c.token, c.past = c.heir, "", 0, 0, 0
+		if c.lost >= mayLose && c.successor != "" && c.served() {
+			c.id, c.successor, c.lost, c.token, c.past = c.successor, "", 0, 0, 0
 		}
 		if err := c.do(c.choose()); err != nil {
 			return err
@@ -87,7 +87,7 @@ func (c *contender) pause(atMost time.Duration) {
 	if c.hurry.Load() && !c.doubt {
 		return
 	}
-	time.Sleep(time.Duration(c.rng.Int64N(int64(atMost)))) // it has other things to do
+	time.Sleep(time.Duration(c.rng.Int64N(int64(atMost)))) // think time
 }
 
 func (c *contender) hangUp() {
@@ -97,14 +97,14 @@ func (c *contender) hangUp() {
 	}
 }
 
-// connect opens a connection to a server that answers. So a server that is frozen gets one
-// request of which nobody knows what came, not one a try.
+// connect opens a connection to a server that answers. So a frozen server gets one request without
+// a reply, not one for each attempt.
 func (c *contender) connect() bool {
-	conn, err := redis.Dial("tcp", c.doors[c.at].Addr(), redis.DialConnectTimeout(dialing), redis.DialWriteTimeout(dialing))
+	conn, err := redis.Dial("tcp", c.routes[c.at].Addr(), redis.DialConnectTimeout(dialTimeout), redis.DialWriteTimeout(dialTimeout))
 	if err != nil {
 		return false
 	}
-	if _, err := redis.DoWithTimeout(conn, greeting, "PING"); err != nil {
+	if _, err := redis.DoWithTimeout(conn, pingTimeout, "PING"); err != nil {
 		conn.Close()
 		return false
 	}
@@ -112,17 +112,18 @@ func (c *contender) connect() bool {
 	return true
 }
 
-// served reports whether its door leads to a server that does its work since the fault was healed.
+// served reports whether the route's server has replied to a request sent after the fault was
+// healed.
 func (c *contender) served() bool {
 	healed := c.healed.Load()
-	return !c.doubt && healed != 0 && c.doors[c.at].good.at.Load() > healed
+	return !c.doubt && healed != 0 && c.routes[c.at].good.at.Load() > healed
 }
 
-// choose says what to do next.
+// choose returns the next request.
 func (c *contender) choose() (request, []any) {
 	die := c.rng.IntN(100)
 	switch {
-	case c.doubt: // until it was answered something: no second one of which nobody knows
+	case c.doubt: // no second write until some reply came
 		return c.ask(owner, 0)
 	case c.lost >= mayLose && c.seen != 0 && die < 50:
 		return c.ask(check, c.seen)
@@ -152,12 +153,12 @@ func (c *contender) choose() (request, []any) {
 			return c.ask(owner, 0)
 		case die < 93:
 			return c.ask(breakUp, 0)
-		case die < 96 && c.past != 0: // late requests of a tenure before
+		case die < 96 && c.past != 0: // late requests of an earlier tenure
 			return c.ask(guard, c.past)
 		case die < 98 && c.past != 0:
 			return c.ask(release, c.past)
 		}
-		c.past, c.token = c.token, 0 // it forgets that it has it
+		c.past, c.token = c.token, 0 // it forgets its tenure
 	}
 	switch {
 	case die < 35:
@@ -178,9 +179,9 @@ func (c *contender) choose() (request, []any) {
 	return c.ask(acquire, 0)
 }
 
-// ask makes a request, and the command that says it.
+// ask returns a request and the arguments of its command.
 func (c *contender) ask(k kind, token uint64) (request, []any) {
-	r := request{kind: k, contender: c.id, token: token, server: c.doors[c.at].server}
+	r := request{kind: k, contender: c.id, token: token, server: c.routes[c.at].server}
 	args := []any{c.mutex}
 	switch k {
 	case acquire, wait, guard:
@@ -217,13 +218,13 @@ var commands = [...]string{
 	owner: "SIMBA.OWNER", check: "SIMBA.CHECK", breakUp: "SIMBA.BREAK",
 }
 
-// do sends a request and notes what came of it.
+// do sends a request and records the outcome.
 func (c *contender) do(r request, args []any) error {
-	timeout := answering
+	timeout := replyTimeout
 	if r.kind == wait {
 		timeout += 320 * time.Millisecond
 	}
-	d := c.doors[c.at]
+	d := c.routes[c.at]
 	r.call = now()
 	raw, err := redis.DoWithTimeout(c.conn, timeout, commands[r.kind], args...)
 	o := operation{r, reply{ret: now()}}
@@ -239,7 +240,7 @@ func (c *contender) do(r request, args []any) error {
 	case !errors.As(err, &said): // no reply
 		o.unknown = true
 		c.hangUp()
-		c.at = c.rng.IntN(len(c.doors))
+		c.at = c.rng.IntN(len(c.routes))
 	case strings.HasPrefix(string(said), "TRYAGAIN ") || strings.HasPrefix(string(said), "UNBLOCKED "):
 		o.unknown = true
 	default:
@@ -254,7 +255,7 @@ func (c *contender) do(r request, args []any) error {
 	return nil
 }
 
-// learn has it draw conclusions, or not: it may be wrong, and servers must not care.
+// learn draws conclusions from a reply. They may be wrong; the server must not depend on them.
 func (c *contender) learn(o operation) {
 	if o.unknown {
 		return
@@ -273,7 +274,7 @@ func (c *contender) learn(o operation) {
 	}
 }
 
-// read takes the answer apart.
+// read decodes a reply.
 func (o *operation) read(raw any) error {
 	switch o.kind {
 	case release, check, breakUp:

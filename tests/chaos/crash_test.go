@@ -8,21 +8,21 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// crash is the end of a server's process that may undo what was told last. What happened to a mutex before it
-// is linearizable by itself, and so is what happens behind it, from one of the states on that
-// the mutex had not long before.
+// crash is the end of a server's process that may undo the last replies. The operations before it
+// are linearizable by themselves. So are those after it, from one of the states that the mutex had
+// shortly before.
 type crash struct {
-	from  instant       // the process ran then
-	ended instant       // it was gone
+	from  instant       // the process still ran
+	ended instant       // it had ended
 	back  instant       // the next one served
-	lease time.Duration // the longest that it was told to have granted
+	lease time.Duration // the longest that a reply said it had granted
 }
 
 // longest is the longest lease that a contender asks for.
 const longest = (340 + 200 + 1500) * time.Millisecond
 
-// crashed notes what the quiet time after a crash rests on: what was told of any of the mutexes.
-func (c *crash) crashed(all []operation) {
+// noteLeases records the longest lease, on which the recovery delay depends: of any of the mutexes.
+func (c *crash) noteLeases(all []operation) {
 	for _, o := range all {
 		if o.call < c.ended && o.owns() {
 			c.lease = max(c.lease, o.lease)
@@ -30,8 +30,8 @@ func (c *crash) crashed(all []operation) {
 	}
 }
 
-// checkCrash looks for an order of the operations before the crash, and then for one of those behind it from any
-// state that it may have left.
+// checkCrash looks for an order of the operations before the crash. Then it looks for an order of
+// those after it, from any state that the crash may have left.
 func (r *rules) checkCrash(all []operation) (porcupine.CheckResult, porcupine.LinearizationInfo) {
 	var before, behind []operation
 	for _, o := range all {
@@ -41,13 +41,13 @@ func (r *rules) checkCrash(all []operation) (porcupine.CheckResult, porcupine.Li
 			behind = append(behind, o)
 		}
 	}
-	r.first, r.quiet, r.loud = state{}, 0, 0
+	r.first, r.noGrantBefore, r.refusesUntil = state{}, 0, 0
 	result, info := r.search(before)
 	if result != porcupine.Ok {
 		return result, info
 	}
 	// "Nobody new is granted anything until the longest lease of that run must have ended."
-	r.quiet, r.loud = after(r.crash.ended, r.crash.lease), after(r.crash.back, longest)
+	r.noGrantBefore, r.refusesUntil = after(r.crash.ended, r.crash.lease), after(r.crash.back, longest)
 	worst := porcupine.Illegal
 	for _, s := range r.survivors(before) {
 		r.first = s
@@ -61,8 +61,8 @@ func (r *rules) checkCrash(all []operation) (porcupine.CheckResult, porcupine.Li
 	return worst, info
 }
 
-// survivors are the states that a mutex may have after the crash: its last one, or an earlier one that was its state
-// so shortly before that what followed need not have been written.
+// survivors returns the states that a mutex may have after the crash. That is the last one, or an
+// earlier one whose successors may not have been written.
 func (r *rules) survivors(before []operation) (states []state) {
 	written := r.crash.from - int64(r.unwritten)
 	largest, tokens := uint64(0), make(map[string][]operation)
@@ -83,7 +83,7 @@ func (r *rules) survivors(before []operation) (states []state) {
 				states = append(states, survivor(o, o.reply.token, o.ret, largest))
 			}
 			free = free && (o.ret >= written || r.mayBeOver(o, before))
-		case o.unknown && o.lease > 0: // it may have been done, and then its tenure, which others may have been told of, has these windows
+		case o.unknown && o.lease > 0: // it may have begun or renewed a tenure that others saw
 			if o.kind != guard {
 				states = append(states, survivor(o, 0, r.crash.ended, largest))
 			}
@@ -107,7 +107,7 @@ func (r *rules) survivors(before []operation) (states []state) {
 func survivor(o operation, token uint64, ret instant, largest uint64) state {
 	return state{
 		owner: o.contender, token: token, largest: largest,
-		start: ret, lease: o.lease, ends: after(o.call, o.lease), keeper: o.server, exact: true,
+		start: ret, lease: o.lease, ends: after(o.call, o.lease), granter: o.server, exact: true,
 	}
 }
 
@@ -118,7 +118,7 @@ func newest(seen []operation) (token uint64) {
 	return token
 }
 
-// mayBeOver reports whether a tenure that ran may have ended before the crash: somebody may have ended it since, or its lease has.
+// mayBeOver reports whether a tenure may have ended before the crash, by a request or by its lease.
 func (r *rules) mayBeOver(o operation, before []operation) bool {
 	return after(o.call, o.lease) <= r.crash.ended || slices.ContainsFunc(before, func(p operation) bool {
 		ends := p.kind == release || p.kind == breakUp
@@ -126,19 +126,19 @@ func (r *rules) mayBeOver(o operation, before []operation) bool {
 	})
 }
 
-// owns reports whether the contender was told that it is the owner.
+// owns reports whether the reply says that the contender is the owner.
 func (o operation) owns() bool {
 	return !o.unknown && (o.status == "acquired" || o.status == "renewed")
 }
 
-// changes reports whether it was told that something is another way now.
+// changes reports whether the reply says that the operation changed something.
 func (o operation) changes() bool {
 	return o.owns() || !o.unknown && o.done && (o.kind == release || o.kind == breakUp)
 }
 
 func TestACrashUndoesOnlyTheLastReplies(t *testing.T) {
-	// The process ran at 1,000 ms, was gone at 1,010, and the next one served at 1,100. Leases are 600 ms long, and the
-	// longest of the run was too.
+	// The process ran at 1,000 ms, had ended at 1,010, and the next one served at 1,100. Leases are
+	// 600 ms long, and so was the longest.
 	const lease = 600 * time.Millisecond
 	long := func(o operation) operation { o.lease = lease; return o }
 	early := long(in(600, 610, acquires("a"), granted("a", 1))) // written
@@ -151,37 +151,37 @@ func TestACrashUndoesOnlyTheLastReplies(t *testing.T) {
 		all []operation
 		ok  bool
 	}{
-		"it is all there":                                   {[]operation{early, in(1110, 1120, asks, owned("a", 1)), long(in(1130, 1140, guards("a", 1), renewed("a", 1)))}, true},
-		"what was written is lost":                          {[]operation{early, in(1110, 1120, asks, free)}, false},
-		"what was written ends with its lease":              {[]operation{early, in(1215, 1220, asks, free)}, true},
-		"what was written does not end":                     {[]operation{early, in(1215, 1220, asks, owned("a", 1))}, false},
-		"a grant is lost":                                   {[]operation{late, in(1110, 1120, asks, free), in(1130, 1140, checks(1), no)}, true},
-		"a grant is lost, and is found again":               {[]operation{late, in(1110, 1120, asks, free), in(1130, 1140, checks(1), yes)}, false},
-		"a renewal is lost":                                 {[]operation{early, shortened, in(1110, 1120, asks, owned("a", 1))}, true},
-		"a renewal is not lost":                             {[]operation{early, shortened, in(1110, 1120, asks, free)}, true},
-		"a release is lost":                                 {[]operation{early, released, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, guards("a", 1), renewed("a", 1))}, true},
-		"a written release is lost":                         {[]operation{early, in(620, 630, releases("a", 1), yes), in(1110, 1120, asks, owned("a", 1))}, false},
-		"a release is lost, and the grant behind it not":    {[]operation{early, released, taken, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, checks(2), yes)}, false},
-		"the grant behind a lost release is lost too":       {[]operation{early, released, taken, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, checks(2), no)}, true},
-		"granted in the quiet time":                         {[]operation{late, in(1110, 1120, acquires("b"), granted("b", 2))}, false},
-		"granted to the same in the quiet time":             {[]operation{late, in(1110, 1120, acquires("a"), granted("a", 2))}, false},
-		"granted before a lease ends that was lost":         {[]operation{late, in(1580, 1590, acquires("b"), granted("b", 2))}, false},
-		"granted after the quiet time":                      {[]operation{late, in(1600, 1620, acquires("b"), granted("b", 2))}, true},
-		"an unknown grant in the quiet time":                {[]operation{late, lost(1120, acquires("b")), in(1130, 1140, asks, owned("b", 2))}, false},
-		"a token is repeated":                               {[]operation{late, in(1600, 1620, acquires("b"), granted("b", 1))}, false},
-		"an owner acquires in the quiet time":               {[]operation{early, in(1110, 1120, acquires("a"), renewed("a", 1))}, false},
-		"an owner is refused in the quiet time":             {[]operation{early, in(1110, 1120, acquires("a"), busy("a", 1))}, true},
-		"an owner is refused before the crash":              {[]operation{early, in(700, 710, acquires("a"), busy("a", 1))}, false},
-		"before the crash nothing is undone":                {[]operation{late, in(991, 999, asks, free)}, false},
-		"a request that had no reply was done":              {[]operation{inFlight, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, guards("a", 1), renewed("a", 1))}, true},
-		"a request that had no reply was not done":          {[]operation{inFlight, in(1110, 1120, asks, free)}, true},
-		"a request that had no reply was done twice":        {[]operation{inFlight, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, asks, owned("a", 2))}, false},
-		"somebody is found who did not ask for it":          {[]operation{late, in(1110, 1120, asks, owned("c", 1))}, false},
-		"one who was told its grant without a reply before": {[]operation{inFlight, in(996, 999, asks, owned("a", 1)), in(1110, 1120, asks, owned("a", 1))}, true},
+		"it is all there":                                  {[]operation{early, in(1110, 1120, asks, owned("a", 1)), long(in(1130, 1140, guards("a", 1), renewed("a", 1)))}, true},
+		"what was written is lost":                         {[]operation{early, in(1110, 1120, asks, free)}, false},
+		"what was written ends with its lease":             {[]operation{early, in(1215, 1220, asks, free)}, true},
+		"what was written does not end":                    {[]operation{early, in(1215, 1220, asks, owned("a", 1))}, false},
+		"a grant is lost":                                  {[]operation{late, in(1110, 1120, asks, free), in(1130, 1140, checks(1), no)}, true},
+		"a grant is lost, and is found again":              {[]operation{late, in(1110, 1120, asks, free), in(1130, 1140, checks(1), yes)}, false},
+		"a renewal is lost":                                {[]operation{early, shortened, in(1110, 1120, asks, owned("a", 1))}, true},
+		"a renewal is not lost":                            {[]operation{early, shortened, in(1110, 1120, asks, free)}, true},
+		"a release is lost":                                {[]operation{early, released, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, guards("a", 1), renewed("a", 1))}, true},
+		"a written release is lost":                        {[]operation{early, in(620, 630, releases("a", 1), yes), in(1110, 1120, asks, owned("a", 1))}, false},
+		"a release is lost, and the grant behind it not":   {[]operation{early, released, taken, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, checks(2), yes)}, false},
+		"the grant behind a lost release is lost too":      {[]operation{early, released, taken, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, checks(2), no)}, true},
+		"granted in the quiet time":                        {[]operation{late, in(1110, 1120, acquires("b"), granted("b", 2))}, false},
+		"granted to the same in the quiet time":            {[]operation{late, in(1110, 1120, acquires("a"), granted("a", 2))}, false},
+		"granted before a lease ends that was lost":        {[]operation{late, in(1580, 1590, acquires("b"), granted("b", 2))}, false},
+		"granted after the quiet time":                     {[]operation{late, in(1600, 1620, acquires("b"), granted("b", 2))}, true},
+		"an unknown grant in the quiet time":               {[]operation{late, lost(1120, acquires("b")), in(1130, 1140, asks, owned("b", 2))}, false},
+		"a token is repeated":                              {[]operation{late, in(1600, 1620, acquires("b"), granted("b", 1))}, false},
+		"an owner acquires in the quiet time":              {[]operation{early, in(1110, 1120, acquires("a"), renewed("a", 1))}, false},
+		"an owner is refused in the quiet time":            {[]operation{early, in(1110, 1120, acquires("a"), busy("a", 1))}, true},
+		"an owner is refused before the crash":             {[]operation{early, in(700, 710, acquires("a"), busy("a", 1))}, false},
+		"before the crash nothing is undone":               {[]operation{late, in(991, 999, asks, free)}, false},
+		"a request that had no reply was done":             {[]operation{inFlight, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, guards("a", 1), renewed("a", 1))}, true},
+		"a request that had no reply was not done":         {[]operation{inFlight, in(1110, 1120, asks, free)}, true},
+		"a request that had no reply was done twice":       {[]operation{inFlight, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, asks, owned("a", 2))}, false},
+		"somebody is found who did not ask for it":         {[]operation{late, in(1110, 1120, asks, owned("c", 1))}, false},
+		"a grant without a reply that another read showed": {[]operation{inFlight, in(996, 999, asks, owned("a", 1)), in(1110, 1120, asks, owned("a", 1))}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &rules{guarantees: documented["embedded async"], crash: &crash{from: 1000 * ms, ended: 1010 * ms, back: 1100 * ms}}
-			r.crash.crashed(slices.Concat(c.all, []operation{early}))
+			r.crash.noteLeases(slices.Concat(c.all, []operation{early}))
 			if judged(t, r, c.all) != c.ok {
 				t.Errorf("accepted: %v", !c.ok)
 			}

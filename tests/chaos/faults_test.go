@@ -7,23 +7,23 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// fault is something that goes wrong for a while, and is healed.
+// fault is a failure that lasts for a while and is then healed.
 type fault struct {
 	name     string
 	ofStore  bool // there must be a store
 	ofPair   bool // the store must be a primary and its replica
 	ofServer bool // the server's process ends
-	// spares reports whether somebody can be asked all the time: a server that works, and a way to it; nil = nobody.
+	// spares reports whether a server and a route to it work all the time; nil = none does.
 	spares func(w *world) bool
-	// inflict does it, lets it last for about as long as it is asked to, and heals it. It
-	// returns which servers it may have parted from the store.
-	inflict func(w *world, victim int, length time.Duration, rng *rand.Rand) (parted []int)
+	// inject causes the fault, lets it last for about that long, and heals it. It returns the
+	// servers that it may have cut off from the store.
+	inject func(w *world, victim int, length time.Duration, rng *rand.Rand) (parted []int)
 }
 
-// faults are all of them. Times are those of the short form; in the long form they last up to three times as
-// long, which is longer than the session timeout of engine zookeeper.
+// faults are all faults. Their times are those of the short form. In the long form they last up to
+// three times as long, which is longer than the session timeout of the engine zookeeper.
 var faults = []fault{
-	{name: "server killed", ofServer: true, spares: others, inflict: func(w *world, victim int, length time.Duration, _ *rand.Rand) []int {
+	{name: "server killed", ofServer: true, spares: others, inject: func(w *world, victim int, length time.Duration, _ *rand.Rand) []int {
 		s := w.servers[victim]
 		s.Kill()
 		w.killed = now()
@@ -31,46 +31,46 @@ var faults = []fault{
 		s.Start()
 		return []int{victim}
 	}},
-	{name: "server stopped, shorter than leases", spares: others, inflict: func(w *world, victim int, length time.Duration, rng *rand.Rand) []int {
+	{name: "server stopped, shorter than leases", spares: others, inject: func(w *world, victim int, length time.Duration, rng *rand.Rand) []int {
 		for range 5 {
 			stopped(w.servers[victim], time.Duration(rng.Int64N(int64(100*time.Millisecond))))
 			time.Sleep(length / 5) // it runs
 		}
 		return nil
 	}},
-	{name: "server stopped, longer than leases", spares: others, inflict: func(w *world, victim int, length time.Duration, _ *rand.Rand) []int {
+	{name: "server stopped, longer than leases", spares: others, inject: func(w *world, victim int, length time.Duration, _ *rand.Rand) []int {
 		stopped(w.servers[victim], length)
 		return []int{victim}
 	}},
-	{name: "clients cut", spares: everyone, inflict: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
+	{name: "clients cut", spares: everyone, inject: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
 		for range 3 {
-			for _, d := range w.doors {
+			for _, d := range w.routes {
 				d.Reset()
 			}
 			time.Sleep(length / 3) // they come back
 		}
 		return nil
 	}},
-	{name: "clients blackholed", spares: everyone, inflict: func(w *world, victim int, length time.Duration, rng *rand.Rand) []int {
-		blackholed(w.doors[rng.IntN(len(w.doors))].Link, length)
+	{name: "clients blackholed", spares: everyone, inject: func(w *world, victim int, length time.Duration, rng *rand.Rand) []int {
+		blackholed(w.routes[rng.IntN(len(w.routes))].Link, length)
 		return nil
 	}},
-	{name: "clients delayed", spares: everyone, inflict: func(w *world, victim int, length time.Duration, rng *rand.Rand) []int {
-		delayed(w.doors[rng.IntN(len(w.doors))].Link, length, rng)
+	{name: "clients delayed", spares: everyone, inject: func(w *world, victim int, length time.Duration, rng *rand.Rand) []int {
+		delayed(w.routes[rng.IntN(len(w.routes))].Link, length, rng)
 		return nil
 	}},
-	{name: "store killed", ofStore: true, inflict: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
+	{name: "store killed", ofStore: true, inject: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
 		store := w.store()
 		store.Kill()
 		time.Sleep(length / 4)
 		store.Start()
 		return w.all()
 	}},
-	{name: "store stopped", ofStore: true, inflict: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
+	{name: "store stopped", ofStore: true, inject: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
 		stopped(w.store(), length)
 		return w.all()
 	}},
-	{name: "store cut", ofStore: true, inflict: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
+	{name: "store cut", ofStore: true, inject: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
 		for range 3 {
 			for _, l := range w.links {
 				l.Reset()
@@ -79,15 +79,15 @@ var faults = []fault{
 		}
 		return w.all()
 	}},
-	{name: "store blackholed", ofStore: true, spares: others, inflict: func(w *world, victim int, length time.Duration, _ *rand.Rand) []int {
+	{name: "store blackholed", ofStore: true, spares: others, inject: func(w *world, victim int, length time.Duration, _ *rand.Rand) []int {
 		blackholed(w.links[victim], length)
 		return []int{victim}
 	}},
-	{name: "store delayed", ofStore: true, spares: others, inflict: func(w *world, victim int, length time.Duration, rng *rand.Rand) []int {
+	{name: "store delayed", ofStore: true, spares: others, inject: func(w *world, victim int, length time.Duration, rng *rand.Rand) []int {
 		delayed(w.links[victim], length, rng)
 		return []int{victim}
 	}},
-	{name: "primary demoted, old connections kept", ofPair: true, inflict: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
+	{name: "primary demoted, old connections kept", ofPair: true, inject: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
 		w.pair.Failover()
 		time.Sleep(length)
 		w.pair.Rejoin()
@@ -95,13 +95,13 @@ var faults = []fault{
 	}},
 }
 
-// others is of a fault that strikes one server, and spares the rest if there are more.
+// others is for a fault that hits one server: the others work, if there are any.
 func others(w *world) bool { return len(w.servers) > 1 }
 
-// everyone is of a fault that strikes clients: who comes back, or comes by the other door, is served.
+// everyone is for a fault that hits clients: they can connect again, or use the other route.
 func everyone(*world) bool { return true }
 
-// stopped freezes a process, a server's or a store's.
+// stopped freezes a process, of a server or a store, for a while.
 func stopped(p interface {
 	Pause()
 	Resume()

@@ -10,15 +10,15 @@ import (
 // began is the zero of the one clock of a run, which is never set.
 var began = time.Now()
 
-// instant is a time by that clock, in nanoseconds.
+// instant is a time on that clock, in nanoseconds.
 type instant = int64
 
-// never is later than everything: an operation without a reply returns then.
+// never is later than everything: it is the return of an operation without a reply.
 const never instant = math.MaxInt64
 
 func now() instant { return int64(time.Since(began)) }
 
-// after is the instant d after at.
+// after returns the instant d after at.
 func after(at instant, d time.Duration) instant {
 	if at > never-int64(d) {
 		return never
@@ -30,7 +30,7 @@ func after(at instant, d time.Duration) instant {
 type kind uint8
 
 const (
-	acquire kind = iota // with NOQUEUE, or polling: what a grant needs is the same
+	acquire kind = iota // with NOQUEUE, or polling: a grant has the same conditions
 	wait                // ACQUIRE … WAIT
 	guard
 	release
@@ -38,7 +38,7 @@ const (
 	check
 	breakUp
 
-	// What a request without a reply may have come to besides, as operations of their own: see
+	// Further possible effects of a request without a reply, as operations of their own: see
 	// outcomes.
 	renewal
 	giveBack
@@ -51,34 +51,36 @@ func (k kind) String() string { return kindNames[k] }
 // writes reports whether the operation can change something.
 func (k kind) writes() bool { return k != owner && k != check }
 
-// request is what a client asked for, and when.
+// request is what a client requested, and when.
 type request struct {
 	kind      kind
-	id        int // names it in its history, from 1
+	id        int // its number in its history, from 1
 	contender string
 	token     uint64        // 0 = none given
 	lease     time.Duration // ttl and transition together
-	server    int           // who was asked
-	roams     bool          // its contender has asked another server for the mutex too
+	server    int           // the server that received it
+	roams     bool          // its contender may have a queue entry at another server
 	call      instant
-	until     instant // of an outcome that is possible, not told: it came before; 0 = no limit
-	// most is the longest lease of a request without a reply of the same contender: of a wait, which is told what
-	// is left when it looks up, and by then that may have come and renewed what it was granted.
+	until     instant // of a possible effect: the latest instant of it; 0 = no limit
+	// most is the longest lease of a request of the same contender without a reply. It may have
+	// renewed the lease that a wait was granted, before the reply to the wait.
 	most time.Duration
 }
 
-// reply is what it was told. A record that names no owner says that the mutex was free.
+// reply is the reply to a request. A record without an owner says that the mutex was free.
 type reply struct {
-	unknown bool   // none came, or one that says so: it may have been done, now or later, or not
+	// no reply, or one that leaves the outcome open: the request may take effect, now or later, or
+	// not
+	unknown bool
 	status  string // of ACQUIRE and GUARD
 	done    bool   // RELEASE, CHECK or BREAK said 1
 	owner   string
 	token   uint64
-	left    time.Duration // until the lease ends; 0 = not told
+	left    time.Duration // until the lease ends; 0 = not in the reply
 	ret     instant
 }
 
-// operation is one of them with the other.
+// operation is a request with its reply.
 type operation struct {
 	request
 	reply
@@ -112,13 +114,13 @@ func (r reply) String() string {
 	return fmt.Sprintf("%s done=%v owner=%q token=%d left=%v", r.status, r.done, r.owner, r.token, r.left)
 }
 
-// history is what happened to one mutex. It is safe for concurrent use.
+// history has the operations of one mutex. It is safe for concurrent use.
 type history struct {
 	mu  sync.Mutex // guards all
 	all []operation
 }
 
-// add takes an operation that has ended. One that only looked and learnt nothing is of no use.
+// add adds an operation that has ended. A read without a reply is left out.
 func (h *history) add(o operation) {
 	if o.unknown {
 		if !o.kind.writes() {

@@ -7,8 +7,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// outcomes are the operations as porcupine checks them: one of which nobody knows what has come
-// of it becomes all that may have.
+// outcomes converts the operations for porcupine. One with an unknown outcome becomes several: all
+// its possible effects.
 func (r *rules) outcomes(all []operation) []porcupine.Operation {
 	var checked []porcupine.Operation
 	add := func(o operation) {
@@ -18,7 +18,7 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 		o.kind, o.reply = k, reply{unknown: true, ret: never}
 		add(o)
 	}
-	// Each try is made when the lease of the one before was over.
+	// Each attempt begins when the lease of the last one is over.
 	renews := func(o operation, k kind, times int) {
 		for range times {
 			perhaps(o, k)
@@ -43,21 +43,21 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 				perhaps(o, o.kind)
 			}
 			if o.kind == wait || r.presumes {
-				perhaps(o, giveBack) // nobody was there to be told of the grant: it goes on to the next
+				perhaps(o, giveBack) // the waiter had disconnected, so the grant goes to the next
 			}
 		}
 		if (o.kind == wait || o.kind == acquire && r.presumes) && !o.unknown && r.signs(o, all) {
-			// It had the mutex, and lost it before it was told: then it goes on waiting, or is told
-			// that its time ran out. Or it is taken to have had it, before its server decides otherwise.
+			// It may have had the mutex and lost it before its reply. Then it waits on, or times
+			// out. Or others presumed its tenure before its server decided otherwise.
 			hidden := o
 			hidden.until = r.last(o)
 			perhaps(hidden, o.kind)
 			if r.again {
-				perhaps(o, giveBack) // it is told of a second grant when that is being given back
+				perhaps(o, giveBack) // its reply may show a second grant while that is given back
 			}
 		}
 		if r.again && !o.unknown && o.lease > 0 && o.ret-o.call >= int64(o.lease) {
-			// Its first try was too late to be told of; and the next ones.
+			// The answers to its first attempts came too late for a reply.
 			tries := int((o.ret - o.call) / int64(o.lease))
 			o.until = o.ret
 			renews(o, renewal, min(tries, r.renewals(o, all)))
@@ -71,11 +71,12 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 	return checked
 }
 
-// last is the last instant at which a request can have begun a tenure: its reply, unless that was a place in the
-// queue and its server had no time to write so before it was away: then others may presume one until it is back.
+// last returns the last instant at which a request can have begun a tenure. That is its reply, with
+// one exception. A server may have been away before it could write a new queue entry down. Then
+// others may presume a tenure until it is back.
 func (r *rules) last(w operation) instant {
 	last := w.ret
-	if r.presumes && w.status == "queued" && r.away(w.server, w.call, after(w.ret, writing)) {
+	if r.presumes && w.status == "queued" && r.away(w.server, w.call, after(w.ret, writeDelay)) {
 		for _, a := range r.absences {
 			if a.server == w.server {
 				last = max(last, a.to)
@@ -85,11 +86,11 @@ func (r *rules) last(w operation) instant {
 	return last
 }
 
-// signs reports whether some reply can only be, or can perhaps only be, if a request was granted a tenure that
-// it was not told of: someone was told of that, or ended one without telling which. Without, no order needs it: all
-// that it could do is to keep the mutex from others.
+// signs reports whether some reply shows, or may show, an effect of a request that its own reply
+// does not. It shows such a tenure, or ended one without naming it. Without such a sign, no order
+// needs the effect, which could only keep the mutex from others.
 func (r *rules) signs(w operation, all []operation) bool {
-	told := toldTo(w.contender, all)
+	reported := reportedTokens(w.contender, all)
 	for _, o := range all {
 		if o.unknown || o.call > r.last(w) || o.ret < w.call {
 			continue
@@ -97,22 +98,23 @@ func (r *rules) signs(w operation, all []operation) bool {
 		switch {
 		case o.kind == breakUp && o.done && (!r.presumes || w.unknown || !explained(o, all)),
 			o.kind == release && o.done && o.request.token == 0 && o.contender == w.contender,
-			o.owner == w.contender && r.untold(w, o, told):
+			o.owner == w.contender && r.unreported(w, o, reported):
 			return true
 		}
 	}
 	return false
 }
 
-// untold reports whether an owner that was seen may be of an earlier request than the one by which it was told, or of one that never
-// was: of w. Where others presume, that is so until the one that was told asks, or, if it asked behind w, until it is told.
-func (r *rules) untold(w, seen operation, told map[uint64]operation) bool {
-	by, is := told[seen.reply.token]
+// unreported reports whether an owner that was seen may be of w, not of the request whose reply has
+// that token. Where others presume, this holds until that request is sent. If it was sent after w,
+// it holds until its reply.
+func (r *rules) unreported(w, seen operation, reported map[uint64]operation) bool {
+	by, is := reported[seen.reply.token]
 	return !is || r.presumes && (seen.ret < by.call || w.ret <= by.call && seen.ret < by.ret)
 }
 
-// explained reports whether a break may have ended a tenure that its owner knows of, as most have: then few requests
-// whose outcome was told can have come to another one that it ended.
+// explained reports whether a break may have ended a tenure that its owner knows of. Most have.
+// Then few requests with a reply can have begun another tenure that it ended.
 func explained(b operation, all []operation) bool {
 	released := func(o operation) bool {
 		return slices.ContainsFunc(all, func(p operation) bool {
@@ -125,31 +127,33 @@ func explained(b operation, all []operation) bool {
 	})
 }
 
-// toldTo returns by which requests a contender was told that it had acquired which tokens.
-func toldTo(contender string, all []operation) map[uint64]operation {
-	told := make(map[uint64]operation)
+// reportedTokens returns the requests by which a contender acquired, by token.
+func reportedTokens(contender string, all []operation) map[uint64]operation {
+	reported := make(map[uint64]operation)
 	for _, o := range all {
 		if o.contender == contender && o.status == "acquired" {
-			told[o.reply.token] = o
+			reported[o.reply.token] = o
 		}
 	}
-	return told
+	return reported
 }
 
-// renewals returns how many times a request may have renewed a lease without telling: once, or, where the server asks again
-// when the answer is late, as often as a lease of its contender was seen to be shorter than that was told last.
+// renewals returns how many times a request may have renewed a lease without a reply: once. Where
+// the server repeats late requests, it is the number of leases of the contender that were later
+// seen to be shorter.
 func (r *rules) renewals(w operation, all []operation) int {
-	cut := make(map[int]bool) // leases, by who was told of them
+	cut := make(map[int]bool) // shortened leases, by the request that set them
 	for _, o := range all {
-		if last, ok := toldLast(w.contender, o, all); r.again && ok && cutShort(last, o, w, all) {
+		if last, ok := lastReport(w.contender, o, all); r.again && ok && cutShort(last, o, w, all) {
 			cut[last.id] = true
 		}
 	}
 	return max(1, len(cut))
 }
 
-// toldLast returns the last that told a contender of its lease before it was seen, unless others come in between.
-func toldLast(contender string, seen operation, all []operation) (last operation, ok bool) {
+// lastReport returns the last operation that showed a contender its lease before it was seen,
+// unless others come in between.
+func lastReport(contender string, seen operation, all []operation) (last operation, ok bool) {
 	for _, o := range all {
 		if o.contender != contender || o.unknown || o.status != "acquired" && o.status != "renewed" || o.call > seen.ret || o.id == seen.id {
 			continue
@@ -164,15 +168,16 @@ func toldLast(contender string, seen operation, all []operation) (last operation
 	return last, ok
 }
 
-// cutShort reports whether a lease was seen to end before its time, as if it had been renewed by w since, though nobody asked for
-// its end.
+// cutShort reports whether a lease was seen to end early, as if w had renewed it since, though no
+// request ended it.
 func cutShort(lease, seen, w operation, all []operation) bool {
 	mine := seen.contender == lease.contender && seen.reply.token == lease.reply.token
-	set := mine && (seen.status == "acquired" || seen.status == "renewed") // anew, by who is told of it
+	// set anew by the request that shows it
+	set := mine && (seen.status == "acquired" || seen.status == "renewed")
 	if seen.unknown || set || seen.kind != owner && seen.status == "" || after(seen.ret, seen.left) >= after(lease.call, lease.lease) {
 		return false
 	}
-	from := max(lease.call, w.call) // w was done since then
+	from := max(lease.call, w.call) // w took effect after that
 	if seen.owner == lease.owner && seen.reply.token == lease.reply.token {
 		return seen.left > 0 && seen.left-time.Millisecond <= w.lease && after(seen.ret, seen.left) >= after(from, w.lease)
 	}
@@ -185,15 +190,15 @@ func cutShort(lease, seen, w operation, all []operation) bool {
 	})
 }
 
-// more returns how many tenures a request may have begun beyond the first that its contender was not told of, where the
-// server asks again when a grant is late: as many as there are.
+// more returns how many tenures beyond the first a request may have begun without a reply. Where
+// the server repeats late requests, it is the number of tenures that other replies show.
 func (r *rules) more(w operation, all []operation) int {
 	if !r.again {
 		return 0
 	}
-	told, seen := toldTo(w.contender, all), make(map[uint64]bool)
+	reported, seen := reportedTokens(w.contender, all), make(map[uint64]bool)
 	for _, o := range all {
-		if _, is := told[o.reply.token]; o.owner == w.contender && !is && o.ret >= w.call {
+		if _, is := reported[o.reply.token]; o.owner == w.contender && !is && o.ret >= w.call {
 			seen[o.reply.token] = true
 		}
 	}

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	enough    = 100 // operations a second that a window must have
-	contended = 30  // of them, at least, requests to change something: who only looks contends for nothing
+	enough    = 100 // operations a second that a window needs
+	contended = 30  // writes a second among them: reads do not contend
 )
 
-// rate is how much was answered in a time.
+// rate is the number of replies in a time.
 type rate struct {
 	operations int
-	writes     int // of these, those that may change something
-	tenures    int // of those, the ones by which a tenure began
+	writes     int // of these, writes
+	tenures    int // of those, the grants
 	took       time.Duration
 }
 
@@ -37,13 +37,13 @@ func (r rate) String() string {
 	return fmt.Sprintf("%d operations, %d of them writes, and %d new tenures in %v", r.operations, r.writes, r.tenures, r.took)
 }
 
-// counter counts what was answered at one mutex. It is safe for concurrent use.
+// counter counts the replies at one mutex. It is safe for concurrent use.
 type counter struct {
 	operations, writes, tenures atomic.Int64
-	anew                        atomic.Bool // a tenure was asked for when the fault was healed, and granted
+	anew                        atomic.Bool // a request sent after the fault was healed was granted
 }
 
-// note counts an operation that has a reply; healed is when the fault was, 0 = not yet.
+// note counts an operation with a reply. healed is when the fault was healed, 0 = not yet.
 func (c *counter) note(o operation, healed instant) {
 	c.operations.Add(1)
 	if o.kind.writes() {
@@ -51,7 +51,7 @@ func (c *counter) note(o operation, healed instant) {
 	}
 	if o.status == "acquired" {
 		c.tenures.Add(1)
-		if healed != 0 && o.call > healed { // else the network may have kept back what was granted before
+		if healed != 0 && o.call > healed { // an earlier grant may have been delayed by the network
 			c.anew.Store(true)
 		}
 	}
@@ -60,7 +60,7 @@ func (c *counter) note(o operation, healed instant) {
 // counters are those of all mutexes of a window.
 type counters []counter
 
-// mark is what they had come to at an instant.
+// mark is a reading of the counters.
 type mark struct {
 	at                          instant
 	operations, writes, tenures int64
@@ -76,7 +76,7 @@ func (c counters) mark() mark {
 	return m
 }
 
-// since is what was counted since then.
+// since returns what was counted since a reading.
 func (c counters) since(m mark) rate {
 	n := c.mark()
 	return rate{
@@ -85,7 +85,7 @@ func (c counters) since(m mark) rate {
 	}
 }
 
-// anew is how many mutexes were granted anew since the fault was healed.
+// anew returns the number of mutexes that were granted anew since the fault was healed.
 func (c counters) anew() (n int) {
 	for i := range c {
 		if c[i].anew.Load() {
@@ -105,10 +105,11 @@ func TestReadsAloneDoNotMakeAWindowCount(t *testing.T) {
 	for range 50 {
 		c[0].note(in(30, 40, acquires("a"), busy("b", 1)), healed)
 	}
-	c[1].note(in(10, 40, acquires("a"), granted("a", 1)), healed) // on its way since before
-	looks := c.since(from)
-	if looks.took = 2 * time.Second; looks.suffices() {
-		t.Errorf("%v: that would do", looks)
+	// sent before the fault was healed
+	c[1].note(in(10, 40, acquires("a"), granted("a", 1)), healed)
+	reads := c.since(from)
+	if reads.took = 2 * time.Second; reads.suffices() {
+		t.Errorf("%v: that would do", reads)
 	}
 	if n := c.anew(); n != 0 {
 		t.Errorf("%d mutexes were granted anew, of none", n)

@@ -9,8 +9,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The histories of these tests are made by hand: times are milliseconds, and every lease is 100 ms long
-// unless it says otherwise.
+// The histories of these tests are made by hand: times are milliseconds, and every lease is 100 ms
+// long unless it says otherwise.
 
 const ms = int64(time.Millisecond)
 
@@ -74,12 +74,12 @@ func judged(t *testing.T, r *rules, all []operation) bool {
 	return false
 }
 
-// TestAWaiterMayLearnOfARenewalByItsLostRequest: seen once in ten minutes, when the network was whole again as a lease ended.
+// The case was seen once in ten minutes of chaos, when the network recovered as a lease ended.
 func TestAWaiterMayLearnOfARenewalByItsLostRequest(t *testing.T) {
 	lostBy := func(who string) operation {
 		return lost(5, request{kind: acquire, contender: who, lease: 150 * time.Millisecond})
 	}
-	told := func(left time.Duration) []operation {
+	history := func(left time.Duration) []operation {
 		return []operation{
 			in(0, 10, acquires("b"), granted("b", 1)),
 			in(20, 120, waits("a"), reply{status: "acquired", owner: "a", token: 2, left: left}),
@@ -87,13 +87,13 @@ func TestAWaiterMayLearnOfARenewalByItsLostRequest(t *testing.T) {
 		}
 	}
 	const all = 140 * time.Millisecond
-	if !judged(t, &rules{}, append(told(all), lostBy("a"))) {
+	if !judged(t, &rules{}, append(history(all), lostBy("a"))) {
 		t.Error("it is refused")
 	}
 	for name, refused := range map[string][]operation{
-		"nobody's":                 told(all),
-		"another's":                append(told(all), lostBy("c")),
-		"for less than it is told": append(told(151*time.Millisecond), lostBy("a")),
+		"nobody's":                      history(all),
+		"another's":                     append(history(all), lostBy("c")),
+		"for less than the reply shows": append(history(151*time.Millisecond), lostBy("a")),
 	} {
 		if judged(t, &rules{}, refused) {
 			t.Errorf("a lost request that is %s: accepted", name)
@@ -119,7 +119,7 @@ func TestAHistoryThatBreaksARuleIsRefused(t *testing.T) {
 		"a release is lost":                               {first, in(20, 30, releases("a", 1), yes), in(40, 50, acquires("b"), busy("a", 1))},
 		"an owner may not release":                        {first, in(20, 30, releases("a", 1), no)},
 		"a guard revives a lease":                         {first, in(111, 120, guards("a", 1), renewed("a", 1))},
-		"a guard revives what another was told":           {first, in(105, 106, asks, free), in(107, 108, guards("a", 1), renewed("a", 1))},
+		"a guard revives a lease reported as over":        {first, in(105, 106, asks, free), in(107, 108, guards("a", 1), renewed("a", 1))},
 		"a guard begins a tenure":                         {in(0, 10, guards("a", 0), renewed("a", 1))},
 		"a guard acts on another tenure":                  {first, in(20, 30, releases("a", 1), yes), in(40, 50, acquires("a"), granted("a", 2)), in(60, 70, guards("a", 1), renewed("a", 2))},
 		"an owner loses its lease":                        {first, in(20, 30, guards("a", 1), goneTo("", 0))},
@@ -132,16 +132,16 @@ func TestAHistoryThatBreaksARuleIsRefused(t *testing.T) {
 		"a break that finds nothing":                      {first, in(20, 30, breaks, no)},
 		"a break of nobody beside a wait in vain before":  {first, in(20, 30, releases("a", 1), yes), in(20, 40, waits("c"), reply{status: "timeout"}), in(50, 60, breaks, yes)},
 		"a break that breaks nothing":                     {first, in(20, 30, breaks, yes), in(40, 50, checks(1), yes)},
-		"the wrong owner is told":                         {first, in(20, 30, acquires("b"), busy("c", 1))},
+		"the wrong owner is reported":                     {first, in(20, 30, acquires("b"), busy("c", 1))},
 		"too much time is left":                           {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 95 * time.Millisecond})},
 		"too little time is left":                         {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 60 * time.Millisecond})},
-		"an owner is told of more than it asked for":      {in(0, 10, acquires("a"), reply{status: "acquired", owner: "a", token: 1, left: 101 * time.Millisecond})},
+		"an owner gets more than it asked for":            {in(0, 10, acquires("a"), reply{status: "acquired", owner: "a", token: 1, left: 101 * time.Millisecond})},
 		"an owner is refused":                             {first, in(20, 30, acquires("a"), busy("a", 1))},
 		"a tenure without anybody who asked":              {in(0, 10, asks, owned("a", 1))},
 		"an unknown grant before it was asked":            {lost(20, acquires("a")), in(0, 10, asks, owned("a", 1))},
 		"an unknown grant within another lease":           {first, lost(20, acquires("b")), in(40, 50, asks, owned("b", 2))},
 		"an unknown grant with a used token":              {first, in(20, 30, releases("a", 1), yes), lost(40, acquires("b")), in(50, 60, asks, owned("b", 1))},
-		"an unknown grant that was told is gone":          {lost(0, waits("a")), in(20, 30, acquires("a"), renewed("a", 1)), in(40, 50, asks, free)},
+		"an unknown grant that was reported is gone":      {lost(0, waits("a")), in(20, 30, acquires("a"), renewed("a", 1)), in(40, 50, asks, free)},
 		"an unknown release of another tenure":            {first, lost(20, releases("a", 2)), in(40, 50, asks, free)},
 		"an unknown renewal comes when the lease is over": {first, lost(50, guards("a", 1)), in(215, 220, asks, owned("a", 1))},
 		"an unknown guard does not shorten the lease before it was asked": {
@@ -158,29 +158,29 @@ func TestAHistoryThatBreaksARuleIsRefused(t *testing.T) {
 func TestAHistoryThatKeepsTheRulesIsAccepted(t *testing.T) {
 	first := in(0, 10, acquires("a"), granted("a", 1))
 	for name, all := range map[string][]operation{
-		"nothing":                             {},
-		"released and granted":                {first, in(20, 30, releases("a", 1), yes), in(25, 40, waits("b"), granted("b", 2))},
-		"granted in the instant of the end":   {first, in(50, 100, waits("b"), granted("b", 2))},
-		"told free in the instant of the end": {first, in(90, 100, asks, free), in(101, 102, guards("a", 1), goneTo("", 0))},
-		"renewed to the end":                  {first, in(110, 120, guards("a", 1), renewed("a", 1)), in(205, 209, checks(1), yes)},
-		"renewed to be shorter":               {first, in(20, 30, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, renewed("a", 1)), in(45, 50, acquires("b"), granted("b", 2))},
-		"broken":                              {first, in(20, 30, breaks, yes), in(30, 40, acquires("b"), granted("b", 7)), in(40, 50, guards("a", 1), goneTo("b", 7))},
-		"broken before the waiter was told":   {first, in(20, 60, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)},
-		"broken before the waiter was told, and granted again": {first, in(20, 60, waits("c"), granted("c", 3)), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)},
-		"ended before the waiter was told":                     {first, in(20, 160, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, asks, owned("c", 2)), in(155, 160, asks, free)},
-		"what is left is told":                                 {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 80 * time.Millisecond})},
-		"an unknown grant was none":                            {lost(0, acquires("a")), in(20, 30, acquires("b"), granted("b", 1))},
-		"an unknown grant was one":                             {lost(0, acquires("a")), in(20, 30, acquires("b"), busy("a", 1)), in(40, 50, checks(1), yes)},
-		"an unknown grant was one much later":                  {lost(0, acquires("a")), in(500, 510, asks, free), in(520, 530, asks, owned("a", 1)), in(615, 630, guards("a", 1), renewed("a", 1))},
-		"a wait whose place an older one took over":            {lost(0, waits("a")), in(20, 60, waits("a"), reply{status: "queued", owner: "a", token: 1})},
-		"an unknown grant ends unseen":                         {lost(0, acquires("a")), in(120, 130, acquires("b"), granted("b", 2))},
-		"an unknown renewal was one":                           {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 1))},
-		"an unknown renewal was a grant":                       {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 2))},
-		"an unknown renewal was none":                          {first, lost(50, guards("a", 1)), in(101, 110, acquires("b"), granted("b", 2))},
-		"an unknown release was one, later":                    {first, lost(20, releases("a", 1)), in(40, 50, checks(1), yes), in(60, 70, acquires("b"), granted("b", 2))},
-		"an unknown break was one of the next":                 {first, lost(20, breaks), in(30, 40, releases("a", 1), yes), in(50, 60, acquires("b"), granted("b", 2)), in(70, 80, asks, free)},
-		"a waiter that is gone gives it back":                  {lost(0, waits("a")), in(20, 30, asks, owned("a", 1)), in(40, 50, asks, free), in(60, 70, acquires("b"), granted("b", 2))},
-		"tokens of a tenure that nobody saw skip":              {lost(0, acquires("a")), in(110, 120, acquires("a"), granted("a", 9))},
+		"nothing":                                 {},
+		"released and granted":                    {first, in(20, 30, releases("a", 1), yes), in(25, 40, waits("b"), granted("b", 2))},
+		"granted in the instant of the end":       {first, in(50, 100, waits("b"), granted("b", 2))},
+		"reported free in the instant of the end": {first, in(90, 100, asks, free), in(101, 102, guards("a", 1), goneTo("", 0))},
+		"renewed to the end":                      {first, in(110, 120, guards("a", 1), renewed("a", 1)), in(205, 209, checks(1), yes)},
+		"renewed to be shorter":                   {first, in(20, 30, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, renewed("a", 1)), in(45, 50, acquires("b"), granted("b", 2))},
+		"broken":                                  {first, in(20, 30, breaks, yes), in(30, 40, acquires("b"), granted("b", 7)), in(40, 50, guards("a", 1), goneTo("b", 7))},
+		"broken before the waiter's reply":        {first, in(20, 60, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)},
+		"broken before the waiter's reply, and granted again": {first, in(20, 60, waits("c"), granted("c", 3)), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)},
+		"ended before the waiter's reply":                     {first, in(20, 160, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, asks, owned("c", 2)), in(155, 160, asks, free)},
+		"the remaining time is reported":                      {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 80 * time.Millisecond})},
+		"an unknown grant was none":                           {lost(0, acquires("a")), in(20, 30, acquires("b"), granted("b", 1))},
+		"an unknown grant was one":                            {lost(0, acquires("a")), in(20, 30, acquires("b"), busy("a", 1)), in(40, 50, checks(1), yes)},
+		"an unknown grant was one much later":                 {lost(0, acquires("a")), in(500, 510, asks, free), in(520, 530, asks, owned("a", 1)), in(615, 630, guards("a", 1), renewed("a", 1))},
+		"a wait whose place an older one took over":           {lost(0, waits("a")), in(20, 60, waits("a"), reply{status: "queued", owner: "a", token: 1})},
+		"an unknown grant ends unseen":                        {lost(0, acquires("a")), in(120, 130, acquires("b"), granted("b", 2))},
+		"an unknown renewal was one":                          {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 1))},
+		"an unknown renewal was a grant":                      {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 2))},
+		"an unknown renewal was none":                         {first, lost(50, guards("a", 1)), in(101, 110, acquires("b"), granted("b", 2))},
+		"an unknown release was one, later":                   {first, lost(20, releases("a", 1)), in(40, 50, checks(1), yes), in(60, 70, acquires("b"), granted("b", 2))},
+		"an unknown break was one of the next":                {first, lost(20, breaks), in(30, 40, releases("a", 1), yes), in(50, 60, acquires("b"), granted("b", 2)), in(70, 80, asks, free)},
+		"a waiter that is gone gives it back":                 {lost(0, waits("a")), in(20, 30, asks, owned("a", 1)), in(40, 50, asks, free), in(60, 70, acquires("b"), granted("b", 2))},
+		"tokens of a tenure that nobody saw skip":             {lost(0, acquires("a")), in(110, 120, acquires("a"), granted("a", 9))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !judged(t, &rules{}, all) {
@@ -219,36 +219,36 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 		{"a clock of milliseconds is none of more", rules{guarantees: guarantees{early: 2 * time.Millisecond}}, []operation{first, in(90, 97, acquires("b"), granted("b", 2))}, false},
 		{"late", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{first, in(130, 131, asks, owned("a", 1))}, true},
 		{"a late answer to a renewal that ended before it", rules{guarantees: guarantees{again: true}}, []operation{first, in(20, 80, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, goneTo("", 0))}, true},
-		{"not where nothing is asked again", rules{}, []operation{first, in(20, 80, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, goneTo("", 0))}, false},
+		{"not where the server repeats nothing", rules{}, []operation{first, in(20, 80, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, goneTo("", 0))}, false},
 		{"not when it was in time", rules{guarantees: guarantees{again: true}}, []operation{first, in(20, 80, guards("a", 0), goneTo("", 0))}, false},
 		{"a late check of a lease that may be over", rules{guarantees: guarantees{cautious: true}}, []operation{first, in(20, 60, checks(1), no), in(70, 80, checks(1), yes)}, true},
 		{"a check in time", rules{guarantees: guarantees{cautious: true}}, []operation{first, in(20, 50, checks(1), no), in(70, 80, checks(1), yes)}, false},
 		{"a grant that is given back as the wait ends", rules{guarantees: guarantees{again: true}}, []operation{in(0, 60, waits("a"), reply{status: "timeout", owner: "a", token: 3}), in(70, 80, acquires("b"), granted("b", 4))}, true},
 		{"a wait in vain by the owner", rules{}, []operation{in(0, 60, waits("a"), reply{status: "timeout", owner: "a", token: 3}), in(70, 80, acquires("b"), granted("b", 4))}, false},
-		{"told of the lease of another request of its own", rules{guarantees: guarantees{again: true}}, []operation{lost(0, request{kind: guard, contender: "a", lease: 300 * time.Millisecond}), in(1, 10, acquires("a"), reply{status: "acquired", owner: "a", token: 1, left: 290 * time.Millisecond})}, true},
-		{"told of more than it ever asked for", rules{guarantees: guarantees{again: true}}, []operation{in(0, 10, acquires("a"), reply{status: "acquired", owner: "a", token: 1, left: 290 * time.Millisecond})}, false},
-		{"told free, and renewed", rules{guarantees: guarantees{relearns: true}}, []operation{first, in(101, 103, asks, free), in(104, 106, guards("a", 1), renewed("a", 1))}, false},
-		{"told free, and renewed by who has yet to learn of a renewal", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{first, at(1, in(20, 30, guards("a", 1), renewed("a", 1))), in(121, 125, asks, free), in(126, 140, guards("a", 1), renewed("a", 1))}, true},
-		{"by whom it is kept, who may be another than granted it", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{at(1, in(0, 5, acquires("a"), reply{status: "queued"})), first, in(101, 103, asks, free), in(104, 106, guards("a", 1), renewed("a", 1))}, true},
-		{"told free, and told of", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{first, in(101, 103, asks, free), in(104, 106, asks, owned("a", 1))}, false},
-		{"nor if its contender had a place elsewhere before its last grant", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{at(1, in(0, 5, acquires("a"), reply{status: "queued"})), in(6, 8, acquires("a"), granted("a", 1)), in(9, 10, releases("a", 1), yes), in(11, 12, acquires("a"), granted("a", 2)), in(112, 114, asks, free), in(115, 118, guards("a", 2), renewed("a", 2))}, false},
+		{"the reply shows the lease of another request of the contender", rules{guarantees: guarantees{again: true}}, []operation{lost(0, request{kind: guard, contender: "a", lease: 300 * time.Millisecond}), in(1, 10, acquires("a"), reply{status: "acquired", owner: "a", token: 1, left: 290 * time.Millisecond})}, true},
+		{"the reply shows more than the contender ever asked for", rules{guarantees: guarantees{again: true}}, []operation{in(0, 10, acquires("a"), reply{status: "acquired", owner: "a", token: 1, left: 290 * time.Millisecond})}, false},
+		{"reported free, and renewed", rules{guarantees: guarantees{relearns: true}}, []operation{first, in(101, 103, asks, free), in(104, 106, guards("a", 1), renewed("a", 1))}, false},
+		{"reported free, and renewed by a server that does not know a renewal yet", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{first, at(1, in(20, 30, guards("a", 1), renewed("a", 1))), in(121, 125, asks, free), in(126, 140, guards("a", 1), renewed("a", 1))}, true},
+		{"by its granter, which another server's reply need not show", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{at(1, in(0, 5, acquires("a"), reply{status: "queued"})), first, in(101, 103, asks, free), in(104, 106, guards("a", 1), renewed("a", 1))}, true},
+		{"reported free, then reported as owned", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{first, in(101, 103, asks, free), in(104, 106, asks, owned("a", 1))}, false},
+		{"nor if its contender had a queue entry elsewhere before its last grant", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{at(1, in(0, 5, acquires("a"), reply{status: "queued"})), in(6, 8, acquires("a"), granted("a", 1)), in(9, 10, releases("a", 1), yes), in(11, 12, acquires("a"), granted("a", 2)), in(112, 114, asks, free), in(115, 118, guards("a", 2), renewed("a", 2))}, false},
 		{"nor if it was granted without a reply", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{lost(0, waits("a")), in(5, 8, asks, owned("a", 1)), in(105, 108, asks, free), in(109, 112, guards("a", 1), renewed("a", 1))}, false},
 		{"granted, and renewed", rules{guarantees: guarantees{relearns: true}}, []operation{first, in(101, 103, acquires("b"), granted("b", 2)), in(104, 106, guards("a", 1), renewed("a", 1))}, false},
-		{"told free in the lease", rules{guarantees: guarantees{relearns: true}}, []operation{first, in(50, 99, asks, free)}, false},
+		{"reported free in the lease", rules{guarantees: guarantees{relearns: true}}, []operation{first, in(50, 99, asks, free)}, false},
 		{"a renewal that was made anew", rules{guarantees: guarantees{again: true}}, []operation{first, lost(50, guards("a", 1)), in(300, 310, asks, owned("a", 1))}, true},
 		{"one that was made anew for ever", rules{guarantees: guarantees{again: true}}, []operation{first, lost(50, guards("a", 1)), in(15_200, 15_210, asks, owned("a", 1))}, false},
 		{"one request that renewed twice", again, renewedTwice(110), true},
 		{"one that renewed twice, as another tenure shows", again, append(renewedTwice(110)[:5], in(400, 410, acquires("a"), granted("a", 2))), true},
 		{"one that renewed a second time before its first lease was over", again, renewedTwice(90), false},
-		{"one that renewed once, where nothing is asked again", rules{}, renewedTwice(110), false},
-		{"a lease cut short by nobody", again, slices.Delete(renewedTwice(110), 1, 2), false},
+		{"one that renewed once, where the server repeats nothing", rules{}, renewedTwice(110), false},
+		{"a lease cut short without a request", again, slices.Delete(renewedTwice(110), 1, 2), false},
 		{"one cut short before it was asked for", again, slices.Insert(slices.Delete(renewedTwice(110), 1, 2), 3, lost(45, acquires("a"))), false},
-		{"one cut to what nobody asked for", again, []operation{
+		{"one cut to a lease that was not requested", again, []operation{
 			first, lost(12, acquires("a")), in(15, 20, long, renewed("a", 1)), in(30, 40, asks, reply{owner: "a", token: 1, left: 300 * time.Millisecond}),
 		}, false},
 		{"one request that began two tenures", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
 		{"one request that began two elsewhere", rules{}, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, false},
-		{"one that was late twice before it was told", rules{guarantees: guarantees{again: true}}, []operation{in(0, 320, acquires("a"), granted("a", 3)), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
+		{"one that was late twice before its reply", rules{guarantees: guarantees{again: true}}, []operation{in(0, 320, acquires("a"), granted("a", 3)), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
 		{"and another client's then", rules{guarantees: guarantees{again: true}}, []operation{in(0, 320, acquires("a"), busy("b", 3)), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2)), in(250, 260, acquires("b"), granted("b", 3))}, true},
 		{"not in the time of one", rules{guarantees: guarantees{again: true}}, []operation{in(0, 190, acquires("a"), busy("b", 3)), in(20, 30, asks, owned("a", 1)), in(120, 130, breaks, yes), in(140, 150, asks, owned("a", 2)), in(160, 165, breaks, yes), in(170, 180, acquires("b"), granted("b", 3))}, false},
 		{"too late", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{first, in(131, 132, asks, owned("a", 1))}, false},
@@ -289,7 +289,7 @@ func TestTenuresKnownToContendersMustNotOverlap(t *testing.T) {
 	}
 	again := []operation{in(120, 130, acquires("a"), granted("a", 2)), in(140, 150, acquires("b"), granted("b", 3))}
 	late := lost(-20, releases("a", 0))
-	brief := lost(-20, request{kind: guard, contender: "a", lease: 20 * time.Millisecond})
+	shortLease := lost(-20, request{kind: guard, contender: "a", lease: 20 * time.Millisecond})
 	for i, c := range []struct {
 		all   []operation
 		wrong int
@@ -302,7 +302,7 @@ func TestTenuresKnownToContendersMustNotOverlap(t *testing.T) {
 		{[]operation{first, in(20, 30, breaks, yes), in(21, 25, acquires("b"), granted("b", 2))}, 0},
 		{[]operation{first, in(120, 130, acquires("b"), granted("b", 1))}, 1},
 
-		// A request that names no tenure may come late, and end the one that its contender has by then.
+		// A late request that names no tenure may end the one that its contender then has.
 		{[]operation{late, first, next}, 0},
 		{[]operation{in(-20, -10, releases("a", 0), no), first, next}, 1},
 		{[]operation{lost(-20, releases("b", 0)), first, next}, 1},
@@ -310,7 +310,7 @@ func TestTenuresKnownToContendersMustNotOverlap(t *testing.T) {
 		{append([]operation{first, lost(20, releases("a", 1))}, again...), 1},
 		{append([]operation{first, lost(20, releases("a", 0))}, again...), 0},
 		{[]operation{first, next, lost(30, releases("a", 0))}, 1},
-		// It comes once, whether to the tenure that there was when it was sent or to one that followed.
+		// It takes effect once, on the tenure of its sending or on a later one.
 		{append([]operation{late, first, next}, twice...), 1},
 		{append([]operation{first, lost(12, releases("a", 0)), next}, twice...), 1},
 		{append([]operation{late, late, first, next}, twice...), 0},
@@ -321,17 +321,18 @@ func TestTenuresKnownToContendersMustNotOverlap(t *testing.T) {
 		{[]operation{first, lost(11, releases("a", 1)), in(12, 14, guards("a", 1), renewed("a", 1)), next}, 0},
 		{[]operation{first, lost(11, releases("a", 9)), next}, 1},
 		// Its lease begins when it comes.
-		{[]operation{brief, first, in(15, 19, acquires("b"), granted("b", 2))}, 1},
-		{[]operation{brief, first, next}, 0},
-		// It may come before its contender is told of the tenure, and that of one which follows.
+		{[]operation{shortLease, first, in(15, 19, acquires("b"), granted("b", 2))}, 1},
+		{[]operation{shortLease, first, next}, 0},
+		// It may come before its contender gets the reply with the tenure, and so may another of
+		// the next.
 		{[]operation{late, in(0, 90, acquires("a"), granted("a", 1)), next}, 0},
 		{[]operation{in(0, 90, acquires("a"), granted("a", 1)), next}, 1},
 		{[]operation{lost(-20, releases("b", 0)), in(0, 90, acquires("a"), granted("a", 1)), next}, 1},
 		{[]operation{lost(-20, releases("b", 0)), first, in(15, 100, acquires("b"), granted("b", 2)), in(30, 40, acquires("c"), granted("c", 3))}, 1},
-		// What ends the first tenure need not be what can end the second.
-		{append([]operation{late, brief, first, next}, twice...), 0},
-		{append([]operation{brief, late, first, next}, twice...), 0},
-		{append([]operation{brief, brief, first, next}, twice...), 1},
+		// Different requests may end the first and the second tenure.
+		{append([]operation{late, shortLease, first, next}, twice...), 0},
+		{append([]operation{shortLease, late, first, next}, twice...), 0},
+		{append([]operation{shortLease, shortLease, first, next}, twice...), 1},
 		{append([]operation{late, first, lost(11, releases("a", 1)), next}, twice...), 0},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -355,11 +356,11 @@ func TestALossEndsOnlyTenuresOfItsServer(t *testing.T) {
 		{1, []operation{here}, 1},
 		{1, []operation{at(1, here)}, 0},
 		{0, []operation{at(1, here)}, 1},
-		// Server 0 may keep the place by which server 1 grants.
+		// Server 0 may keep the queue entry by which server 1 grants.
 		{0, []operation{in(-20, -10, acquires("a"), reply{status: "queued"}), at(1, here)}, 0},
 		{0, []operation{lost(-20, acquires("a")), at(1, in(0, 10, guards("a", 1), renewed("a", 1)))}, 0},
 		{0, []operation{lost(-50, acquires("a")), at(1, in(-40, -30, acquires("a"), granted("a", 0))), at(1, in(-20, -10, releases("a", 0), yes)), at(1, here)}, 0},
-		// It has not, once that has come to a tenure which is over.
+		// It has none after a tenure of the contender that is over.
 		{0, []operation{in(-50, -45, acquires("a"), reply{status: "queued"}), at(1, in(-40, -30, acquires("a"), granted("a", 0))), at(1, in(-20, -10, releases("a", 0), yes)), at(1, here)}, 1},
 		{0, []operation{in(-20, -10, acquires("c"), reply{status: "queued"}), at(1, here)}, 1},
 	} {
@@ -405,7 +406,8 @@ func TestALeaseOutlivesTheBeginningOfAFaultThatLeavesItsServer(t *testing.T) {
 	long := acquires("a")
 	long.lease = 20 * time.Second
 	first := in(0, 10, long, granted("a", 1))
-	gives := int64((sessionTimeout*2/3 - contact) / time.Millisecond) // after the fault's beginning, which is at 50 ms
+	// after the fault's beginning, which is at 50 ms
+	gives := int64((sessionTimeout*2/3 - contactGap) / time.Millisecond)
 	for _, c := range []struct {
 		name, engine string
 		fault        fault
@@ -457,43 +459,43 @@ func TestAnUnreachableServerIsPresumedToHaveGranted(t *testing.T) {
 		all   []operation
 		ok    bool
 	}{
-		{"a request that was taken back was told of", rules{guarantees: presumes}, []operation{refused, seen, next}, true},
+		{"a request that was taken back was reported", rules{guarantees: presumes}, []operation{refused, seen, next}, true},
 		{"nobody else presumes", rules{guarantees: guarantees{again: true}}, []operation{refused, seen, next}, false},
-		{"it is not told of after the next owner", rules{guarantees: presumes}, []operation{refused, next, in(55, 58, asks, owned("a", 1))}, false},
+		{"it is not reported after the next owner", rules{guarantees: presumes}, []operation{refused, next, in(55, 58, asks, owned("a", 1))}, false},
 		{"it does not take a lease of another", rules{guarantees: presumes}, []operation{in(0, 10, acquires("b"), granted("b", 1)), in(20, 60, acquires("a"), busy("b", 1)), in(30, 35, asks, owned("a", 2))}, false},
-		{"it is not told of longer than its lease", rules{guarantees: presumes}, []operation{in(0, 60, acquires("a"), busy("", 0)), seen, in(161, 170, asks, owned("a", 1))}, false},
+		{"it is not reported longer than its lease", rules{guarantees: presumes}, []operation{in(0, 60, acquires("a"), busy("", 0)), seen, in(161, 170, asks, owned("a", 1))}, false},
 		{"without a reply it is taken back too", rules{guarantees: presumes}, []operation{lost(0, acquires("a")), seen, next}, true},
 		{"elsewhere it is not", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), seen, next}, false},
 		{"one in the queue is taken for the owner while its server is away", rules{guarantees: presumes, absences: away}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, true},
 		{"though it asks again meanwhile", rules{guarantees: presumes, absences: away}, []operation{queued, asksAgain, seenLater, in(300, 310, asks, free)}, true},
 		{"not if its server is there", rules{guarantees: presumes, absences: elsewhere}, []operation{queued, asksAgain, seenLater, in(300, 310, asks, free)}, false},
-		{"not if it had asked at once for what it is told", rules{guarantees: presumes, absences: away}, []operation{asksAgain, seenLater, in(300, 310, asks, free)}, false},
+		{"not if its first request was for the reported grant", rules{guarantees: presumes, absences: away}, []operation{asksAgain, seenLater, in(300, 310, asks, free)}, false},
 		{"not one in the queue of a server that is there", rules{guarantees: presumes, absences: elsewhere}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, false},
 		{"not after another has owned it", rules{guarantees: presumes, absences: away}, []operation{queued, seenLater, in(300, 305, acquires("b"), granted("b", 3)), in(306, 310, releases("b", 3), yes), grantedLater}, false},
-		{"a break ends what nobody has seen", rules{guarantees: presumes}, []operation{owner, in(20, 60, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)}, true},
+		{"a break ends a tenure that no reply shows", rules{guarantees: presumes}, []operation{owner, in(20, 60, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)}, true},
 		{"a break needs something to end", rules{guarantees: presumes}, []operation{owner, in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)}, false},
 
 		{"what was presumed comes true", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(40, 50, acquires("a"), granted("a", 1)), in(60, 70, checks(1), yes)}, true},
 		{"not after its windows", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(15_200, 15_210, acquires("a"), granted("a", 1))}, false},
-		{"not long after it was told free", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(150, 160, asks, free), in(60_000, 60_010, acquires("a"), granted("a", 1))}, false},
-		{"but when its server is back, though it was told free", rules{guarantees: presumes, absences: away}, []operation{lost(0, acquires("a")), seen, in(150, 160, asks, free), in(400, 410, acquires("a"), granted("a", 1))}, true},
+		{"not long after it was reported free", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(150, 160, asks, free), in(60_000, 60_010, acquires("a"), granted("a", 1))}, false},
+		{"but when its server is back, though it was reported free", rules{guarantees: presumes, absences: away}, []operation{lost(0, acquires("a")), seen, in(150, 160, asks, free), in(400, 410, acquires("a"), granted("a", 1))}, true},
 		{"not when another server is", rules{guarantees: presumes, absences: elsewhere}, []operation{lost(0, acquires("a")), seen, in(150, 160, asks, free), in(400, 410, acquires("a"), granted("a", 1))}, false},
 		{"not long after that", rules{guarantees: presumes, absences: away}, []operation{lost(0, acquires("a")), seen, in(150, 160, asks, free), in(60_000, 60_010, acquires("a"), granted("a", 1))}, false},
-		{"what was told does not come true again", rules{guarantees: presumes}, []operation{owner, in(40, 50, acquires("a"), granted("a", 1))}, false},
+		{"a reported grant is not granted again", rules{guarantees: presumes}, []operation{owner, in(40, 50, acquires("a"), granted("a", 1))}, false},
 		{"nor what was released", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(30, 35, releases("a", 1), yes), in(40, 50, acquires("a"), granted("a", 1))}, false},
 
-		{"a waiter's windows are told in full until its session ends", rules{guarantees: presumes, absences: away}, []operation{waiter, in(450, 460, at(1, asks), full("a"))}, true},
+		{"a waiter's full windows are reported until its session ends", rules{guarantees: presumes, absences: away}, []operation{waiter, in(450, 460, at(1, asks), full("a"))}, true},
 		{"not after that", rules{guarantees: presumes, absences: away}, []operation{waiter, in(501, 510, at(1, asks), owned("a", 1))}, false},
 		{"not by its own server", rules{guarantees: presumes, absences: away}, []operation{waiter, in(450, 460, asks, owned("a", 1))}, false},
 		{"by the one that came after that", rules{guarantees: presumes, absences: killed}, []operation{waiter, in(450, 460, asks, full("a"))}, true},
 		{"its own server does not renew it after its end", rules{guarantees: presumes, absences: away}, []operation{waiter, in(300, 310, guards("a", 1), renewed("a", 1))}, false},
 		{"nor release it", rules{guarantees: presumes, absences: away}, []operation{waiter, in(300, 310, releases("a", 1), yes)}, false},
 		{"another server may", rules{guarantees: presumes, absences: away}, []operation{waiter, in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, true},
-		{"not after it was told free", rules{guarantees: presumes, absences: away}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, false},
+		{"not after it was reported free", rules{guarantees: presumes, absences: away}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, false},
 		{"nor when that has given its session up", rules{guarantees: presumes, absences: away, losses: []loss{{server: 0, from: 250 * ms, to: 500 * ms}}}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, false},
-		{"nor tell of it", rules{guarantees: presumes, absences: away}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, asks), full("a"))}, false},
-		{"its server tells less than others", rules{guarantees: presumes, absences: away}, []operation{waiter, in(90, 95, asks, full("a"))}, false},
-		{"which tell all", rules{guarantees: presumes, absences: away}, []operation{waiter, in(90, 95, at(1, asks), full("a"))}, true},
+		{"nor report it", rules{guarantees: presumes, absences: away}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, asks), full("a"))}, false},
+		{"its server reports less than others", rules{guarantees: presumes, absences: away}, []operation{waiter, in(90, 95, asks, full("a"))}, false},
+		{"which report all", rules{guarantees: presumes, absences: away}, []operation{waiter, in(90, 95, at(1, asks), full("a"))}, true},
 		{"not when its server is there", rules{guarantees: presumes, absences: elsewhere}, []operation{waiter, in(450, 460, at(1, asks), full("a"))}, false},
 		{"not those of an owner that did not wait", rules{guarantees: presumes, absences: away}, []operation{owner, in(450, 460, at(1, asks), full("a"))}, false},
 		{"not once it has renewed", rules{guarantees: presumes, absences: away}, []operation{waiter, in(12, 15, guards("a", 1), renewed("a", 1)), in(450, 460, at(1, asks), full("a"))}, false},

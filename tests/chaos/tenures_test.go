@@ -6,24 +6,25 @@ import (
 	"slices"
 )
 
-// tenure is what a contender knew of one of its own: that it was the owner for sure from its first
-// reply on, until its lease, counted from before it asked for it, could have ended. It is no model: a client has
-// nothing but this to go by.
+// tenure is what a contender knew of one of its tenures. It was the owner for sure from its first
+// reply until its lease, counted from before the request, could have ended. Clients have nothing
+// else to go by.
 type tenure struct {
 	owner    string
 	token    uint64
-	asked    instant // the first of its requests that was answered so
+	asked    instant // the first of its requests with such a reply
 	renewed  instant // the last of them
 	from, to instant
-	given    bool  // up: its contender asked for that, and cannot be sure of it from then on
-	servers  []int // one of which keeps it, as far as the contender knows
+	given    bool  // its contender sent a release, and cannot be sure of the tenure any more
+	servers  []int // the possible granters, as far as the contender knows
 }
 
-// twoOwners returns the tenures that overlap one that began later, of those the one that was told first, and the
-// tokens that do not grow.
+// twoOwners returns the pairs of tenures that overlap, and the tokens that do not grow. A tenure
+// that overlaps several later ones is paired with the first.
 func (r *rules) twoOwners(all []operation) (wrong []string) {
 	tenures, late := r.tenures(all), unanswered(all)
-	sure := slices.DeleteFunc(slices.Clone(tenures), func(t tenure) bool { return t.from >= t.to }) // the rest were told too late
+	// the replies of the rest came too late
+	sure := slices.DeleteFunc(slices.Clone(tenures), func(t tenure) bool { return t.from >= t.to })
 	for i := 1; i < len(sure); i++ {
 		a, b := sure[i-1], slices.MinFunc(sure[i:], func(a, b tenure) int { return cmp.Compare(a.from, b.from) })
 		if b.from < a.to && !late.end(a, b.from) {
@@ -40,8 +41,9 @@ func (r *rules) twoOwners(all []operation) (wrong []string) {
 	return wrong
 }
 
-// late are requests that had no reply: first those that name a tenure, and can end no other, then those for the longest
-// lease. Each of them may come once, at any time since it was sent, to whichever tenure its contender has by then.
+// late are requests without a reply. First come those that name a tenure, and can end no other,
+// then those with the longest lease. Each may take effect once, at any time after its sending, on
+// whichever tenure its contender then has.
 type late []operation
 
 func unanswered(all []operation) late {
@@ -52,11 +54,12 @@ func unanswered(all []operation) late {
 	return l
 }
 
-// end reports whether one of them may have ended a tenure by an instant, and takes that one out: it came after all that
-// renewed the tenure, and a lease that it asked for began no sooner.
+// end reports whether one of the requests may have ended a tenure by an instant, and removes it.
+// The request took effect after the last renewal of the tenure, and its lease began no sooner.
 //
-// Asked in order of time, it excuses as many tenures as can be: what can have come by one instant can have by all that
-// follow, so only a lease may be too long for another tenure, and the longest that will do is the one to spare.
+// Calls in order of time excuse as many tenures as possible. A request that may have come by one
+// instant may have by all later ones. Only its lease may be too long for another tenure, so the
+// longest that fits is used first.
 func (l *late) end(t tenure, by instant) bool {
 	i := slices.IndexFunc(*l, func(o operation) bool {
 		may := o.contender == t.owner && (o.request.token == 0 || o.request.token == t.token)
@@ -69,7 +72,8 @@ func (l *late) end(t tenure, by instant) bool {
 	return true
 }
 
-// tenures returns them in the order in which they began, by their tokens: a contender may be told of its own late.
+// tenures returns the tenures in the order of their tokens, since a contender may learn of its own
+// late.
 func (r *rules) tenures(all []operation) []tenure {
 	byCall := slices.SortedFunc(slices.Values(all), func(a, b operation) int { return cmp.Compare(a.call, b.call) })
 	type key struct {
@@ -78,8 +82,8 @@ func (r *rules) tenures(all []operation) []tenure {
 	}
 	known := make(map[key]*tenure)
 	latest := make(map[string]*tenure) // of each contender
-	asked := make(map[string][]int)    // the servers that each has asked for the mutex since
-	doubt := make(map[string][]int)    // and those that may have yet to do so, since they never answered
+	asked := make(map[string][]int)    // the servers that each has sent an acquire since
+	doubt := make(map[string][]int)    // and those that never replied to one
 	for _, o := range byCall {
 		t := latest[o.contender]
 		if t != nil && o.kind == release && (o.request.token == 0 || o.request.token == t.token) {
@@ -87,11 +91,12 @@ func (r *rules) tenures(all []operation) []tenure {
 		}
 		switch {
 		case t == nil:
-		case o.unknown: // it may end this one, or another: see late
+		case o.unknown: // it may end this tenure or another: see late
 		case o.kind == release:
 			t.to = min(t.to, o.call)
 		case o.lease > 0:
-			t.to = min(t.to, after(o.call, o.lease)) // it may be shorter now, whatever the reply
+			// the lease may be shorter now, whatever the reply
+			t.to = min(t.to, after(o.call, o.lease))
 		}
 		if o.kind == acquire || o.kind == wait {
 			asked[o.contender] = append(asked[o.contender], o.server)
@@ -105,12 +110,13 @@ func (r *rules) tenures(all []operation) []tenure {
 		k := key{o.owner, o.reply.token}
 		if t = known[k]; t == nil {
 			t = &tenure{owner: o.owner, token: o.reply.token, asked: o.call, from: o.ret}
-			// Whoever tells of it first need not keep it: its contender may have a place at another server.
+			// The server of the first reply need not be the granter: the contender may have other
+			// queue entries.
 			t.servers = slices.Concat([]int{o.server}, asked[o.contender], doubt[o.contender])
 			known[k], asked[o.contender] = t, nil
 		}
 		if t.given && r.crash != nil && o.call >= r.crash.ended {
-			continue // the crash undid its release, and who was granted the mutex then goes by that
+			continue // the crash undid its release
 		}
 		latest[o.contender] = t
 		t.renewed, t.to = o.call, after(o.call, o.lease)

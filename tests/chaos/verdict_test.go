@@ -12,28 +12,28 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// thinking is how long porcupine may look at one history. Most take it milliseconds.
-const thinking = 30 * time.Second
+// checkTimeout limits the time of porcupine for one history. Most take milliseconds.
+const checkTimeout = 30 * time.Second
 
-// verdict is what came of the histories of a window.
+// verdict is the result of the histories of a window.
 type verdict struct {
-	rate            // from the beginning of the fault until there were enough
-	meanwhile  rate // of that, until the recovery
-	lost       int  // without an answer, that may have changed something
+	rate            // from the start of the fault until there were enough replies
+	meanwhile  rate // the part until the recovery
+	lost       int  // writes without a reply
 	violations []string
 	unknown    int // histories that porcupine could not decide in time
 }
 
-// judge holds the history of one mutex against the rules, and what each server remembers of it. What is
-// wrong is also written to a new folder, with a picture of it.
-func (r *rules) judge(mutex string, all []operation, told [][]event) (v verdict) {
+// judge checks the history of one mutex, and the history of it that each server has, against the
+// rules. It writes a history that breaks them into a new folder, with a picture.
+func (r *rules) judge(mutex string, all []operation, histories [][]event) (v verdict) {
 	for _, o := range all {
 		if o.unknown {
 			v.lost++
 		}
 	}
 	v.violations = r.twoOwners(all)
-	for s, events := range told {
+	for s, events := range histories {
 		for _, problem := range r.overlaps(events) {
 			v.violations = append(v.violations, fmt.Sprintf("in the history of server %d %s", s, problem))
 		}
@@ -48,15 +48,15 @@ func (r *rules) judge(mutex string, all []operation, told [][]event) (v verdict)
 	if len(v.violations) == 0 && v.unknown == 0 {
 		return v
 	}
-	where := r.keep(mutex, all, told, info)
+	where := r.keep(mutex, all, histories, info)
 	for i := range v.violations {
 		v.violations[i] = fmt.Sprintf("%s: %s (%s)", mutex, v.violations[i], where)
 	}
 	return v
 }
 
-// keep writes a history down, and returns where.
-func (r *rules) keep(mutex string, all []operation, told [][]event, info porcupine.LinearizationInfo) string {
+// keep writes a history into a folder, and returns the folder.
+func (r *rules) keep(mutex string, all []operation, histories [][]event, info porcupine.LinearizationInfo) string {
 	dir, err := os.MkdirTemp("", "simba-chaos-")
 	if err != nil {
 		return err.Error()
@@ -82,7 +82,7 @@ func (r *rules) keep(mutex string, all []operation, told [][]event, info porcupi
 		}
 		fmt.Fprintf(&text, "then it is: %v\n", s)
 	}
-	for s, events := range told {
+	for s, events := range histories {
 		fmt.Fprintf(&text, "\nthe history of server %d:\n", s)
 		for _, e := range events {
 			fmt.Fprintf(&text, "%s %s %s %d %q\n", time.UnixMilli(e.at).Format("05.000"), e.kind, e.owner, e.token, e.reason)

@@ -11,33 +11,37 @@ import (
 )
 
 const (
-	fewest     = 8                      // mutexes of a window; twice as many each time that it is repeated
+	fewest     = 8                      // mutexes of a window; twice as many with each repetition
 	contenders = 3                      // for each of them
-	calm       = 300 * time.Millisecond // before a fault, and at least after it
-	extra      = 5 * time.Second        // after the recovery, and at least as long as all took till then, for so many
-	repeats    = 5                      // of a window that did not come to so many, and of what the machine slept through
-	patience   = 90 * time.Second       // for servers to recover
+	calm       = 300 * time.Millisecond // without a fault, before it and at least after it
+	// after the recovery, for enough replies; or as long as all took till then, if that is longer
+	extra = 5 * time.Second
+	// of a window with too few replies, and of a pause that the machine slept through
+	repeats  = 5
+	patience = 90 * time.Second // for servers to recover
 )
 
-// window is a time in which clients want some mutexes that nobody wanted before, a fault is
-// inflicted and healed, and the servers recover. It counts from the beginning of the fault to the end of the recovery, since
-// a server that is alone and frozen answers nothing in between: operations that were answered in that time, and of
-// them those that contend. It goes on until there were enough of both, and so many mutexes as there are in the first
-// were granted anew since the fault was healed: what that left behind shows in the next tenure. Else it is repeated. If the
-// fault spares somebody who can be asked, there must be enough till the recovery already.
+// window is a time in which clients want some new mutexes, a fault is injected and healed, and the
+// servers recover.
+//
+// It counts replies from the start of the fault to the end of the recovery and beyond, since a
+// single frozen server gives none meanwhile. It goes on until there were enough replies and enough
+// writes. Also, fewest mutexes must be granted anew after the fault, since damage shows in the next
+// tenure. Otherwise it is repeated. If the fault spares a server, there must be enough replies
+// before the end of the recovery.
 type window struct {
 	t      *testing.T
 	w      *world
-	number int // names its mutexes
+	number int // part of the names of its mutexes
 	rng    *rand.Rand
 	longer float64 // 1 = faults of the short form
 }
 
-// through runs the window until it counts, and judges it each time.
-func (n *window) through(f fault) (v verdict) {
+// untilItCounts runs the window until it counts, and judges it each time.
+func (n *window) untilItCounts(f fault) (v verdict) {
 	n.t.Helper()
 	for i := range repeats {
-		once, counts := n.once(f, fewest<<i) // where answers take long, it takes more clients to get as many
+		once, counts := n.once(f, fewest<<i) // slow replies need more clients
 		if len(once.violations) > 0 || once.unknown > 0 || n.t.Failed() {
 			return once
 		}
@@ -74,36 +78,37 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 			})
 		}
 		for j := range contenders {
-			begin(contender{id: fmt.Sprint("c", j), heir: fmt.Sprint("c", j+contenders), doors: n.w.doors, at: j % len(n.w.doors)})
+			begin(contender{id: fmt.Sprint("c", j), successor: fmt.Sprint("c", j+contenders), routes: n.w.routes, at: j % len(n.w.routes)})
 		}
-		if n.w.reading != nil { // one that only looks, as after too many lost writes
-			begin(contender{id: "reader", lost: mayLose, doors: []*door{n.w.reading}})
+		if n.w.reading != nil { // a contender that only reads, as after too many lost writes
+			begin(contender{id: "reader", lost: mayLose, routes: []*route{n.w.reading}})
 		}
 	}
-	for range repeats { // the clients work
+	for range repeats { // the clients run without a fault
 		asleep := now()
 		time.Sleep(calm)
-		if time.Duration(now()-asleep) < calm+writing/2 {
-			break // else the machine stood still: servers have not had the time that this is for
+		if time.Duration(now()-asleep) < calm+writeDelay/2 {
+			break // otherwise the machine stood still, and the servers with it
 		}
 	}
 
 	victim := n.rng.IntN(len(n.w.servers))
 	length := time.Duration(float64(800*time.Millisecond) * (1 + n.rng.Float64()) * n.longer)
 	before := counted.mark()
-	clients.Go(func() { // who keeps its clients waiting has them want more
+	clients.Go(func() { // clients hurry while there are too few replies
 		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 			hurry.Store(!counted.since(before).suffices())
 		}
 	})
-	parted := f.inflict(n.w, victim, length, n.rng)
+	parted := f.inject(n.w, victim, length, n.rng)
 	back := now()
 	healed.Store(back)
 	n.recover(f, back)
 	recovered := now()
 	meanwhile := counted.since(before)
 	served := meanwhile.suffices() || f.spares == nil || !f.spares(n.w)
-	last := max(after(recovered, extra), recovered+(recovered-before.at)) // a store may take long to start
+	// a store may need long to start
+	last := max(after(recovered, extra), recovered+(recovered-before.at))
 	for ; !counts && now() < last; time.Sleep(10 * time.Millisecond) {
 		total = verdict{rate: counted.since(before), meanwhile: meanwhile}
 		counts = total.suffices() && counted.anew() >= fewest
@@ -116,23 +121,24 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 	if f.ofServer && r.unwritten > 0 {
 		r.crash = &crash{from: before.at, ended: n.w.killed, back: back}
 		for i := range mutexes {
-			r.crash.crashed(histories[i].operations())
+			r.crash.noteLeases(histories[i].operations())
 		}
 	}
 	judging := time.Now()
 	for i := range mutexes {
-		var told [][]event
+		var ofServers [][]event
 		for s := range n.w.servers {
-			told = append(told, n.w.told(n.t, s, names[i]))
+			ofServers = append(ofServers, n.w.serverHistory(n.t, s, names[i]))
 		}
-		total.add(r.judge(n.w.engine+" "+names[i], histories[i].operations(), told))
+		total.add(r.judge(n.w.engine+" "+names[i], histories[i].operations(), ofServers))
 	}
 	n.t.Logf("%s: %v, till the recovery %v, %d of %d mutexes granted since it was healed, judged in %v",
 		f.name, total.rate, meanwhile, counted.anew(), mutexes, time.Since(judging))
 	return total, counts && served
 }
 
-// recover waits until every door leads to a server that does its work again, all of it: a quiet time is over too.
+// recover waits until every route leads to a server that works again. That includes the end of a
+// recovery delay.
 func (n *window) recover(f fault, healed instant) {
 	n.t.Helper()
 	least, late := after(healed, calm), after(healed, patience)
@@ -141,7 +147,7 @@ func (n *window) recover(f fault, healed instant) {
 	}
 	for ; ; time.Sleep(10 * time.Millisecond) {
 		good := true
-		for _, d := range n.w.doors {
+		for _, d := range n.w.routes {
 			good = good && d.good.at.Load() > healed
 		}
 		good = good && (n.w.reading == nil || n.w.reading.good.at.Load() > healed)

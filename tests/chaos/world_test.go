@@ -10,17 +10,17 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// world is an engine that runs: its servers, its store, and the links between all of them.
+// world is a running engine: its servers, its store, and the links between all of them.
 type world struct {
-	engine  string // and its variant: a key of documented
+	engine  string // with its variant: a key of documented
 	rules   guarantees
 	servers []host
 	single  *stores.Server // the store; nil = the engine needs none, or has a pair
-	pair    stores.Pair    // the store, of an engine whose store fails over; else nil
+	pair    stores.Pair    // the store of an engine that has a failover; else nil
 	links   []*stores.Link // from each server to the store
-	doors   []*door        // from the clients to the servers
-	reading *door          // to a server that gets reads only, as one beside a resource; nil = there is none
-	killed  instant        // a server was killed last, and gone, then
+	routes  []*route       // from the clients to the servers
+	reading *route         // to a server that gets reads only; nil = none
+	killed  instant        // when a killed server had ended last
 }
 
 // host is a server, the same through all its restarts.
@@ -29,7 +29,7 @@ type host struct {
 	addr string // host:port
 }
 
-// program is what faults do to a server, and what it logs.
+// program has the methods that faults need of a server, and its log.
 type program interface {
 	Start()
 	Kill()
@@ -38,16 +38,16 @@ type program interface {
 	Log() string
 }
 
-// door is a way for clients to a server.
-type door struct {
+// route is a link from clients to a server.
+type route struct {
 	*stores.Link
 	server int
-	good   latest // when the last request was sent that was answered here
+	good   latest // when the last request with a reply was sent
 }
 
-// open starts an engine: two servers with a store between them, or one that needs none. Clients have two
-// doors in either case, so that a fault of the network leaves one of them. A store that fails over has a
-// third server, which gets reads only: no refused write tells it that the store is another one.
+// open starts an engine: two servers with a store between them, or one that needs none. Clients
+// always have two routes, so a network fault leaves one of them. A store with failover has a third
+// server, which gets reads only. So no refused write tells it that the primary changed.
 func open(t *testing.T, engine string) *world {
 	t.Helper()
 	w := &world{engine: engine, rules: documented[engine]}
@@ -90,11 +90,11 @@ func open(t *testing.T, engine string) *world {
 		s := simbatest.Start(t, append([]string{"--engine", name}, args(link)...)...)
 		w.servers = append(w.servers, host{s, s.Addr})
 	}
-	w.hang(t)
+	w.openRoutes(t)
 	return w
 }
 
-// store is the server that the engine's requests reach, nil if it needs none.
+// store returns the store that the engine's requests reach, nil if it needs none.
 func (w *world) store() *stores.Server {
 	if w.pair != nil {
 		return w.pair.Primary()
@@ -102,7 +102,7 @@ func (w *world) store() *stores.Server {
 	return w.single
 }
 
-// storeAddr is where servers reach the store, "" if the engine needs none.
+// storeAddr returns the address of the store for servers, "" if the engine needs none.
 func (w *world) storeAddr() string {
 	switch {
 	case w.pair != nil:
@@ -113,21 +113,21 @@ func (w *world) storeAddr() string {
 	return ""
 }
 
-// hang gives clients two doors, to two servers or to the only one, and readers theirs.
-func (w *world) hang(t *testing.T) {
+// openRoutes gives clients two routes, to two servers or to the only one, and readers theirs.
+func (w *world) openRoutes(t *testing.T) {
 	t.Helper()
-	to := func(server int) *door {
-		return &door{Link: stores.NewLink(t, w.servers[server].addr), server: server}
+	to := func(server int) *route {
+		return &route{Link: stores.NewLink(t, w.servers[server].addr), server: server}
 	}
 	for i := range 2 {
-		w.doors = append(w.doors, to(i%len(w.servers)))
+		w.routes = append(w.routes, to(i%len(w.servers)))
 	}
 	if w.pair != nil {
 		w.reading = to(2)
 	}
 }
 
-// names makes names for mutexes that nobody has used.
+// names returns names of unused mutexes.
 func (w *world) names(window, n int) (names []string) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("w%d-m%d", window, i))
@@ -135,7 +135,8 @@ func (w *world) names(window, n int) (names []string) {
 	return names
 }
 
-// memory is a folder that needs no disk, which others may keep busy: what kill -9 leaves is there too.
+// memory returns a folder that needs no disk, which other processes may keep busy. Its files
+// survive kill -9 as well.
 func memory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "simba-chaos-")

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// pairs has a client acquire and release a mutex so often, which are two events each, and none of them waits.
+// pairs acquires and releases a mutex n times. Each pair is two events.
 func pairs(t *testing.T, s *simbatest.Server, mutex string, n int) {
 	t.Helper()
 	c := simbatest.Conn(t, s)
@@ -36,7 +36,7 @@ func pairs(t *testing.T, s *simbatest.Server, mutex string, n int) {
 	}
 }
 
-// By the server's own settings, and after a restart too.
+// The limit is the server's default, and holds after a restart too.
 func TestTheHistoryHasTheLastTenThousandEvents(t *testing.T) {
 	s := simbatest.Start(t)
 	events := func(mutex string) int {

@@ -20,8 +20,8 @@ func onEveryEngine(t *testing.T, test func(t *testing.T, serve func(flags ...str
 	})
 }
 
-// clients waits until so many clients are connected, with the one that asks.
-func clients(t *testing.T, admin redis.Conn, want int) {
+// awaitClients waits until that many clients are connected, with the one that asks.
+func awaitClients(t *testing.T, admin redis.Conn, want int) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		n, err := simbatest.ClientsInfo(admin, "connected_clients")
@@ -35,9 +35,9 @@ func clients(t *testing.T, admin redis.Conn, want int) {
 	t.Fatalf("not %d clients are connected", want)
 }
 
-// mayWait sends ACQUIRE … WAIT for a mutex that is not free, and reports whether the server has
-// blocked the client or has refused it. It returns when one that is refused has left. It looks
-// through one connection: each takes a place until the server sees its end.
+// mayWait sends ACQUIRE … WAIT for a held mutex, and reports whether the server has blocked the
+// client. A refused client has disconnected when it returns. All questions use one connection,
+// since each connection counts until the server sees its end.
 func mayWait(t *testing.T, s *simbatest.Server, admin redis.Conn, contender string) bool {
 	t.Helper()
 	before, err := simbatest.ClientsInfo(admin, "blocked_clients")
@@ -61,7 +61,7 @@ func mayWait(t *testing.T, s *simbatest.Server, admin redis.Conn, contender stri
 				t.Fatalf("%s is answered %v", contender, err)
 			}
 			c.Close()
-			clients(t, admin, connected)
+			awaitClients(t, admin, connected)
 			return false
 		default:
 		}
@@ -79,7 +79,7 @@ func TestWaitersThatFillMaxclientsDoNotLockTheOwnerOut(t *testing.T) {
 		admin, owner := simbatest.Conn(t, s), simbatest.Conn(t, s)
 		first := simbatest.DoRecord(t, owner, "SIMBA.ACQUIRE", "job", "owner", 600_000)
 		owner.Close() // its connection breaks
-		clients(t, admin, 1)
+		awaitClients(t, admin, 1)
 		limit := func(from byte, want int) {
 			t.Helper()
 			n := 0
@@ -139,11 +139,12 @@ func TestTheIdleTimeoutSparesSessionOwnersWaitersAndSubscribers(t *testing.T) {
 		first := simbatest.DoRecord(t, holder, "SIMBA.ACQUIRE", "job", "holder", 600_000, "SESSION")
 		waiter := simbatest.Wait(t, s, "job", "waiter")
 		listener := simbatest.Subscribe(t, s, "SUBSCRIBE", "simba:{job}")
-		// Only now: a busy machine may pause between a connection and its first command.
+		// The timeout is set only now, since a busy machine may pause before the first command of a
+		// connection.
 		if _, err := holder.Do("CONFIG", "SET", "timeout", "1"); err != nil {
 			t.Fatal(err)
 		}
-		for range 3 { // who comes later, and owns nothing, is cut
+		for range 3 { // later clients, which own nothing, are cut
 			cut(t, simbatest.Conn(t, s))
 		}
 		if got := simbatest.DoRecord(t, holder, "SIMBA.OWNER", "job"); got["token"] != first["token"] {
@@ -155,6 +156,6 @@ func TestTheIdleTimeoutSparesSessionOwnersWaitersAndSubscribers(t *testing.T) {
 		simbatest.DoOne(t, holder, "SIMBA.RELEASE", "job", "holder")
 		waiter.Granted(t)
 		listener.Receive("simba:{job}", "acquired@@waiter")
-		cut(t, holder) // it owns nothing any more
+		cut(t, holder) // its lease is released
 	})
 }

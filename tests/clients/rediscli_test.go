@@ -9,14 +9,13 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// cli runs redis-cli against the server to its end, and returns what a user would
-// see on a terminal.
+// cli runs redis-cli against the server to its end, and returns what a terminal would show.
 func cli(t testing.TB, s *simbatest.Server, args ...string) string {
 	t.Helper()
 	return simbatest.Output(t, "redis-cli", append([]string{"-p", s.Port()}, args...)...)
 }
 
-// cliRun starts a redis-cli that goes on.
+// cliRun starts a redis-cli that runs on.
 func cliRun(t testing.TB, s *simbatest.Server, args ...string) *simbatest.Process {
 	t.Helper()
 	return simbatest.Run(t, "redis-cli", append([]string{"-p", s.Port()}, args...)...)
@@ -53,7 +52,8 @@ func TestLeaderIsElectedAndHandedOnInBothProtocols(t *testing.T) {
 	simbatest.NeedRedisTools(t)
 	for _, protocol := range []string{"-2", "-3"} {
 		t.Run("RESP"+protocol[1:], func(t *testing.T) {
-			// A program that starts may take seconds on a busy machine: no turn and no lease ends meanwhile.
+			// A program may take seconds to start on a busy machine. No reservation and no lease
+			// ends meanwhile.
 			s := simbatest.Start(t, "--handoff-window", simbatest.Patience.String())
 			onlooker := cliRun(t, s, protocol, "SUBSCRIBE", "simba:{job}")
 			onlooker.Wants(t, `\(integer\) 1`)
@@ -93,7 +93,7 @@ func TestLeaderIsElectedAndHandedOnInBothProtocols(t *testing.T) {
 	}
 }
 
-// colour is how a terminal is told to change it.
+// colour matches the escape sequences that change a terminal's colour.
 var colour = regexp.MustCompile("\x1b\\[\\d*m")
 
 func TestRedisCliHelpKnowsTheCommands(t *testing.T) {

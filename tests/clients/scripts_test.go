@@ -8,7 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// There are fewer places for scripts than transactions here, and a script gives way while it has one.
+// Fewer scripts than these transactions may run at a time, and a running script gives way to
+// others.
 func TestTransactionsOfLongScriptsAreAllExecuted(t *testing.T) {
 	s := simbatest.Start(t, "--durability", "memory")
 	const clients, long = 16, "for i = 1, 200000 do end return 1"

@@ -20,7 +20,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// tlsServer is a running server that speaks TLS.
+// tlsServer is a running server with TLS.
 type tlsServer struct {
 	*simbatest.Process
 	t         *testing.T
@@ -29,10 +29,10 @@ type tlsServer struct {
 	authority *certs.Authority
 }
 
-// tlsReady is the line of a server that is ready, with its address for TLS.
+// tlsReady matches the log line of a ready server, with its address for TLS.
 const tlsReady = `msg=ready .*tls=(\S+)`
 
-// startTLS runs a server that speaks nothing but TLS.
+// startTLS runs a server without a plain-text port.
 func startTLS(t *testing.T, args ...string) *tlsServer {
 	t.Helper()
 	s := &tlsServer{t: t, dir: t.TempDir(), authority: certs.NewAuthority(t, "test CA")}
@@ -48,7 +48,7 @@ func startTLS(t *testing.T, args ...string) *tlsServer {
 	return s
 }
 
-// write makes a certificate of that common name, in files of that name.
+// write makes a certificate with that common name, in files with that name.
 func (s *tlsServer) write(file, name string) (cert, key string) {
 	return s.authority.Sign(s.t, certs.Leaf{Name: name}).Write(s.t, s.dir, file)
 }
@@ -64,7 +64,7 @@ func (s *tlsServer) cliArgs(args ...string) []string {
 	return append([]string{"--tls", "--cacert", s.dir + "/ca.crt", "-p", port}, args...)
 }
 
-// client connects go-redis, with the certificate if there is one.
+// client connects go-redis, with a certificate if one is given.
 func (s *tlsServer) client(show ...certs.Signed) *goredis.Client {
 	config := &tls.Config{RootCAs: s.authority.Pool, MinVersion: tls.VersionTLS12}
 	for _, own := range show {
@@ -75,7 +75,7 @@ func (s *tlsServer) client(show ...certs.Signed) *goredis.Client {
 	return c
 }
 
-// shown is the name in the certificate that new connections are shown.
+// shown returns the name in the certificate that new connections get.
 func (s *tlsServer) shown() string {
 	s.t.Helper()
 	nc, err := tls.Dial("tcp", s.addr, &tls.Config{RootCAs: s.authority.Pool, MinVersion: tls.VersionTLS12})
@@ -86,7 +86,7 @@ func (s *tlsServer) shown() string {
 	return nc.ConnectionState().PeerCertificates[0].Subject.CommonName
 }
 
-// blocked waits until so many clients are blocked.
+// blocked waits until that many clients are blocked.
 func (s *tlsServer) blocked(want int) {
 	s.t.Helper()
 	c := s.client()
@@ -102,7 +102,7 @@ func (s *tlsServer) blocked(want int) {
 	s.t.Fatalf("not %d clients are blocked", want)
 }
 
-// needTLSTools is needRedisTools, for those that are built with TLS.
+// needTLSTools is simbatest.NeedRedisTools for tools that are built with TLS.
 func needTLSTools(t *testing.T) {
 	t.Helper()
 	simbatest.NeedRedisTools(t)
@@ -164,7 +164,7 @@ func TestGoRedisWorksOverTLS(t *testing.T) {
 	}
 }
 
-// Where TLS is served nothing else listens that was not asked for, and TLS answers no command in the open.
+// Without --addr there is no plain-text port, and the TLS port executes no plain-text command.
 func TestTLSServesNoPlainTextByDefault(t *testing.T) {
 	s := startTLS(t)
 	if log := s.Output(); strings.Contains(log, " addr=") {
@@ -243,7 +243,7 @@ func TestACertificateIsALogin(t *testing.T) {
 	}
 }
 
-// A renewal of the certificate must not cost anybody its place in a queue.
+// A reload of the certificate must not remove a waiter from its queue.
 func TestSIGHUPReloadsTheCertificateAndKeepsConnections(t *testing.T) {
 	s := startTLS(t)
 	c := s.client()
@@ -276,7 +276,7 @@ func TestSIGHUPReloadsTheCertificateAndKeepsConnections(t *testing.T) {
 		t.Errorf("after the renewal it shows %s", got)
 	}
 
-	// A pair that does not fit is not taken.
+	// A key that does not match the certificate is refused.
 	s.authority.Sign(t, certs.Leaf{Name: "third"}).Write(t, s.dir, "third")
 	simbatest.Output(t, "cp", s.dir+"/third.crt", s.dir+"/server.crt")
 	s.Signal(syscall.SIGHUP)
@@ -315,7 +315,7 @@ func TestAKilledTLSClientLosesItsSessionLeaseAtOnce(t *testing.T) {
 		status <- fmt.Sprint(r["status"], err)
 	}()
 	s.blocked(1)
-	nc.NetConn().Close() // without a word of TLS
+	nc.NetConn().Close() // without a TLS alert
 	if got := <-status; got != "acquired<nil>" {
 		t.Errorf("b: %s", got)
 	}

@@ -216,13 +216,13 @@ func TestAStoppingServerLogsEachFailedLogin(t *testing.T) {
 	if _, err := admin.Do("AUTH", "admin", "1"); err != nil {
 		t.Fatal(err)
 	}
-	const tries = 35 // more than are logged each
+	const tries = 35 // more than the server logs one by one
 	for range tries {
 		c := simbatest.Conn(t, s)
 		if err := c.Send("AUTH", "admin", "guess"); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Flush(); err != nil { // the answer is late
+		if err := c.Flush(); err != nil { // the reply is delayed
 			t.Fatal(err)
 		}
 	}

@@ -18,11 +18,10 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// TestCrashLosesNothingAcknowledged runs clients on an engine and its store, and again
-// and again looks what a crash at that moment would leave: a copy of the file
-// system in which a random part of what was not synced is gone. Each copy is
-// opened, and must hold every state that any client was told of, or a later one,
-// whole.
+// TestCrashLosesNothingAcknowledged runs clients on an engine and its store, and copies the file
+// system again and again. Each copy is what a crash at that moment could leave: a random part of
+// the unsynced data is lost. Each copy is opened. It must hold every state that any client learned,
+// or a later one.
 func TestCrashLosesNothingAcknowledged(t *testing.T) {
 	for _, mode := range []persist.Mode{persist.Always, persist.Async} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -30,7 +29,8 @@ func TestCrashLosesNothingAcknowledged(t *testing.T) {
 			c := simbatest.NewCampaign(t, "crash clones, "+mode.String(), "embedded")
 			want := simbatest.Count(3*crashClones, 10_000)
 			var clones, tenures, lost int
-			for seed := uint64(1); clones < want && !c.Failed(); seed++ { // each on a store of its own, which must not grow too large
+			// each on a store of its own, so that none grows too large
+			for seed := uint64(1); clones < want && !c.Failed(); seed++ {
 				n, l := crash(c, mode, seed)
 				clones, tenures, lost = clones+crashClones, tenures+n, lost+l
 			}
@@ -39,26 +39,26 @@ func TestCrashLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// holder is a state of a mutex: who held it, by which token.
+// holder is a state of a mutex: its owner and token.
 type holder struct {
 	owner string
 	token uint64
 }
 
-// witness keeps what clients did and were told; the test's own, not the server's.
+// witness records what clients did and learned, independently of the server.
 type witness struct {
 	mu     sync.Mutex
 	states map[string][]holder // of each mutex, in order
-	told   map[string]int      // of each mutex, the last state that someone was told of
-	forced map[string]int      // the same for what async promises too
-	token  uint64              // the largest that someone was told
+	known  map[string]int      // of each mutex, the last state that a client learned
+	forced map[string]int      // the same for the changes that async never loses
+	token  uint64              // the largest that a client received
 	seq    simba.Seq
 }
 
 const crashLease = time.Hour
 
-// step does something to a mutex, notes the state that came of it, and when that
-// is settled, that it was told.
+// step changes a mutex and records the resulting state. When the change is committed, it records
+// that a client learned it.
 func (w *witness) step(e *engine.Engine, mutex string, do func() (forced bool, _ simba.Seq, _ error)) error {
 	ctx := context.Background()
 	w.mu.Lock()
@@ -68,7 +68,7 @@ func (w *witness) step(e *engine.Engine, mutex string, do func() (forced bool, _
 		return err
 	}
 	now, rests, err := e.Owner(ctx, mutex)
-	seq = max(seq, rests) // to look may hand the mutex on
+	seq = max(seq, rests) // reading the state may hand the mutex off
 	states := w.states[mutex]
 	if h := (holder{now.Owner, now.Token}); len(states) == 0 || states[len(states)-1] != h {
 		states = append(states, h)
@@ -84,7 +84,7 @@ func (w *witness) step(e *engine.Engine, mutex string, do func() (forced bool, _
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told[mutex] = max(w.told[mutex], at)
+	w.known[mutex] = max(w.known[mutex], at)
 	w.token, w.seq = max(w.token, now.Token), max(w.seq, seq)
 	if forced {
 		w.forced[mutex] = max(w.forced[mutex], at)
@@ -96,13 +96,13 @@ type nobody struct{}
 
 func (nobody) Wake() {}
 
-// client does whatever clients do to a few mutexes, some of them its own, one
-// thing for each turn that it gets.
-func (w *witness) client(e *engine.Engine, seed uint64, id int, turns <-chan struct{}) error {
+// client does what clients do to a few mutexes, some of them its own: one action for each step that
+// it receives.
+func (w *witness) client(e *engine.Engine, seed uint64, id int, steps <-chan struct{}) error {
 	rng := rand.New(rand.NewPCG(uint64(id), 6+seed))
 	me := fmt.Sprint("c", id)
 	ctx := context.Background()
-	for range turns {
+	for range steps {
 		mutex := fmt.Sprintf("own-%d-%d", id, rng.IntN(4))
 		if rng.IntN(2) == 0 {
 			mutex = fmt.Sprintf("shared-%d", rng.IntN(3))
@@ -132,13 +132,13 @@ func (w *witness) client(e *engine.Engine, seed uint64, id int, turns <-chan str
 	return nil
 }
 
-// picture is what the witness knew when a copy was taken.
+// picture is what the witness knew when a copy was made.
 type picture struct {
-	fs           *vfs.MemFS
-	states       map[string][]holder
-	told, forced map[string]int
-	token        uint64
-	seq          simba.Seq
+	fs            *vfs.MemFS
+	states        map[string][]holder
+	known, forced map[string]int
+	token         uint64
+	seq           simba.Seq
 }
 
 func (w *witness) crash(fs *vfs.MemFS, percent int, rng *rand.Rand) picture {
@@ -146,7 +146,7 @@ func (w *witness) crash(fs *vfs.MemFS, percent int, rng *rand.Rand) picture {
 	defer w.mu.Unlock()
 	p := picture{
 		fs:     fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng}),
-		states: map[string][]holder{}, told: maps.Clone(w.told), forced: maps.Clone(w.forced),
+		states: map[string][]holder{}, known: maps.Clone(w.known), forced: maps.Clone(w.forced),
 		token: w.token, seq: w.seq,
 	}
 	for m, s := range w.states {
@@ -155,11 +155,11 @@ func (w *witness) crash(fs *vfs.MemFS, percent int, rng *rand.Rand) picture {
 	return p
 }
 
-// crashClones is how many crashes of one store are looked at.
+// crashClones is the number of crashes of one store.
 const crashClones = 100
 
-// crash looks at crashClones crashes of one store. It returns how many tenures there were, and how many
-// states that were told are gone.
+// crash tests crashClones crashes of one store. It returns the number of tenures, and the number of
+// known states that were lost.
 func crash(t testing.TB, mode persist.Mode, seed uint64) (tenures, lost int) {
 	t.Helper()
 	fs := vfs.NewCrashableMem()
@@ -172,12 +172,12 @@ func crash(t testing.TB, mode persist.Mode, seed uint64) (tenures, lost int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &witness{states: map[string][]holder{}, told: map[string]int{}, forced: map[string]int{}}
-	turns := make(chan struct{})
+	w := &witness{states: map[string][]holder{}, known: map[string]int{}, forced: map[string]int{}}
+	steps := make(chan struct{})
 	var clients sync.WaitGroup
 	for id := range 8 {
 		clients.Go(func() {
-			if err := w.client(e, seed, id, turns); err != nil {
+			if err := w.client(e, seed, id, steps); err != nil {
 				t.Error(err)
 			}
 		})
@@ -185,7 +185,7 @@ func crash(t testing.TB, mode persist.Mode, seed uint64) (tenures, lost int) {
 	rng := rand.New(rand.NewPCG(seed, uint64(mode)))
 	for i := range crashClones {
 		for range rng.IntN(20) {
-			turns <- struct{}{}
+			steps <- struct{}{}
 		}
 		lost += survive(t, w.crash(fs, rng.IntN(101), rng), mode, i%4 == 3)
 		if t.Failed() {
@@ -193,7 +193,7 @@ func crash(t testing.TB, mode persist.Mode, seed uint64) (tenures, lost int) {
 			break
 		}
 	}
-	close(turns)
+	close(steps)
 	clients.Wait()
 	e.Stop()
 	if err := store.Close(); err != nil {
@@ -205,8 +205,8 @@ func crash(t testing.TB, mode persist.Mode, seed uint64) (tenures, lost int) {
 	return int(w.token), lost
 }
 
-// survive opens what a crash left and holds it against the picture. It returns how
-// many states that were told are gone, which async may lose but not silently.
+// survive opens what a crash left, and compares it with the picture. It returns the number of known
+// states that are lost. async may lose some, but not silently.
 func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int) {
 	t.Helper()
 	boot := persist.Boot{ID: "boot 1", Now: engine.NewClock(simba.Instant(time.Hour + time.Minute)).Now}
@@ -234,32 +234,33 @@ func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int)
 		}
 	}
 	for m, states := range p.states {
-		at := lastIndex(states, found[m]) // -1: as before its first change
-		told, wasTold := p.told[m]
+		at := lastIndex(states, found[m]) // -1: as before the first change
+		known, wasKnown := p.known[m]
 		forced, wasForced := p.forced[m]
 		switch {
 		case at < 0 && found[m] != holder{}:
 			t.Errorf("%s: nobody ever did %v", m, found[m])
-		case wasForced && at < forced, mode == persist.Always && wasTold && at < told:
-			t.Errorf("%s: state %d of %d was told, %d is what is left: %v", m, told, len(states), at, found[m])
-		case wasTold && at < told:
+		case wasForced && at < forced, mode == persist.Always && wasKnown && at < known:
+			t.Errorf("%s: state %d of %d was acknowledged, %d is left: %v", m, known, len(states), at, found[m])
+		case wasKnown && at < known:
 			lost++
 		}
 	}
 	if rec.Token < p.token || rec.Seq < p.seq {
-		t.Errorf("token %d and seq %d were told, the floors are %d and %d", p.token, p.seq, rec.Token, rec.Seq)
+		t.Errorf("token %d and seq %d were acknowledged, the floors are %d and %d", p.token, p.seq, rec.Token, rec.Seq)
 	}
-	// Before the first grant is told nothing can have been lost; its quiet time may be on disk by then, or not.
+	// Before the reply to the first grant, no known state can be lost. The recovery delay may or
+	// may not be on disk then.
 	quiet := rec.Quiet >= crashLease
 	if quiet != (mode == persist.Async) && (quiet || p.token > 0) {
 		t.Errorf("quiet time %v after token %d", rec.Quiet, p.token)
 	}
-	goOn(t, p, quiet, store, rec, found)
+	acquireAfterCrash(t, p, quiet, store, rec, found)
 	return lost
 }
 
-// goOn lets a stranger ask for mutexes in the run after the crash.
-func goOn(t testing.TB, p picture, quiet bool, store *persist.Store, rec *persist.Recovered, found map[string]holder) {
+// acquireAfterCrash lets a new contender acquire mutexes in the run after the crash.
+func acquireAfterCrash(t testing.TB, p picture, quiet bool, store *persist.Store, rec *persist.Recovered, found map[string]holder) {
 	t.Helper()
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, store, engine.Recovery(*rec))
 	if err != nil {

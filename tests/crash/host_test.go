@@ -13,8 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// unshared are the words that run a program with namespaces of its own. Where that is
-// not allowed the test is skipped, and fails with CI=true.
+// unshared returns the command that runs a program in namespaces of its own. Where that is not
+// allowed, the test is skipped, and fails with CI=true.
 func unshared(t *testing.T, flags ...string) []string {
 	t.Helper()
 	words := append([]string{"unshare"}, flags...)
@@ -52,7 +52,7 @@ func replyOf(t *testing.T, s *simbatest.Server, command string, args ...any) any
 	return reply
 }
 
-// owned is SIMBA.OWNER of a mutex that has an owner.
+// owned returns SIMBA.OWNER of a mutex that must have an owner.
 func owned(t *testing.T, s *simbatest.Server, mutex string) simbatest.Record {
 	t.Helper()
 	r, err := simbatest.ToRecord(replyOf(t, s, "SIMBA.OWNER", mutex), nil)
@@ -62,8 +62,8 @@ func owned(t *testing.T, s *simbatest.Server, mutex string) simbatest.Record {
 	return r
 }
 
-// Containers with a shifted clock share the boot id of their machine. A lease that
-// moves between two such clocks is neither stretched nor cut.
+// Containers with a shifted clock share the boot id of their machine. A lease that moves between
+// two such clocks is neither extended nor cut.
 func TestAnotherOffsetOfTheBootClockIsAnotherBoot(t *testing.T) {
 	t.Parallel()
 	const ttl, transition = 600_000, 60_000
@@ -76,7 +76,7 @@ func TestAnotherOffsetOfTheBootClockIsAnotherBoot(t *testing.T) {
 	for _, step := range []struct {
 		name  string
 		words []string
-		again bool // it is the boot of the step before
+		again bool // it is the boot of the last step
 	}{
 		{"the same", nil, true},
 		{"shifted", shifted, false},
@@ -129,8 +129,7 @@ func TestWithoutProcEveryStartIsAReboot(t *testing.T) {
 	}
 }
 
-// Writes to files that were removed succeed, so grants would be acknowledged that a
-// restart forgets.
+// Writes to removed files succeed. So the server would acknowledge grants that a restart forgets.
 func TestAServerWhoseDataDirectoryIsLostEndsAsForAFailedDisk(t *testing.T) {
 	for name, lose := range map[string]func(dir string) error{
 		"removed": os.RemoveAll,
@@ -165,9 +164,9 @@ func TestAServerWhoseDataDirectoryIsLostEndsAsForAFailedDisk(t *testing.T) {
 				if code := s.Wait(t); code != 74 {
 					t.Errorf("exit code %d, want 74", code)
 				}
-				// A second is the promise, which persist's tests hold it to, in fake time.
+				// The promise is one second. The tests of persist check it in fake time.
 				t.Logf("it ended after %v and %d grants", took.Round(time.Millisecond), granted)
-				// The journal may be the first to miss it, if it begins a new segment.
+				// The journal may notice first, if it begins a new segment.
 				s.Wants(t, `level=ERROR msg="the data directory failed, exiting" dir=\S+ err="(LOCK: it was removed or replaced|.* no such file)`)
 			})
 		}

@@ -15,11 +15,12 @@ import (
 
 const (
 	asyncShared = 4   // mutexes that all clients want
-	asyncTTL    = 150 // ms, the longest: the next run is quiet for so long
+	asyncTTL    = 150 // ms, the longest lease, and so the recovery delay of the next run
 )
 
-// TestKillLosesNothingThatAsyncPromises does the same in durability async, where a crash may undo what was told in the
-// last milliseconds: no token is given out again for all that, and whoever was told of a lease is alone until its end.
+// TestKillLosesNothingThatAsyncPromises is the same test in durability async, where a crash may
+// undo the replies of the last milliseconds. Even so, no token repeats, and an owner has no rival
+// until the end of its lease.
 func TestKillLosesNothingThatAsyncPromises(test *testing.T) {
 	t := simbatest.NewCampaign(test, "kill -9 of the server, async", "embedded")
 	rounds := simbatest.Count(10, 500)
@@ -28,7 +29,7 @@ func TestKillLosesNothingThatAsyncPromises(test *testing.T) {
 	quiet := 0
 	for round := range rounds {
 		s := simbatest.StartIn(t, dir, "--durability", "async")
-		if round%10 == 9 { // it dies while nobody may be granted anything
+		if round%10 == 9 { // it dies during a recovery delay
 			m.begin(0, time.Now().Add(rand.N(asyncTTL*time.Millisecond)))
 			quiet++
 		} else {
@@ -60,23 +61,24 @@ func TestKillLosesNothingThatAsyncPromises(test *testing.T) {
 type asyncModel struct {
 	t testing.TB
 
-	mu      sync.Mutex            // guards what follows
-	leases  map[string]asyncLease // of each mutex, the last that somebody was told of
+	mu      sync.Mutex            // guards the fields below
+	leases  map[string]asyncLease // of each mutex, the last that a client received
 	seen    map[int64]string      // tokens ever seen → mutex and owner
 	highest int64                 // of them
 	floor   int64                 // highest when the server started: new tenures are above it
 	lost    int
 	left    int           // grants until the kill
 	enough  chan struct{} // closed when left is 0
-	end     time.Time     // of the round at the latest
+	end     time.Time     // the latest end of the round
 }
 
-// asyncLease is one that its owner believes in until its end, by the test's clock, unless it has asked for it to be released.
+// asyncLease is a lease that its owner relies on until its end, by the test's clock, unless it has
+// sent a release.
 type asyncLease struct {
 	owner     string
 	token     int64
 	until     time.Time
-	run       chan struct{} // names the run of the server
+	run       chan struct{} // identifies the run of the server
 	releasing bool
 	lost      bool
 }
@@ -85,18 +87,18 @@ func (m *asyncModel) begin(grants int, end time.Time) {
 	m.floor, m.left, m.enough, m.end = m.highest, grants, make(chan struct{}), end
 }
 
-// short reports whether the clients were to be granted more in this round.
+// short reports whether this round needs more grants.
 func (m *asyncModel) short() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.left > 0
 }
 
-// work acquires and releases until the server is gone.
+// work acquires and releases until the server is killed.
 func (m *asyncModel) work(addr, contender string, round int) {
 	c, err := redis.Dial("tcp", addr)
 	if err != nil {
-		return // killed before this client came
+		return // killed before this client connected
 	}
 	defer c.Close()
 	for n := 0; ; n++ {
@@ -117,7 +119,7 @@ func (m *asyncModel) acquire(c redis.Conn, mutex, contender string) bool {
 	end := asked.Add(time.Duration(ttl) * time.Millisecond)
 	m.mu.Lock()
 	if mine := m.leases[mutex]; mine.owner == contender && end.Before(mine.until) {
-		mine.until = end // it may be shorter from now on, whatever it is told
+		mine.until = end // the lease may be shorter from now on, whatever the reply
 		m.leases[mutex] = mine
 	}
 	m.mu.Unlock()
@@ -125,7 +127,7 @@ func (m *asyncModel) acquire(c redis.Conn, mutex, contender string) bool {
 	if err != nil {
 		return m.gone(err)
 	}
-	told := time.Now()
+	replied := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, token := m.leases[mutex], r["token"].(int64)
@@ -137,12 +139,12 @@ func (m *asyncModel) acquire(c redis.Conn, mutex, contender string) bool {
 		if was := m.seen[token]; was != "" {
 			m.t.Errorf("%s: token %d of %s was that of %s", mutex, token, contender, was)
 		}
-		if old.token < token && !old.releasing && told.Before(old.until) {
+		if old.token < token && !old.releasing && replied.Before(old.until) {
 			m.t.Errorf("%s: granted to %s with token %d while %s holds it with %d for %v more",
-				mutex, contender, token, old.owner, old.token, old.until.Sub(told))
+				mutex, contender, token, old.owner, old.token, old.until.Sub(replied))
 		}
 		m.seen[token], m.highest = mutex+" "+contender, max(m.highest, token)
-		if old.token < token { // else it was told later, of what came before
+		if old.token < token { // otherwise an older reply came later
 			m.leases[mutex] = asyncLease{owner: contender, token: token, until: end, run: m.enough}
 		}
 		m.granted()
@@ -154,8 +156,8 @@ func (m *asyncModel) acquire(c redis.Conn, mutex, contender string) bool {
 			m.leases[mutex] = asyncLease{owner: contender, token: token, until: end, run: m.enough, releasing: old.releasing}
 		}
 	case "busy":
-		if r["owner"] == "" && !old.lost && !old.releasing && old.run != m.enough && told.Before(old.until) {
-			old.lost = true // it is free, and nobody gets it
+		if r["owner"] == "" && !old.lost && !old.releasing && old.run != m.enough && replied.Before(old.until) {
+			old.lost = true // the server has lost it, and it expires
 			m.leases[mutex] = old
 			m.lost++
 		}
@@ -165,7 +167,7 @@ func (m *asyncModel) acquire(c redis.Conn, mutex, contender string) bool {
 	return true
 }
 
-// release gives the mutex up if contender holds it, and reports whether the server replied.
+// release releases the mutex if the contender holds it, and reports whether the server replied.
 func (m *asyncModel) release(c redis.Conn, mutex, contender string) bool {
 	m.mu.Lock()
 	mine := m.leases[mutex]
@@ -176,11 +178,12 @@ func (m *asyncModel) release(c redis.Conn, mutex, contender string) bool {
 	mine.releasing = true
 	m.leases[mutex] = mine
 	m.mu.Unlock()
-	_, err := redis.Int(c.Do("SIMBA.RELEASE", mutex, contender, "TOKEN", mine.token)) // 0 if the lease is over, or lost
+	// 0 if the lease is over, or lost
+	_, err := redis.Int(c.Do("SIMBA.RELEASE", mutex, contender, "TOKEN", mine.token))
 	return err == nil || m.gone(err)
 }
 
-// gone returns false; an error that is the server's reply has no place here.
+// gone returns false. The error must not be a reply of the server.
 func (m *asyncModel) gone(err error) bool {
 	var reply redis.Error
 	if errors.As(err, &reply) {

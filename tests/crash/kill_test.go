@@ -20,8 +20,8 @@ const (
 	killTTL     = 3_600_000 // ms: no lease ends while the test runs
 )
 
-// TestKillLosesNothingAcknowledged kills the server while clients acquire and
-// release, and starts it again on the same data, many times.
+// TestKillLosesNothingAcknowledged kills the server while clients acquire and release, and starts
+// it again on the same data, many times.
 func TestKillLosesNothingAcknowledged(test *testing.T) {
 	t := simbatest.NewCampaign(test, "kill -9 of the server", "embedded")
 	rounds := simbatest.Count(30, 500)
@@ -34,8 +34,8 @@ func TestKillLosesNothingAcknowledged(test *testing.T) {
 			t.Fatalf("in round %d", round)
 		}
 
-		// The server dies when it has given so many replies, which finds every
-		// client, and the store, at any point of their work.
+		// The server is killed after that many replies. Clients and the store may then be at any
+		// point of their work.
 		m.beginRound(1 + rand.IntN(300))
 		var clients sync.WaitGroup
 		for id := range killClients {
@@ -56,8 +56,8 @@ func TestKillLosesNothingAcknowledged(test *testing.T) {
 type model struct {
 	t testing.TB
 
-	mu      sync.Mutex                 // guards what follows
-	held    map[string]tenure          // told to a client and, if releasing is not set, not given up
+	mu      sync.Mutex                 // guards the fields below
+	held    map[string]tenure          // acknowledged and, unless releasing is set, not released
 	asked   map[string]map[string]bool // mutex → contenders whose ACQUIRE has no reply
 	seen    map[int64]string           // tokens ever seen → mutex and owner
 	highest int64                      // of the tokens seen
@@ -69,19 +69,19 @@ type model struct {
 type tenure struct {
 	owner     string
 	token     int64
-	releasing bool // its RELEASE was sent: it may be done
+	releasing bool // its RELEASE was sent, and may have been executed
 }
 
 func (m *model) beginRound(replies int) {
 	m.floor, m.left, m.enough = m.highest, replies, make(chan struct{})
 }
 
-// work acquires and releases until the server is gone. It holds a third of its own
-// mutexes for good, so that what must survive grows from round to round.
+// work acquires and releases until the server is killed. It keeps a third of its own mutexes, so
+// the number of leases that must survive grows from round to round.
 func (m *model) work(addr, contender string, round int) {
 	c, err := redis.Dial("tcp", addr)
 	if err != nil {
-		return // killed before this client came
+		return // killed before this client connected
 	}
 	defer c.Close()
 	for n := 0; ; n++ {
@@ -137,7 +137,7 @@ func (m *model) acquire(c redis.Conn, mutex, contender string) bool {
 	return true
 }
 
-// release gives the mutex up if contender holds it, and reports whether the server replied.
+// release releases the mutex if the contender holds it, and reports whether the server replied.
 func (m *model) release(c redis.Conn, mutex, contender string) bool {
 	m.mu.Lock()
 	mine := m.held[mutex]
@@ -165,7 +165,7 @@ func (m *model) release(c redis.Conn, mutex, contender string) bool {
 	return true
 }
 
-// gone returns false; an error that is the server's reply has no place here.
+// gone returns false. The error must not be a reply of the server.
 func (m *model) gone(err error) bool {
 	var reply redis.Error
 	if errors.As(err, &reply) {
@@ -189,8 +189,8 @@ func (m *model) see(token int64, mutex, owner string) {
 	m.highest = max(m.highest, token)
 }
 
-// compare asks the server that was started again for every mutex that may be held,
-// and takes what it says as the truth of the next round.
+// compare asks the restarted server for every mutex that may be held. The next round starts from
+// its replies.
 func (m *model) compare(s *simbatest.Server) {
 	c, err := redis.Dial("tcp", s.Addr)
 	if err != nil {
@@ -219,10 +219,10 @@ func (m *model) compare(s *simbatest.Server) {
 }
 
 func (m *model) compareOne(mutex string, r simbatest.Record) {
-	told, asked := m.held[mutex], m.asked[mutex]
+	acknowledged, asked := m.held[mutex], m.asked[mutex]
 	if r == nil {
-		if told.token != 0 && !told.releasing {
-			m.t.Errorf("%s is free; %s was told that it holds it with token %d", mutex, told.owner, told.token)
+		if acknowledged.token != 0 && !acknowledged.releasing {
+			m.t.Errorf("%s is free; %s was acknowledged to hold it with token %d", mutex, acknowledged.owner, acknowledged.token)
 		}
 		delete(m.held, mutex)
 		return
@@ -230,9 +230,9 @@ func (m *model) compareOne(mutex string, r simbatest.Record) {
 	owner, token := r["owner"].(string), r["token"].(int64)
 	left, length := r["ttl"].(int64), r["ttl_at"].(int64)-r["acquired_at"].(int64)
 	switch {
-	case token == told.token && owner == told.owner:
-	case told.token != 0 && !told.releasing:
-		m.t.Errorf("%s is held by %s with token %d; %s was told that it holds it with %d", mutex, owner, token, told.owner, told.token)
+	case token == acknowledged.token && owner == acknowledged.owner:
+	case acknowledged.token != 0 && !acknowledged.releasing:
+		m.t.Errorf("%s is held by %s with token %d; %s was acknowledged to hold it with %d", mutex, owner, token, acknowledged.owner, acknowledged.token)
 	case !asked[owner]:
 		m.t.Errorf("%s is held by %s with token %d, which did not ask for it", mutex, owner, token)
 	case token <= m.floor:

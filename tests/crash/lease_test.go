@@ -9,8 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// A contender that dies without a release keeps the mutex to the end of its
-// transition window, in which it could still come back, and not a moment longer.
+// A contender that dies without a release keeps the mutex until the end of its transition window,
+// in which it could come back. It does not keep it any longer.
 func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
 	s := simbatest.Start(t)
 	c, err := redis.Dial("tcp", s.Addr)
@@ -72,7 +72,7 @@ func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
 	}
 }
 
-// ownerOnce waits until SIMBA.OWNER says what is wanted.
+// ownerOnce waits until the reply of SIMBA.OWNER satisfies the predicate.
 func ownerOnce(t *testing.T, c redis.Conn, wanted func(simbatest.Record) bool) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
@@ -87,15 +87,15 @@ func ownerOnce(t *testing.T, c redis.Conn, wanted func(simbatest.Record) bool) {
 	t.Fatal("SIMBA.OWNER does not say what is wanted")
 }
 
-// In durability async a crash can undo grants that were told. Until the longest of
-// them has ended, nobody new is granted anything; those who are known go on.
+// In durability async a crash can undo acknowledged grants. Until the longest of them has ended,
+// the server makes no new grant. Known owners go on.
 func TestAfterACrashInAsyncOnlyKnownOwnersGoOn(t *testing.T) {
 	s := simbatest.Start(t, "--durability", "async")
 	c := simbatest.GoRedis(t, s)
 	_, token := simbatest.Acquire(t, c, "job", "a", 600_000)
 	simbatest.Acquire(t, c, "other", "x", 600_000)
-	// It ends a tenure against its owner's will, so it is told only after an fsync,
-	// and then what came before is on disk too.
+	// BREAK ends a tenure against its owner's will, so its reply waits for an fsync. Earlier
+	// changes are then on disk too.
 	if err := c.Do(t.Context(), "SIMBA.BREAK", "other").Err(); err != nil {
 		t.Fatal(err)
 	}

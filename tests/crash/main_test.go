@@ -1,4 +1,5 @@
-// Package crash tests what survives a crash of the server or of the machine, a reboot and a restart.
+// Package crash tests what survives a crash of the server or of the machine, a reboot and a
+// restart.
 package crash
 
 import (

@@ -15,8 +15,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// BenchmarkMillionMutexes measures what a million held mutexes cost: memory, disk,
-// and the time until a server that was killed has them all again.
+// BenchmarkMillionMutexes measures the cost of a million held mutexes: memory, disk, and the time
+// until a killed server has them all again.
 //
 //	go test -run '^$' -bench MillionMutexes -benchtime 1x ./tests/crash
 func BenchmarkMillionMutexes(b *testing.B) {
@@ -41,7 +41,7 @@ func BenchmarkMillionMutexes(b *testing.B) {
 	}
 }
 
-// mustHold fails unless so many mutexes are held.
+// mustHold fails unless that many mutexes are held.
 func mustHold(b *testing.B, addr string, n int) {
 	b.Helper()
 	c, err := redis.Dial("tcp", addr)
@@ -79,7 +79,7 @@ func acquireMany(b *testing.B, addr string, n int) {
 	}
 }
 
-// resident is how many bytes of memory the process has.
+// resident returns the memory of the process in bytes.
 func resident(b *testing.B, s *simbatest.Server) float64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Pid()))

@@ -19,8 +19,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// BenchmarkRestart measures how long a server of a million held mutexes takes from its start until
-// it serves: after an orderly stop, and after a crash with a journal that takes no more.
+// BenchmarkRestart measures the time that a server with a million held mutexes takes to start. It
+// does so after an orderly stop, and after a crash with a full journal.
 //
 //	go test -run '^$' -bench Restart -benchtime 5x ./tests/crash
 func BenchmarkRestart(b *testing.B) {
@@ -47,7 +47,7 @@ func BenchmarkRestart(b *testing.B) {
 	}
 }
 
-// holdMany makes a data directory of so many leases.
+// holdMany makes a data directory with n leases.
 func holdMany(b *testing.B, dir string, n int) {
 	b.Helper()
 	store, _, err := persist.Open(persist.Options{Dir: dir})
@@ -68,8 +68,8 @@ func holdMany(b *testing.B, dir string, n int) {
 	}
 }
 
-// fillTheJournal renews leases of a copy of a data directory until the journal takes no more, since the
-// checkpoint stands still, and copies the directory as a crash leaves it.
+// fillTheJournal renews leases in a copy of a data directory until the journal is full, since the
+// checkpoint does not advance. Then it copies the directory as a crash leaves it.
 func fillTheJournal(b *testing.B, from, to string, n int) {
 	b.Helper()
 	released := make(chan struct{})
@@ -113,7 +113,7 @@ func fillTheJournal(b *testing.B, from, to string, n int) {
 	}
 }
 
-// grantOf is the grant of the i-th mutex.
+// grantOf returns the grant of the i-th mutex.
 func grantOf(began simba.Instant, seq simba.Seq, i int) simba.Change {
 	lease := simba.Lease{
 		Mutex: fmt.Sprintf("m:%012d", i), Owner: fmt.Sprintf("pod-%08x", uint32(i)*2654435761), Token: uint64(seq),
@@ -124,7 +124,7 @@ func grantOf(began simba.Instant, seq simba.Seq, i int) simba.Change {
 	}}}
 }
 
-// copyOf copies a data directory, and has the kernel write the copy to the disk.
+// copyOf copies a data directory, and syncs the copy to the disk.
 func copyOf(b *testing.B, dir string) string {
 	b.Helper()
 	to := b.TempDir() + "/data"

@@ -11,21 +11,21 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// bound is how soon the next must own a mutex that is given up or whose lease has ended, but once in a
-// thousand times.
+// bound limits the time of a handoff, except for one in a thousand.
 const bound = 100 * time.Millisecond
 
-// TestNoHandoffIsLostToDeadWaiters has 1 to 50 waiters queue for a mutex, of whom a random part dies, the
-// first among them or not, while they wait or just as it is their turn. Then the mutex goes from hand to hand:
-// every waiter that lives must get it, in its turn, and soon.
+// TestNoHandoffIsLostToDeadWaiters queues 1 to 50 waiters for a mutex. A random part of them dies,
+// some while they wait, some just as they are next. Then the owner releases. Every living waiter
+// must get the mutex, in the order of the queue, and soon.
 //
-// A waiter whose connection has broken is known to be dead, and passed over. One whose machine is gone, or
-// stands still, sends nothing that would tell: the server knows of it by keepalive after 11 s. Until then such
-// a waiter is granted the mutex in its turn, and the next gets it when that lease ends.
+// The server knows a waiter with a closed connection as dead, and skips it. A waiter whose machine
+// is gone or frozen sends nothing. Keepalive finds it after 11 s. Until then it is granted the
+// mutex when it is next, and the following waiter gets it when that lease ends.
 func TestNoHandoffIsLostToDeadWaiters(t *testing.T) {
 	for _, engine := range simbatest.Engines {
 		t.Run(engine, func(t *testing.T) {
-			if !simbatest.Long() { // where time is measured one runs alone; else they mostly wait for leases to end
+			// where time is measured, one runs alone; otherwise they mostly wait
+			if !simbatest.Long() {
 				t.Parallel()
 			}
 			c := simbatest.NewCampaign(t, "handoffs, some of 1 to 50 waiters dead", engine)
@@ -33,22 +33,24 @@ func TestNoHandoffIsLostToDeadWaiters(t *testing.T) {
 			if engine == "embedded" {
 				want = simbatest.Count(150, 10_000)
 			}
-			// How soon one that listens comes when it is told is not the server's affair.
+			// The server does not control how soon a polling waiter reacts to its notice.
 			flags := []string{"--handoff-window", simbatest.Patience.String()}
 			if engine == "embedded" {
 				flags = append(flags, "--data-dir", stores.Scratch(t)+"/data")
 			}
-			if engine == "zookeeper" { // on a busy machine a short session is lost, and the tenures and places with it
+			// a busy machine loses a short session, with its tenures and queue entries
+			if engine == "zookeeper" {
 				flags = append(flags, "--zookeeper-session-timeout", simbatest.Patience.String())
 			}
 			s := simbatest.StartOn(c, engine, flags...)
-			if engine == "embedded" && simbatest.Long() { // its bound is for the server and its clients, not for what else keeps processors and disk busy
+			// the bound is for the server and its clients, not for other processes
+			if engine == "embedded" && simbatest.Long() {
 				s.Prefer(t)
 				simbatest.Prefer(t)
 			}
-			took, told := handOn(c, s.Addr, want)
-			c.Counted(len(took), "%v; dead: %s", took, told)
-			// A store that is asked again and again when a lease has ended is not bound by the issue.
+			took, died := handOff(c, s.Addr, want)
+			c.Counted(len(took), "%v; dead: %s", took, died)
+			// The bound is not for engines that poll their store for the end of a lease.
 			if p := took.Quantile(0.999); engine == "embedded" && simbatest.Long() && p > bound {
 				c.Errorf("p99.9 is %v: %v", p, took)
 			}
@@ -56,18 +58,18 @@ func TestNoHandoffIsLostToDeadWaiters(t *testing.T) {
 	}
 }
 
-const workers = 8 // mutexes at a time: they mostly wait for the leases of the dead
+const workers = 8 // mutexes at a time: they mostly wait for leases of dead waiters
 
-// handOn plays rounds until there were so many handoffs. It returns how long each took, and how many of the dead
-// died in which way.
-func handOn(t testing.TB, addr string, want int) (took simbatest.Latencies, died census) {
+// handOff runs rounds until there were enough handoffs. It returns the time of each, and the number
+// of dead waiters of each kind.
+func handOff(t testing.TB, addr string, want int) (took simbatest.Latencies, died deaths) {
 	var (
 		mu    sync.Mutex // guards took, died and next
 		next  int
 		all   sync.WaitGroup
 		seeds = rand.New(rand.NewPCG(1, 2))
 	)
-	died = make(census)
+	died = make(deaths)
 	for range workers {
 		cut, hole := stores.NewLink(t, addr), stores.NewLink(t, addr)
 		all.Go(func() {
@@ -83,7 +85,7 @@ func handOn(t testing.TB, addr string, want int) (took simbatest.Latencies, died
 				}
 				next++
 				mu.Unlock()
-				handoffs := r.play()
+				handoffs := r.run()
 				mu.Lock()
 				took = append(took, handoffs...)
 				died.add(r.waiters)

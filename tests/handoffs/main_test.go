@@ -1,4 +1,4 @@
-// Package handoffs has mutexes go from hand to hand among many who want them, of whom some are dead.
+// Package handoffs hands mutexes off among many waiters, of which some are dead.
 package handoffs
 
 import (

@@ -17,11 +17,11 @@ import (
 
 const mostWaiters = 50
 
-// round is the way of one mutex through all who want it.
+// round hands one mutex off to all its waiters.
 type round struct {
 	t         testing.TB
 	addr      string
-	cut, hole *stores.Link // for those whose network fails
+	cut, hole *stores.Link // links for waiters whose network fails
 	mutex     string
 	rng       *rand.Rand
 
@@ -29,11 +29,11 @@ type round struct {
 	owner   *waiter // the first
 	waiters map[string]*waiter
 	order   []string // of the queue
-	known   bool     // the server knows of those whose connections have broken
+	known   bool     // the server knows which connections are broken
 }
 
-// play returns how long each handoff took; nothing, if something went wrong.
-func (r *round) play() (took []time.Duration) {
+// run returns the time of each handoff, or nil if something went wrong.
+func (r *round) run() (took []time.Duration) {
 	var err error
 	if r.admin, err = dial(r.addr); err != nil {
 		r.t.Error(err)
@@ -49,7 +49,7 @@ func (r *round) play() (took []time.Duration) {
 		return nil
 	}
 	r.die()
-	defer r.bury()
+	defer r.cleanUp()
 	r.release(r.owner)
 	for _, w := range r.waiters {
 		if !w.fate.alive() {
@@ -62,9 +62,9 @@ func (r *round) play() (took []time.Duration) {
 			return nil
 		}
 	}
-	// Those of whom nobody knows that they are dead have their turn still. Between two of them it may be free for
-	// a moment, where a store is asked what has become of a lease.
-	if !r.await("all have had their turn", func() (bool, error) {
+	// Dead waiters that the server does not know as dead still get the mutex. It may be free for a
+	// moment between two of them, while the server reads the state of a lease in its store.
+	if !r.await("every waiter is served", func() (bool, error) {
 		done, err := r.queue(func(q map[string]string) bool { return q["kind"] == "polling" })
 		if !done || err != nil {
 			return false, err
@@ -77,8 +77,8 @@ func (r *round) play() (took []time.Duration) {
 	return r.judge()
 }
 
-// queueUp has everybody queue: the first before all others, so that it can be one of the dead, the
-// others as it comes.
+// queueUp queues all waiters: the first before all others, so that it can be a dead one, the others
+// in any order.
 func (r *round) queueUp() bool {
 	n := 1 + r.rng.IntN(mostWaiters)
 	mortality := r.rng.IntN(90)
@@ -107,7 +107,7 @@ func (r *round) queueUp() bool {
 	return r.await("all wait", func() (bool, error) { return r.queued(n) })
 }
 
-// queued reports whether so many are in the queue, and notes their order.
+// queued reports whether the queue has n entries, and records their order.
 func (r *round) queued(n int) (bool, error) {
 	r.order = nil
 	_, err := r.queue(func(q map[string]string) bool {
@@ -117,7 +117,7 @@ func (r *round) queued(n int) (bool, error) {
 	return len(r.order) == n, err
 }
 
-// queue reports whether that is true of all in the queue.
+// queue reports whether the predicate holds for all entries of the queue.
 func (r *round) queue(is func(map[string]string) bool) (all bool, err error) {
 	records, err := redis.Values(r.admin.Do("SIMBA.QUEUE", r.mutex, "COUNT", 1000))
 	all = true
@@ -131,7 +131,7 @@ func (r *round) queue(is func(map[string]string) bool) (all bool, err error) {
 	return all, err
 }
 
-// die has all die who are to die, one after the other or at the same time as the owner gives up.
+// die ends the waiters that must die, before the owner releases or at the same time.
 func (r *round) die() {
 	for _, w := range r.waiters {
 		switch w.fate {
@@ -155,8 +155,8 @@ func (r *round) die() {
 	}
 }
 
-// bury ends what is left of the dead.
-func (r *round) bury() {
+// cleanUp ends what is left of dead waiters.
+func (r *round) cleanUp() {
 	r.hole.Reset()
 	r.hole.Heal()
 	for _, w := range r.waiters {
@@ -169,21 +169,21 @@ func (r *round) bury() {
 	}
 }
 
-// tenure is one by the server's history.
+// tenure is a tenure in the server's history.
 type tenure struct {
 	owner string
 	token int64
 	at    time.Time
 }
 
-// judge holds the history against what was to happen.
+// judge compares the history with the expected order.
 func (r *round) judge() (took []time.Duration) {
 	all, err := r.tenures()
 	if err != nil {
 		r.t.Errorf("%s: %v", r.mutex, err)
 		return nil
 	}
-	// The order of the queue, without those who were passed over.
+	// The order of the queue without the waiters that were skipped.
 	want := []string{r.owner.id}
 	for _, id := range r.order {
 		was := slices.ContainsFunc(all, func(t tenure) bool { return t.owner == id })
@@ -191,8 +191,8 @@ func (r *round) judge() (took []time.Duration) {
 		case f.alive(), f.silent():
 			want = append(want, id)
 		case was && (f == gone || r.known):
-			r.t.Errorf("%s: %s (%v) was granted it, and was known to be dead", r.mutex, id, f)
-		case was: // it died in the moment of its turn
+			r.t.Errorf("%s: %s (%v) was granted the mutex, and was known to be dead", r.mutex, id, f)
+		case was: // it died at the moment of its grant
 			want = append(want, id)
 		}
 	}
@@ -204,7 +204,7 @@ func (r *round) judge() (took []time.Duration) {
 		}
 	}
 	if !slices.Equal(got, want) {
-		r.t.Errorf("%s went through the hands of\n%v, not of\n%v: %v", r.mutex, got, want, r.fates())
+		r.t.Errorf("%s had the owners\n%v, want\n%v: %v", r.mutex, got, want, r.fates())
 		return nil
 	}
 	for i := range all[1:] {
@@ -240,16 +240,16 @@ func (r *round) tenures() (all []tenure, err error) {
 	return all, nil
 }
 
-// began is when the owner knew of its tenure, or could have known if it lived: by this process' clock,
-// which is the server's, too.
+// began returns when the owner knew of its tenure, or when a dead one could have known. The
+// server's clock is that of this process.
 func (r *round) began(t tenure) time.Time {
 	if w := r.waiters[t.owner]; w.fate.alive() {
-		return w.told
+		return w.granted
 	}
 	return t.at
 }
 
-// ended is when the mutex was to go to the next: its owner sent the release, or its lease ended.
+// ended returns when the mutex became free: its owner sent the release, or its lease ended.
 func (r *round) ended(t tenure) time.Time {
 	w := r.waiters[t.owner]
 	switch {
@@ -261,7 +261,7 @@ func (r *round) ended(t tenure) time.Time {
 	return t.at.Add(deadTTL())
 }
 
-// fates are those of all waiters, in their order.
+// fates returns the fates of all waiters in the order of the queue.
 func (r *round) fates() (s []string) {
 	for _, id := range r.order {
 		s = append(s, fmt.Sprint(id, " ", r.waiters[id].fate))
@@ -269,7 +269,7 @@ func (r *round) fates() (s []string) {
 	return s
 }
 
-// await waits for what comes true by itself.
+// await waits until a condition holds.
 func (r *round) await(what string, is func() (bool, error)) bool {
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		ok, err := is()
@@ -281,6 +281,6 @@ func (r *round) await(what string, is func() (bool, error)) bool {
 			return true
 		}
 	}
-	r.t.Errorf("%s: in vain for %v: %s: %v", r.mutex, simbatest.Patience, what, r.fates())
+	r.t.Errorf("%s: not within %v: %s: %v", r.mutex, simbatest.Patience, what, r.fates())
 	return false
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// fate is what becomes of a waiter.
+// fate is what happens to a waiter.
 type fate int
 
 const (
-	lives   fate = iota // blocked in ACQUIRE … WAIT until its turn
-	listens             // lives too: asks without WAIT, is told of its turn on its channel, and asks again
+	lives   fate = iota // blocked in ACQUIRE … WAIT until it is granted the mutex
+	listens             // lives too: polls without WAIT, and again after each notice on its channel
 	closes              // its connection is closed in order
 	isCut               // its connection is reset
 	killed              // its process is killed, and its kernel closes the connection
-	gone                // it asked without WAIT, and is never heard of again
-	stopped             // its process is stopped: the connection stays, and nobody reads
-	hole                // its network is gone: the connection stays, and nothing passes
+	gone                // it polled once without WAIT
+	stopped             // its process is frozen: the connection stays open, and nothing reads
+	hole                // its network is gone: the connection stays open, and loses all packets
 	fates
 )
 
@@ -33,22 +33,22 @@ func (f fate) String() string {
 	return [...]string{"living", "listening", "closed", "cut", "killed", "gone", "stopped", "half-open"}[f]
 }
 
-// alive: it must get the mutex.
+// alive reports whether the waiter must get the mutex.
 func (f fate) alive() bool { return f == lives || f == listens }
 
-// silent: it is dead, and nothing tells the server before keepalive does.
+// silent reports whether only keepalive can show that the waiter is dead.
 func (f fate) silent() bool { return f == stopped || f == hole }
 
-// census counts who died how.
-type census map[fate]int
+// deaths counts dead waiters by their fate.
+type deaths map[fate]int
 
-func (c census) add(waiters map[string]*waiter) {
+func (c deaths) add(waiters map[string]*waiter) {
 	for _, w := range waiters {
 		c[w.fate]++
 	}
 }
 
-func (c census) String() string {
+func (c deaths) String() string {
 	var s []string
 	for _, f := range slices.Sorted(maps.Keys(c)) {
 		if !f.alive() {
@@ -60,10 +60,10 @@ func (c census) String() string {
 
 const livingTTL = time.Hour
 
-// deadTTL is for how long one that nobody knows to be dead has the mutex. A server that cannot tell a waiter
-// of its lease before the lease ends does not tell it at all, and queues it again: so it would have two turns.
-// On a busy machine a server may not run for several hundred milliseconds; where the rounds are counted by the
-// thousand the machine is quiet.
+// deadTTL is the lease of a waiter that the server does not know as dead. If a server cannot reply
+// before the lease ends, it queues the waiter again, which would then get the mutex twice. A busy
+// machine may stop a server for several hundred milliseconds. Long campaigns run on a quiet
+// machine.
 func deadTTL() time.Duration {
 	if simbatest.Long() {
 		return 100 * time.Millisecond
@@ -71,20 +71,20 @@ func deadTTL() time.Duration {
 	return 2 * time.Second
 }
 
-// waiter is one of those who want the mutex.
+// waiter is a contender for the mutex.
 type waiter struct {
 	id   string
 	fate fate
 	conn redis.Conn
-	proc *simbatest.Process // of who is killed or stopped
+	proc *simbatest.Process // if it is killed or stopped
 
-	// Of who lives: set when its turn is over, before ended is closed.
+	// Of a living waiter, set at the end of its tenure, before ended is closed.
 	ended    chan struct{}
-	told     time.Time // that it owns the mutex
-	released time.Time // before it sends that
+	granted  time.Time // when it learned of its grant
+	released time.Time // just before it sends RELEASE
 }
 
-// join has a waiter queue for the mutex. It returns when its request is on the way.
+// join queues a waiter for the mutex. It returns when its request is on the way.
 func (r *round) join(w *waiter) error {
 	ttl := deadTTL()
 	if w.fate.alive() {
@@ -123,14 +123,14 @@ func (r *round) join(w *waiter) error {
 		go r.wait(w, request)
 	case listens:
 		w.ended = make(chan struct{})
-		turn, err := r.listen(w)
+		notices, err := r.subscribe(w)
 		if err != nil {
 			return err
 		}
 		if _, err := w.conn.Do("SIMBA.ACQUIRE", request...); err != nil {
 			return err
 		}
-		go r.poll(w, turn, request)
+		go r.poll(w, notices, request)
 	case gone:
 		_, err := w.conn.Do("SIMBA.ACQUIRE", request...)
 		return err
@@ -155,43 +155,43 @@ func (r *round) wait(w *waiter, request []any) {
 }
 
 // poll is the life of one who listens.
-func (r *round) poll(w *waiter, turn redis.PubSubConn, request []any) {
+func (r *round) poll(w *waiter, notices redis.PubSubConn, request []any) {
 	defer close(w.ended)
 	defer w.conn.Close()
-	defer turn.Close()
+	defer notices.Close()
 	for {
-		switch m := turn.Receive().(type) {
+		switch m := notices.Receive().(type) {
 		case redis.Message:
 			if r.acquire(w, request) {
 				r.release(w)
 				return
 			}
 		case error:
-			r.t.Errorf("%s: %s is not told of its turn: %v", r.mutex, w.id, m)
+			r.t.Errorf("%s: %s gets no notice of its handoff: %v", r.mutex, w.id, m)
 			return
 		}
 	}
 }
 
-// listen subscribes a waiter to its own channel.
-func (r *round) listen(w *waiter) (redis.PubSubConn, error) {
+// subscribe subscribes a waiter to its own channel.
+func (r *round) subscribe(w *waiter) (redis.PubSubConn, error) {
 	c, err := dial(r.addr)
 	if err != nil {
 		return redis.PubSubConn{}, err
 	}
-	turn := redis.PubSubConn{Conn: c}
-	if err := turn.Subscribe("simba:{" + r.mutex + "}:" + w.id); err != nil {
-		return turn, err
+	notices := redis.PubSubConn{Conn: c}
+	if err := notices.Subscribe("simba:{" + r.mutex + "}:" + w.id); err != nil {
+		return notices, err
 	}
-	if s, ok := turn.Receive().(redis.Subscription); !ok {
-		return turn, fmt.Errorf("subscribe: %v", s)
+	if s, ok := notices.Receive().(redis.Subscription); !ok {
+		return notices, fmt.Errorf("subscribe: %v", s)
 	}
-	return turn, nil
+	return notices, nil
 }
 
 func (r *round) acquire(w *waiter, request []any) bool {
 	reply, err := w.conn.Do("SIMBA.ACQUIRE", request...)
-	w.told = time.Now()
+	w.granted = time.Now()
 	status, err := fields(reply, err)
 	if err != nil {
 		r.t.Errorf("%s: %s acquires: %v", r.mutex, w.id, err)
@@ -206,7 +206,7 @@ func (r *round) release(w *waiter) {
 	}
 }
 
-// fields takes what was replied for a record.
+// fields converts the reply of a record.
 func fields(reply any, err error) (map[string]string, error) {
 	values, err := redis.Values(reply, err)
 	f := make(map[string]string)
@@ -222,7 +222,7 @@ func fields(reply any, err error) (map[string]string, error) {
 	return f, err
 }
 
-// dial connects; no reply of this connection takes longer than the test's patience.
+// dial connects. A reply on this connection must come within the test's patience.
 func dial(addr string) (redis.Conn, error) {
 	return redis.Dial("tcp", addr, redis.DialReadTimeout(simbatest.Patience))
 }

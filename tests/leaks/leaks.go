@@ -1,4 +1,4 @@
-// Package leaks looks for goroutines that tests have left.
+// Package leaks looks for goroutines that tests have left running.
 package leaks
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// Find waits until no goroutine is left but those of the options, and names those that are not gone in time.
-// goleak itself waits for less than half a second.
+// Find waits until no goroutine is left but those of the options. It returns the names of those
+// that do not end in time. goleak itself waits less than half a second.
 func Find(options ...goleak.Option) (err error) {
 	for end := time.Now().Add(simbatest.Patience); ; {
 		if err = goleak.Find(options...); err == nil || time.Now().After(end) {

@@ -17,14 +17,14 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// secret is the password in these tests: no line may show it.
+// secret is the password in these tests. No log line may show it.
 const secret = "open-sesame"
 
-// unserved starts a server on a store that it must not use: it says why in one line,
-// with all of the texts and without the secret, and exits with code 1.
+// unserved starts a server on a store that it must refuse. The server must log one line with all of
+// the texts and without the secret, and exit with code 1.
 func unserved(t *testing.T, why []string, args ...string) {
 	t.Helper()
-	// A store on a busy machine may take seconds to say what is wrong.
+	// A store on a busy machine may need seconds for its answer.
 	s := simbatest.Launch(t, append([]string{"--addr", "127.0.0.1:0", "--backend-timeout", "20s"}, args...)...)
 	if code := s.Wait(t); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
@@ -40,7 +40,7 @@ func unserved(t *testing.T, why []string, args ...string) {
 	}
 }
 
-// inVain are the flags of a server that waits in vain for a store of that name.
+// inVain returns the flags of a server that waits in vain for a store of that name.
 func inVain(name string) []string {
 	if strings.HasPrefix(name, "nobody ") {
 		return []string{"--backend-timeout", "2s"}
@@ -48,7 +48,8 @@ func inVain(name string) []string {
 	return nil
 }
 
-// unheard is an address where nothing listens until the test ends: it is taken, by a socket that does not listen.
+// unheard returns an address where nothing listens until the test ends. A socket that does not
+// listen occupies it.
 func unheard(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -66,7 +67,7 @@ func unheard(t *testing.T) string {
 	return fmt.Sprint("127.0.0.1:", name.(*syscall.SockaddrInet4).Port)
 }
 
-// silent is an address where somebody accepts and never answers.
+// silent returns an address where a server accepts connections and never replies.
 func silent(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -215,12 +216,12 @@ func TestAZooKeeperThatCannotKeepLocksIsRefused(t *testing.T) {
 	})
 }
 
-// discard takes the log of a client.
+// discard drops the log of a client.
 type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// A store that says nothing while the server comes up must not keep a signal waiting.
+// A store that sends nothing while the server starts must not delay a signal.
 func TestASignalEndsAServerThatWaitsForItsStore(t *testing.T) {
 	for engine, flags := range map[string]string{
 		"redis": "--redis-url redis://%s", "mysql": "--mysql-dsn u@tcp(%s)/simba", "zookeeper": "--zookeeper-servers %s",

@@ -125,7 +125,7 @@ func TestCheckConfigSaysEveryFaultAndDoesNotServe(t *testing.T) {
 	}
 }
 
-// Clients must not take the files that the store needs for its next write.
+// Clients must not use up the files that the store needs for its next write.
 func TestFewOpenFilesLowerMaxclients(t *testing.T) {
 	s := simbatest.New(t)
 	s.Command = []string{"sh", "-c", `ulimit -n 256; exec "$0" "$@"`, simbatest.Binary(t)}
@@ -137,7 +137,7 @@ func TestFewOpenFilesLowerMaxclients(t *testing.T) {
 	if err := c.ConfigSet(t.Context(), "maxclients", "129").Err(); err == nil {
 		t.Error("it can be set beyond that")
 	}
-	told := make(chan bool)
+	refused := make(chan bool)
 	var connected []net.Conn
 	for range 300 {
 		nc, err := net.Dial("tcp", s.Addr)
@@ -146,14 +146,15 @@ func TestFewOpenFilesLowerMaxclients(t *testing.T) {
 		}
 		connected = append(connected, nc)
 		go func() {
-			line, _ := bufio.NewReader(nc).ReadString('\n') // those who are served hear nothing until the end
-			told <- line == "-ERR max number of clients reached\r\n"
+			// served clients receive nothing until the end
+			line, _ := bufio.NewReader(nc).ReadString('\n')
+			refused <- line == "-ERR max number of clients reached\r\n"
 		}()
 	}
 	tooMany := 300 - 128
 	for range tooMany {
 		select {
-		case refused := <-told:
+		case refused := <-refused:
 			if !refused {
 				t.Error("a connection ended without a reason")
 			}
@@ -168,6 +169,6 @@ func TestFewOpenFilesLowerMaxclients(t *testing.T) {
 		nc.Close()
 	}
 	for range 300 - tooMany {
-		<-told
+		<-refused
 	}
 }

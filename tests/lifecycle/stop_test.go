@@ -65,8 +65,8 @@ func TestShutdownCommandStopsAsASignalDoes(t *testing.T) {
 	}
 }
 
-// deaf connects a client that takes no replies, although the server owes it more
-// than the network holds: a stop has to wait for it.
+// deaf connects a client that reads no replies, with more pending than the network holds. A stop
+// has to wait for it.
 func deaf(t *testing.T, s *simbatest.Server) {
 	t.Helper()
 	c, err := net.Dial("tcp", s.Addr)
@@ -77,7 +77,7 @@ func deaf(t *testing.T, s *simbatest.Server) {
 	if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
 		t.Fatal(err)
 	}
-	// One reply of more than ten megabytes: once it begins, the server is bound to finish it.
+	// One reply of more than ten megabytes, which the server must finish once it has begun.
 	request := "MULTI\r\n" + strings.Repeat("COMMAND DOCS\r\n", 400) + "EXEC\r\n"
 	if _, err := c.Write([]byte(request)); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,8 @@ func deaf(t *testing.T, s *simbatest.Server) {
 	}
 }
 
-// Supervisors may deliver one wish twice; who asks again after a second is impatient.
+// A process supervisor may send a signal twice. A second signal after a second means that the
+// operator is impatient.
 func TestOnlyASignalThatComesLaterCutsTheStopShort(t *testing.T) {
 	s := simbatest.Start(t, "--shutdown-timeout", "1h")
 	deaf(t, s)
@@ -124,8 +125,8 @@ func TestShutdownTimeoutCutsClientsThatTakeNoReplies(t *testing.T) {
 	s.Wants(t, `closed clients that did not read their replies in time.* shutdown-timeout=30ms`)
 }
 
-// Who reads the log may die. The server then writes to a broken pipe, which by
-// default ends a process.
+// If the reader of the log ends, the server writes to a broken pipe, which by default ends a
+// process.
 func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -149,7 +150,7 @@ func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
 	}
 	out.Close()
 
-	// The end of each connection is logged, before the server counts it as gone.
+	// The server logs the end of a connection before it decrements the count.
 	simbatest.AwaitBlocked(t, addr, 0)
 	c, err := redis.Dial("tcp", addr)
 	if err != nil {

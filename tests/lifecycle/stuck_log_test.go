@@ -21,7 +21,7 @@ import (
 // readyLine is what a server logs when it serves, with its address.
 const readyLine = `msg=ready .*addr=(\S+)`
 
-// unread is a server whose log's reader is alive, but reads only when the test does.
+// unread is a server whose log goes to a pipe that is read only when the test does.
 type unread struct {
 	cmd    *exec.Cmd
 	addr   string
@@ -31,7 +31,7 @@ type unread struct {
 
 func startUnread(t *testing.T, args ...string) *unread {
 	t.Helper()
-	var ends [2]int // a pipe as a shell makes it: a write that finds no room waits
+	var ends [2]int // a pipe as a shell makes it: a write to a full pipe blocks
 	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func startUnread(t *testing.T, args ...string) *unread {
 	}
 	go func() {
 		defer close(s.exited)
-		_ = s.cmd.Wait() // the tests look at ProcessState
+		_ = s.cmd.Wait() // the tests read ProcessState
 	}()
 	t.Cleanup(func() {
 		_ = s.cmd.Process.Kill()
@@ -64,7 +64,7 @@ func startUnread(t *testing.T, args ...string) *unread {
 	return s
 }
 
-// client connects a client to which each reply comes in time.
+// client connects a client that fails if a reply does not come in time.
 func (s *unread) client(t *testing.T) *goredis.Client {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: s.addr, ReadTimeout: 10 * time.Second, MaxRetries: -1})
@@ -72,7 +72,7 @@ func (s *unread) client(t *testing.T) *goredis.Client {
 	return c
 }
 
-// flood has so many commands audited, and reads their replies.
+// flood sends commands that are audited, and reads their replies.
 func (s *unread) flood(t *testing.T, commands int) {
 	t.Helper()
 	c, err := net.Dial("tcp", s.addr)
@@ -81,7 +81,8 @@ func (s *unread) flood(t *testing.T, commands int) {
 	}
 	defer c.Close()
 	const reply = "*2\r\n$10\r\nmaxclients\r\n$5\r\n10000\r\n"
-	go func() { _, _ = c.Write(bytes.Repeat([]byte("CONFIG GET maxclients\r\n"), commands)) }() // the replies tell
+	// an error shows in the replies
+	go func() { _, _ = c.Write(bytes.Repeat([]byte("CONFIG GET maxclients\r\n"), commands)) }()
 	if err := c.SetReadDeadline(time.Now().Add(simbatest.Patience)); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func (s *unread) ended(t *testing.T, limit time.Duration) int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// mustAnswer sends the commands that leave a line in the log.
+// mustAnswer sends commands that write a line to the log.
 func (s *unread) mustAnswer(t *testing.T, c *goredis.Client) {
 	t.Helper()
 	simbatest.Acquire(t, c, "job", "a", 600_000)
@@ -126,7 +127,7 @@ func TestAStuckLogReaderBlocksNoClientAndLostAuditLinesAreCounted(t *testing.T) 
 	c := s.client(t)
 	s.flood(t, 700) // fill the pipe
 	s.mustAnswer(t, c)
-	const flooded = 20_000 // fill the room of the audit
+	const flooded = 20_000 // fill the buffer of the audit lines
 	s.flood(t, flooded)
 	s.mustAnswer(t, c)
 
@@ -168,7 +169,7 @@ func TestAStuckLogReaderDoesNotOutlastTheShutdownTimeout(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	// A stop that waits for the clients and then as long for the log takes twice as long.
+	// A stop that waited for the clients, and then again for the log, would take twice as long.
 	if code := s.ended(t, 2*timeout); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -184,7 +185,7 @@ func TestAReaderThatReadsAgainInTheShutdownTimeoutGetsAll(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for { // nobody is served any more, so all that is left is the log
+	for { // no client is connected any more, so only the log is left
 		c, err := net.Dial("tcp", s.addr)
 		if err != nil {
 			break
@@ -213,7 +214,7 @@ func TestAStuckLogReaderDoesNotDelayASecondSignal(t *testing.T) {
 		case <-s.exited:
 			running = false
 		case <-asked.C:
-			_ = s.cmd.Process.Signal(syscall.SIGTERM) // fails once it is gone
+			_ = s.cmd.Process.Signal(syscall.SIGTERM) // fails once the process has ended
 		case <-time.After(simbatest.Patience):
 			t.Fatal("it goes on")
 		}

@@ -20,18 +20,20 @@ import (
 
 const (
 	outageTimeout = 2 * time.Second // --backend-timeout
-	// outageSlack is how much later than that an answer may be: less than a second deadline that is
-	// waited for, or a try more, would take. The server's timer is exact to some milliseconds; the rest is for
-	// this process, which has to be given a processor when the answer is here. What its pulse misses is not counted.
+	// outageSlack is how much later than that a reply may come. It is less than a second timeout or
+	// another attempt would take. The server's timer is exact to some milliseconds. The rest is for
+	// this process, which needs a processor to receive the reply. Pauses that its pulse measured
+	// are subtracted.
 	outageSlack = 1500 * time.Millisecond
-	// outageRecovery is how soon after the network has healed everybody must be served.
+	// outageRecovery is how soon after the outage every client must be served.
 	outageRecovery = 5 * time.Second
 	outageAskers   = 8
 	outageWaiters  = 4
 )
 
-// TestAStoreMayBeCutOffAndHealAgainAndAgain cuts the store off in every way while clients ask all the
-// time, wait for each other and listen: each is answered in time, and served soon after; and nothing is left of it in the end.
+// TestAStoreMayBeCutOffAndHealAgainAndAgain cuts the store off in every way, while clients send
+// requests, wait and subscribe. Each must get its reply in time, and be served soon after. Nothing
+// may be left at the end.
 func TestAStoreMayBeCutOffAndHealAgainAndAgain(t *testing.T) {
 	for i, engine := range simbatest.StoreEngines {
 		t.Run(engine, func(test *testing.T) {
@@ -54,15 +56,15 @@ type outages struct {
 	server *simbatest.Server
 	pulse  *pulse
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	failures simbatest.Latencies
-	granted  uint64 // the last token that a waiter was told
-	heard    uint64 // the last that the listener was
+	granted  uint64 // the last token that a waiter received
+	received uint64 // the last token that the subscriber received
 }
 
-// asker is a client that asks without a pause, or one that listens.
+// asker is a client that sends requests without a pause, or one that subscribes.
 type asker struct {
-	served, refused atomic.Int64 // replies; of one that listens served is what it hears
+	served, refused atomic.Int64 // replies; for a subscriber, served counts its messages
 }
 
 // crowd is all clients of a server.
@@ -71,11 +73,11 @@ type crowd struct {
 	listener        *asker
 }
 
-// all are those who are served while the store is there.
+// all returns the clients that are served while the store is reachable.
 func (c *crowd) all() []*asker { return append(slices.Concat(c.askers, c.waiters), c.listener) }
 
 func (o *outages) play(times int, rng *rand.Rand) {
-	o.among(func(*crowd) {}) // so that what the server keeps for later is there
+	o.among(func(*crowd) {}) // so that caches and pools are filled
 	goroutines, files := o.goroutines(), o.files()
 	var recoveries simbatest.Latencies
 	ways := make(map[string]int)
@@ -91,13 +93,13 @@ func (o *outages) play(times int, rng *rand.Rand) {
 			case "blackholed":
 				o.link.Blackhole()
 			}
-			if way != "reset" { // which is over at once, and often nobody's request is lost
+			if way != "reset" { // which ends at once, and often loses no request
 				o.until(c.askers, "is told of the outage", func(a *asker) *atomic.Int64 { return &a.refused })
 			}
 			o.link.Heal()
 			healed, last, lost := time.Now(), o.lastGranted(), o.pulse.soFar()
 			o.until(c.all(), "is served again", func(a *asker) *atomic.Int64 { return &a.served })
-			o.untilHeard(last)
+			o.untilReceived(last)
 			took := time.Since(healed)
 			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-lost) > outageRecovery {
 				o.t.Errorf("outage %d (%s): all are served %v after it", i, way, took)
@@ -113,13 +115,13 @@ func (o *outages) play(times int, rng *rand.Rand) {
 		ways["refused"], ways["reset"], ways["blackholed"], o.failures, recoveries, goroutines, goroutinesAfter, files, filesAfter)
 }
 
-// among has clients ask, wait and listen until it has been done, and each of them was served.
+// among runs clients of each kind while it calls do, until each of them was served.
 func (o *outages) among(do func(*crowd)) {
 	stop := make(chan struct{})
 	var clients, listener sync.WaitGroup
 	c := &crowd{listener: &asker{}}
-	ear := o.listen()
-	listener.Go(func() { o.hear(c.listener, ear) })
+	subscription := o.subscribe()
+	listener.Go(func() { o.receive(c.listener, subscription) })
 	for i := range outageAskers {
 		a := &asker{}
 		c.askers = append(c.askers, a)
@@ -134,11 +136,11 @@ func (o *outages) among(do func(*crowd)) {
 	do(c)
 	close(stop)
 	clients.Wait()
-	_ = ear.Close() // which ends hear
+	_ = subscription.Close() // ends receive
 	listener.Wait()
 }
 
-// ask is the life of an asker: half of them want a mutex of their own, half want one.
+// ask runs an asker. Half of them want a mutex of their own, half want one shared mutex.
 func (o *outages) ask(a *asker, id int, stop <-chan struct{}) {
 	c, err := redis.Dial("tcp", o.server.Addr, redis.DialReadTimeout(simbatest.Patience))
 	if err != nil {
@@ -177,8 +179,8 @@ func (o *outages) ask(a *asker, id int, stop <-chan struct{}) {
 	}
 }
 
-// refused takes an error that a request was answered with, and reports whether it is that of an outage. The request
-// began when the pulse had lost so much.
+// refused handles an error reply, and reports whether it is that of an outage. lost is the reading
+// of the pulse when the request began.
 func (o *outages) refused(a *asker, err error, began time.Time, lost time.Duration, command string, args []any) bool {
 	took := time.Since(began)
 	if !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
@@ -195,10 +197,10 @@ func (o *outages) refused(a *asker, err error, began time.Time, lost time.Durati
 	return true
 }
 
-// until waits until every client has had one more such reply, to a request that it sent after
-// this began.
+// until waits until every client has had one more such reply, to a request that it sent after the
+// call.
 func (o *outages) until(all []*asker, what string, replies func(*asker) *atomic.Int64) {
-	const more = 2 // the first may have been on its way
+	const more = 2 // the first may have been on its way already
 	var before []int64
 	for _, a := range all {
 		before = append(before, replies(a).Load())
@@ -215,8 +217,8 @@ func (o *outages) until(all []*asker, what string, replies func(*asker) *atomic.
 	o.t.Errorf("in vain for %v: every client %s", simbatest.Patience, what)
 }
 
-// backTo waits until a figure is no larger than it was, and returns it: what an outage leaves may take a
-// moment to end.
+// backTo waits until a figure is no larger than before, and returns it. The remains of an outage
+// may take a moment to end.
 func (o *outages) backTo(what string, before int, now func() int) (n int) {
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if n = now(); n <= before {
@@ -227,8 +229,8 @@ func (o *outages) backTo(what string, before int, now func() int) (n int) {
 	return n
 }
 
-// pooled is how many connections to its store the server keeps: of engine mysql so many as were ever asked for at a
-// time, which is not the same before and after. Each of them is an open file.
+// pooled returns the number of the server's connections to its store. The engine mysql keeps the
+// highest number that requests needed at a time, which varies. Each of them is an open file.
 func (o *outages) pooled() int {
 	n := o.link.Connections()
 	if n > outageClients+pooledBesides {
@@ -237,14 +239,15 @@ func (o *outages) pooled() int {
 	return n
 }
 
-// outageClients are those who ask for something.
+// outageClients is the number of clients that send requests.
 const outageClients = outageAskers + outageWaiters
 
-// pooledBesides are the connections that no client asks for: to listen, to look, to settle.
+// pooledBesides is the number of connections without a client: to subscribe, to poll and to
+// reconcile.
 const pooledBesides = 4
 
-// goroutines asks the server how many it has, besides those that belong to its connections to the store: in the driver
-// of engine mysql each has one.
+// goroutines asks the server for its number of goroutines, without those of its connections to the
+// store. The driver of the engine mysql has one for each connection.
 func (o *outages) goroutines() int {
 	c, err := redis.Dial("tcp", o.server.Addr)
 	if err != nil {
@@ -271,7 +274,7 @@ func (o *outages) goroutines() int {
 	return 0
 }
 
-// files counts what the server has open, besides its connections to the store.
+// files returns the number of open files of the server, without its connections to the store.
 func (o *outages) files() int {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", o.server.Pid()))
 	if err != nil {

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// pulse measures for how long this process could not run: on a busy machine others have its processors, and the
-// machine of a cloud is stopped by its host now and then. A bound of what a server does is not about that.
+// pulse measures for how long this process could not run. On a busy machine other processes use the
+// processors, and the host of a virtual machine pauses it now and then. A limit for the server must
+// not include that.
 type pulse struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	lost time.Duration
 	due  time.Time // of the next beat
 }
 
-// beat is between two looks; one that is late by less is a timer's affair.
+// beat is the time between two readings. A reading that is late by less is not counted.
 const beat = 10 * time.Millisecond
 
 // startPulse starts a pulse that ends with the test.
@@ -52,7 +53,8 @@ func lateBy(d time.Duration) time.Duration {
 	return d
 }
 
-// soFar returns how long that was since the start. The difference of two is what was lost in between.
+// soFar returns the lost time since the start. The difference of two readings is the time lost in
+// between.
 func (p *pulse) soFar() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

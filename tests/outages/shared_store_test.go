@@ -29,7 +29,7 @@ func TestTwoServersShareAStore(t *testing.T) {
 			if second <= first["token"].(int64) {
 				t.Errorf("token %d after %v", second, first["token"])
 			}
-			// And each sees the same of it, and refuses the old token.
+			// Both see the same state, and refuse the old token.
 			for name, c := range map[string]redis.Conn{"one": a, "other": b} {
 				if got := simbatest.DoRecord(t, c, "SIMBA.OWNER", "wait"); got["owner"] != "b" || got["token"] != second {
 					t.Errorf("on the %s server the owner is %v", name, got)
@@ -160,16 +160,16 @@ func TestTwoServersShareAStore(t *testing.T) {
 	})
 }
 
-// tryAgain fails unless the error is what a client is told of a store that is away.
+// tryAgain fails unless the error is the reply for an unreachable store.
 func tryAgain(t testing.TB, engine string, err error) {
 	t.Helper()
 	if err == nil || !strings.HasPrefix(err.Error(), "TRYAGAIN engine "+engine+" unavailable: ") || strings.Contains(err.Error(), "\n") {
-		t.Errorf("the client is told: %v", err)
+		t.Errorf("the client gets the reply %v", err)
 	}
 }
 
-// away asks until the store does not answer: a process that is told to freeze may do
-// something yet.
+// away sends requests until the store does not answer. A process that was sent SIGSTOP may still do
+// something.
 func away(t testing.TB, c redis.Conn, engine string) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
@@ -181,7 +181,7 @@ func away(t testing.TB, c redis.Conn, engine string) {
 	t.Fatal("the store still answers")
 }
 
-// eventually asks until the store answers again.
+// eventually repeats a command until the store answers again.
 func eventually(t testing.TB, c redis.Conn, command string, args ...any) simbatest.Record {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
@@ -201,8 +201,8 @@ func TestALostStoreIsReportedAndReconnectedWithoutARestart(t *testing.T) {
 	simbatest.OnEveryStore(t, func(t *testing.T, s *simbatest.Shared) {
 		server := startBriefly(t, s, s.Store.Addr, time.Second)
 		c := simbatest.Conn(t, server)
-		// A store that froze holds connections open and answers nothing; one that stopped
-		// refuses them.
+		// A frozen store keeps its connections open and answers nothing. A stopped one refuses
+		// them.
 		for _, fault := range []struct {
 			name       string
 			away, back func()
@@ -218,7 +218,7 @@ func TestALostStoreIsReportedAndReconnectedWithoutARestart(t *testing.T) {
 					{"SIMBA.ACQUIRE", "new", "a", 600_000}, {"SIMBA.GUARD", "before", "a", 600_000}, {"SIMBA.OWNER", "before"},
 					{"SIMBA.CHECK", "before", 1}, {"SIMBA.RELEASE", "other", "a"}, {"SIMBA.SCAN", 0}, {"DBSIZE"},
 				}
-				if s.Engine != "mysql" { // which has the queue itself
+				if s.Engine != "mysql" { // whose server has the queue itself
 					commands = append(commands, []any{"SIMBA.QUEUE", "before"})
 				}
 				for _, command := range commands {
@@ -227,7 +227,7 @@ func TestALostStoreIsReportedAndReconnectedWithoutARestart(t *testing.T) {
 					if tryAgain(t, s.Engine, err); t.Failed() {
 						t.Fatalf("%v is answered %v", command, reply)
 					}
-					if took := time.Since(began); took > 10*time.Second { // of a deadline of one
+					if took := time.Since(began); took > 10*time.Second { // with a timeout of one
 						t.Errorf("%s is answered after %v", command[0], took)
 					}
 				}
@@ -253,8 +253,8 @@ func TestAWaiterOutlastsAnOutageOfTheStore(t *testing.T) {
 		s.Store.Pause()
 		away(t, c, s.Engine)
 		s.Store.Resume()
-		// What a's session kept in ZooKeeper may be lost by now: then b has it already. On a busy
-		// machine the store may be slow, and the RELEASE that was refused be done.
+		// The session of a in ZooKeeper may be lost by now. Then b already owns the mutex. On a
+		// busy machine the store may be slow, and may have executed the RELEASE that was refused.
 		for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
 			if _, err := c.Do("SIMBA.RELEASE", "job", "a"); err == nil {
 				break
@@ -287,8 +287,8 @@ func TestAServerStopsInOrderWhileItsStoreIsAway(t *testing.T) {
 	})
 }
 
-// startBriefly starts a server that finds the store at an address, and waits no longer than that for its
-// replies. A server whose store is too slow while it starts is started again.
+// startBriefly starts a server that finds the store at an address, and waits no longer than that
+// for its replies. A server whose store is too slow while it starts is started again.
 func startBriefly(t testing.TB, s *simbatest.Shared, addr string, timeout time.Duration) *simbatest.Server {
 	t.Helper()
 	flags := append(s.Flags(addr), "--backend-timeout", timeout.String())

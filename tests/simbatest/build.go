@@ -17,15 +17,15 @@ import (
 // dir is where the server is built; "" until Main has made it.
 var dir string
 
-// parallel is how many tests run at a time: they mostly wait for other processes.
+// parallel is the number of tests that run at a time. They mostly wait for other processes.
 const parallel = "16"
 
-// Main runs the tests (a *testing.M), 16 parallel ones at a time unless -parallel is given, or a
-// program that is no test, and removes what was built for them. It returns the process' exit code.
+// Main runs the tests (a *testing.M), or a program that is no test. Unless -parallel is given, 16
+// parallel tests run at a time. It removes what was built for them, and returns the exit code.
 func Main(m interface{ Run() int }) int {
 	flag.Parse()
 	if !given("test.parallel") {
-		_ = flag.Set("test.parallel", parallel) // in a test it is there, and takes a number
+		_ = flag.Set("test.parallel", parallel) // a test has the flag, and it takes a number
 	}
 	made, err := os.MkdirTemp("", "simba-resp-")
 	if err != nil {
@@ -55,8 +55,8 @@ func Binary(t stores.TB) string {
 	return Build(t, "cmd/simba-resp")
 }
 
-// Build builds a program of this module, once, and returns its path: "examples/go/lock". It must
-// be called in the test's own goroutine.
+// Build builds a program of this module, once, and returns its path: "examples/go/lock". It must be
+// called in the test's own goroutine.
 func Build(t stores.TB, program string) string {
 	t.Helper()
 	if dir == "" {
@@ -76,10 +76,10 @@ func Build(t stores.TB, program string) string {
 	return path
 }
 
-// build links a program for all tests of this clone, and returns the path by which this run has it. To link takes
-// many seconds with the race detector, and go leaves a program alone that is up to date: so the tests of all
-// packages share one below bin/, and take turns to see to it. A run keeps what it started with: it has a
-// hard link, and go replaces the file.
+// build links a program and returns its path for this run. Linking takes many seconds with the race
+// detector. So the tests of all packages share the program below bin/, and a file lock guards it.
+// go build skips a program that is up to date, and otherwise replaces the file. So each run keeps a
+// hard link to its version.
 func build(program string) (string, error) {
 	root, err := clone()
 	if err != nil {

@@ -13,10 +13,10 @@ var (
 	table = flag.String("table", "", "`file` to which each campaign adds its line")
 )
 
-// Long reports whether tests count as far as make campaigns wants it.
+// Long reports whether tests count as far as make campaigns requires.
 func Long() bool { return *long }
 
-// Count returns how often a test does something: few times in make test, many in make campaigns.
+// Count returns how often a test repeats something: few times in make test, many in make campaigns.
 func Count(few, many int) int {
 	if Long() {
 		return many
@@ -24,27 +24,28 @@ func Count(few, many int) int {
 	return few
 }
 
-// Campaign is a test that does one thing many times, and says at its end how often, and how often it
-// went wrong. It is the test's TB too: every error is counted as a violation.
-// It is safe for concurrent use.
+// Campaign is a test that repeats one thing, and reports how often it did so and how often that
+// failed. It is the test's TB too: every error counts as a violation. It is safe for concurrent
+// use.
 type Campaign struct {
 	testing.TB
 	name, engine string
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	count      int
 	violations int
 	figures    string
 }
 
-// NewCampaign begins a campaign that ends with the test. With -table, its line is added to that file.
+// NewCampaign begins a campaign that ends with the test. With -table, its line is added to that
+// file.
 func NewCampaign(t testing.TB, name, engine string) *Campaign {
 	c := &Campaign{TB: t, name: name, engine: engine}
 	t.Cleanup(c.end)
 	return c
 }
 
-// Counted says how often it was done, and what was measured.
+// Counted sets the number of repetitions, and the measurements.
 func (c *Campaign) Counted(n int, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

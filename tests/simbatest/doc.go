@@ -1,6 +1,6 @@
-// Package simbatest starts real simba-resp servers, and other programs, for tests of what talks
-// to them. The server is built from the source beside it when a test first asks for one,
-// with the race detector if the test has it.
+// Package simbatest starts real simba-resp servers, and clients and stores, for end-to-end tests.
+// It builds the server from the source beside it when a test first needs one, with the race
+// detector if the test has it.
 //
 //	func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 //
@@ -9,6 +9,9 @@
 //		… s.Addr …
 //	}
 //
-// What was started is killed when its test ends, and on Linux by the kernel should the
-// test's process die before that.
+// A process is killed when its test ends. On Linux the kernel kills it if the test's process dies
+// first.
+//
+// Nothing here sleeps and hopes. Functions that wait look for a line of the log, a reply, or an
+// exit code.
 package simbatest

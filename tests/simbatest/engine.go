@@ -54,9 +54,9 @@ func OpenShared(t stores.TB, engine string) *Shared {
 	return s
 }
 
-// Flags returns the flags of a server that finds the store at an address: its own, or that of a link
-// to it. On a busy machine a store may be slow. So the server waits for it longer than by default,
-// and keeps its session longer.
+// Flags returns the flags of a server that finds the store at an address: its own, or that of a
+// link to it. On a busy machine a store may be slow. So the server waits for it longer than by
+// default, and keeps its session longer.
 func (s *Shared) Flags(addr string) []string {
 	flags := []string{"--engine", s.Engine, "--backend-timeout", "10s"}
 	switch s.Engine {
@@ -76,8 +76,8 @@ func (s *Shared) Start(t testing.TB, flags ...string) *Server {
 	return Start(t, append(s.Flags(s.Store.Addr), flags...)...)
 }
 
-// OnEveryStore runs a test on each engine that has a store. Each subtest has a store of its own. They
-// run in parallel, since they mostly wait.
+// OnEveryStore runs a test on each engine that has a store. Each subtest has a store of its own.
+// They run in parallel, since they mostly wait.
 func OnEveryStore(t *testing.T, test func(*testing.T, *Shared)) {
 	for _, engine := range StoreEngines {
 		t.Run(engine, func(t *testing.T) {

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Latencies are how long something took, each time that it was done.
+// Latencies are the durations of something that was repeated.
 type Latencies []time.Duration
 
-// Quantile returns the shortest time that at least the fraction q of all did not exceed: 0.999 for p99.9, 1 for
-// the longest. Of none it is 0.
+// Quantile returns the shortest duration that at least the fraction q of all did not exceed: 0.999
+// for p99.9, 1 for the longest. Without durations it is 0.
 func (l Latencies) Quantile(q float64) time.Duration {
 	if len(l) == 0 {
 		return 0

@@ -9,7 +9,7 @@ import (
 
 // lines collects what a process writes.
 type lines struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	all   []string
 	grown chan struct{} // closed with the next line; nil = nobody waits
 }
@@ -37,7 +37,7 @@ func (l *lines) add(line string) {
 	}
 }
 
-// more returns what is closed with the next line.
+// more returns a channel that is closed with the next line.
 func (l *lines) more() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

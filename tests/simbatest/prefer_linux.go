@@ -9,34 +9,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Prefer lets the process run before others that want the same processor, if the test may do so (as
-// root): for a rule about how soon a process does something, not about how busy the machine is with
-// other things. One that computes for long must not have it. A server has it before all other processes.
+// Prefer lets the process run before others, if the test has that permission (as root). It is for a
+// rule about how soon a process does something, on a machine that is busy with other things. A
+// process that computes for long must not have it. A server runs before all other processes.
 //
-// A nice value below 0 would do if Linux did not weigh it within a session only (autogroups), and
-// other tests may run in another: so it is one of the lowest two priorities of real time. They are two since
-// one waits for another of the same priority for up to 100 ms.
+// Prefer sets one of the lowest two real-time priorities. Linux weighs nice values within a session
+// only (autogroups), and other tests may run in another session. Servers have a priority of their
+// own, since a process waits up to 100 ms for another of the same priority.
 func (p *Process) Prefer() { schedule(p.cmd.Process.Pid, unix.SCHED_RR, clients) }
 
-// Background lets the process have only what others leave of the processors.
+// Background gives the process only what others leave of the processors.
 func (p *Process) Background() { schedule(p.cmd.Process.Pid, unix.SCHED_IDLE, 0) }
 
 const clients, servers = 1, 2 // priorities
 
-// PreferServer is [Server.Prefer] for a server that was started otherwise. It reports whether that is permitted.
+// PreferServer is [Server.Prefer] for a server that was started otherwise. It reports whether it
+// had the permission.
 func PreferServer(pid int) bool { return schedule(pid, unix.SCHED_RR, servers) }
 
-// Prefer is [Process.Prefer] for the process of the test, until it ends. What it starts meanwhile
-// has it too.
+// Prefer is [Process.Prefer] for the process of the test, until it ends. Processes that it starts
+// meanwhile inherit the priority.
 func Prefer(t testing.TB) {
 	schedule(os.Getpid(), unix.SCHED_RR, clients)
 	t.Cleanup(func() { schedule(os.Getpid(), unix.SCHED_NORMAL, 0) })
 }
 
-// schedule sets policy and priority of a process' threads, and reports whether it is permitted to.
+// schedule sets the policy and the priority of all threads of a process. It reports whether it had
+// the permission.
 func schedule(pid int, policy, priority uint32) bool {
-	// They are a thread's, whatever POSIX says; new threads have those of the thread which made
-	// them. So all have them when a look finds none that has not.
+	// On Linux both belong to a thread, and a new thread inherits them. So all threads have them
+	// when a pass over the threads finds none without.
 	tasks := fmt.Sprintf("/proc/%d/task", pid)
 	done := make(map[int]bool)
 	for more := true; more; {

@@ -4,14 +4,14 @@ package simbatest
 
 import "testing"
 
-// Prefer does nothing where a process has no threads that can be told apart.
+// Prefer does nothing on this system.
 func (p *Process) Prefer() {}
 
-// Background does nothing here either.
+// Background does nothing on this system.
 func (p *Process) Background() {}
 
-// PreferServer does nothing here either.
+// PreferServer does nothing on this system.
 func PreferServer(int) bool { return false }
 
-// Prefer does nothing here either.
+// Prefer does nothing on this system.
 func Prefer(testing.TB) {}

@@ -13,18 +13,18 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Patience bounds every wait for something that must happen. It is generous, for
-// machines that do much else.
+// Patience limits every wait for something that must happen. It is generous, for busy machines. No
+// test takes that long when it passes.
 const Patience = 60 * time.Second
 
 // Process is a program that runs beside the test.
 type Process struct {
 	cmd    *exec.Cmd
 	out    lines
-	exited chan struct{} // closed when it is gone and all that it wrote is in out
+	exited chan struct{} // closed when it has ended and its whole output is in out
 }
 
-// Run starts a program, in the present folder, that is killed with the test at the latest.
+// Run starts a program in the present folder. The program is killed with the test at the latest.
 func Run(t stores.TB, program string, args ...string) *Process {
 	t.Helper()
 	return RunCmd(t, exec.Command(program, args...))
@@ -38,8 +38,8 @@ func Output(t stores.TB, program string, args ...string) string {
 	return p.Output()
 }
 
-// RunCmd is Run for a program that needs more than its arguments: a folder, or an environment
-// (nil means the test's, without the settings of a server). Its output is the Process'.
+// RunCmd is Run for a program with a folder or an environment of its own. Without an environment,
+// it gets Environ. The Process takes its output.
 func RunCmd(t stores.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p, err := run(cmd)
@@ -62,8 +62,8 @@ func run(cmd *exec.Cmd) (*Process, error) {
 	cmd.Stderr = cmd.Stdout
 	cmd.SysProcAttr = stores.DieWithParent()
 	started := make(chan error)
-	// The kernel kills the process when the thread ends that started it: so this goroutine
-	// keeps its thread until the process is gone.
+	// The kernel kills the process when the thread that started it ends. So this goroutine keeps
+	// its thread until the process has ended.
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -71,15 +71,15 @@ func run(cmd *exec.Cmd) (*Process, error) {
 		started <- err
 		if err == nil {
 			p.out.readFrom(out)
-			_ = cmd.Wait() // Wait tells how it ended
+			_ = cmd.Wait() // ProcessState has the result
 			close(p.exited)
 		}
 	}()
 	return p, <-started
 }
 
-// Environ is the test's environment without settings of a server. A program
-// that has a data race ends at once, so that no test takes it for sound.
+// Environ returns the test's environment without settings of a server. A program with a data race
+// ends at once, so that the test fails.
 func Environ() []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SIMBA_") })
 	return append(env, "GORACE=halt_on_error=1 atexit_sleep_ms=0")
@@ -88,25 +88,25 @@ func Environ() []string {
 // Pid returns the id of the process.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Kill ends the process as a crash does (SIGKILL), and returns when it is gone.
+// Kill ends the process as a crash does (SIGKILL), and returns when it has ended.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // fails only if it is gone already
+	_ = p.cmd.Process.Kill() // fails only if it has ended already
 	<-p.exited
 }
 
-// Signal sends sig to the process; to one that is gone nothing.
+// Signal sends sig to the process. It does nothing if the process has ended.
 func (p *Process) Signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
 
 // Pause freezes the process: its connections stay open, until Resume.
 func (p *Process) Pause() { stores.Freeze(p.cmd.Process) }
 
-// Resume lets a process go on that was paused.
+// Resume ends a Pause.
 func (p *Process) Resume() { p.Signal(syscall.SIGCONT) }
 
-// Exited is closed when the process is gone and all that it wrote is in Output.
+// Exited is closed when the process has ended and its whole output is in Output.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Wait returns the exit code, -1 if a signal ended it. If the process goes on the test fails.
+// Wait returns the exit code, -1 if a signal ended the process. If it does not end, the test fails.
 func (p *Process) Wait(t stores.TB) int {
 	t.Helper()
 	select {
@@ -117,16 +117,16 @@ func (p *Process) Wait(t stores.TB) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Wants returns the submatches of the first line, written already or to come, that
-// matches the pattern. If there is none, or the process ends, the test fails.
+// Wants returns the submatches of the first line that matches the pattern, written already or
+// later. If there is none, the test fails.
 func (p *Process) Wants(t stores.TB, pattern string) []string {
 	t.Helper()
 	match, _ := p.WantsAfter(t, 0, pattern)
 	return match
 }
 
-// WantsAfter is Wants for the lines from the one with that number on, from 0. It returns the number
-// of the line after the one that it found.
+// WantsAfter is Wants for the lines from that number on, counted from 0. It returns the number of
+// the line after the match.
 func (p *Process) WantsAfter(t stores.TB, line int, pattern string) (submatches []string, next int) {
 	t.Helper()
 	submatches, next, ended := p.find(line, regexp.MustCompile(pattern))
@@ -139,8 +139,8 @@ func (p *Process) WantsAfter(t stores.TB, line int, pattern string) (submatches 
 	return submatches, next
 }
 
-// find waits for a line that matches, from the one with that number on. It returns nil if the process
-// ends before, or does not write one within Patience.
+// find waits for a line that matches, from that number on. It returns nil if the process ends
+// first, or writes none within Patience.
 func (p *Process) find(line int, re *regexp.Regexp) (submatches []string, next int, ended bool) {
 	late := time.NewTimer(Patience)
 	defer late.Stop()
@@ -169,7 +169,7 @@ func (p *Process) find(line int, re *regexp.Regexp) (submatches []string, next i
 	}
 }
 
-// Lines returns how many lines the process has written.
+// Lines returns the number of lines that the process has written.
 func (p *Process) Lines() int { return p.out.count() }
 
 // Output returns what the process has written so far, both streams.

@@ -2,5 +2,5 @@
 
 package simbatest
 
-// raceFlag has programs built as the tests are.
+// raceFlag builds programs as the tests are built.
 const raceFlag = "-race=true"

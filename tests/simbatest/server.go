@@ -63,7 +63,8 @@ func Launch(t stores.TB, args ...string) *Process {
 	return Run(t, Binary(t), args...)
 }
 
-// Refused runs the binary, which must not serve. It must exit with that code and say why in one line.
+// Refused runs the binary, which must not serve. It must exit with that code, and log the reason in
+// one line.
 func Refused(t stores.TB, code int, why string, args ...string) {
 	t.Helper()
 	p := Launch(t, args...)
@@ -115,7 +116,7 @@ func (s *Server) launch() {
 	s.Process = p
 }
 
-// Stop ends the server in good order (SIGTERM), and returns when it is gone.
+// Stop ends the server in good order (SIGTERM), and returns when it has ended.
 func (s *Server) Stop() {
 	s.t.Helper()
 	s.Signal(syscall.SIGTERM)
@@ -129,16 +130,15 @@ func (s *Server) Restart() {
 	s.Start()
 }
 
-// Prefer gives the server a real-time priority, see [PreferServer], until it is started again. A test
-// without that permission logs so, since it then measures how busy the machine is, too.
+// Prefer gives the server a real-time priority, see [PreferServer], until it is started again. A
+// test without that permission logs so, since it then measures how busy the machine is, too.
 func (s *Server) Prefer(t testing.TB) {
 	if !PreferServer(s.Pid()) {
 		t.Log("the server runs as all others do: a priority of real time is not permitted")
 	}
 }
 
-// Replace kills the server and starts another in its place, at the same address, that has none
-// of its data.
+// Replace kills the server and starts another at the same address, with an empty data directory.
 func (s *Server) Replace() {
 	s.t.Helper()
 	s.Kill()

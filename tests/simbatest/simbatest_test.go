@@ -43,7 +43,7 @@ func TestEveryEngineServes(t *testing.T) {
 	}
 }
 
-// acquire returns who owns the mutex then.
+// acquire returns the owner of the mutex after an ACQUIRE.
 func acquire(t *testing.T, s *simbatest.Server, id string) string {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr})

@@ -10,13 +10,13 @@ import (
 // tick is the unit of the times in /proc/stat: USER_HZ is 100 on every architecture that Go knows.
 const tick = 10 * time.Millisecond
 
-// Stolen is how long each virtual processor was ready to run since the machine's start while its host let it
-// stand still ("steal" in proc_stat(5), to 10 ms). A machine that is none of its own has none.
+// Stolen is the time for which the host did not run each virtual processor though it was ready
+// ("steal" in proc_stat(5), to 10 ms). A physical machine has none.
 type Stolen []time.Duration
 
-// StolenSoFar reads what has been stolen.
+// StolenSoFar reads the time stolen since the machine's start.
 func StolenSoFar() (s Stolen) {
-	stat, _ := os.ReadFile("/proc/stat") // without it nothing counts as stolen
+	stat, _ := os.ReadFile("/proc/stat") // without the file nothing counts as stolen
 	for line := range strings.Lines(string(stat)) {
 		// cpu0 user nice system idle iowait irq softirq steal …
 		f := strings.Fields(line)

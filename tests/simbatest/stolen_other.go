@@ -4,8 +4,8 @@ package simbatest
 
 import "time"
 
-// Stolen is not known here: nothing counts as stolen.
+// Stolen is not known on this system: nothing counts as stolen.
 type Stolen []time.Duration
 
-// StolenSoFar returns nothing here.
+// StolenSoFar returns nothing on this system.
 func StolenSoFar() Stolen { return nil }

@@ -47,7 +47,8 @@ var seeded = map[string]string{
 	"lost-update":                     ruleReplies,
 }
 
-// caughtElsewhere are bugs that the simulation seldom meets. The tests of package bugs look for them.
+// caughtElsewhere are bugs that the simulation seldom meets. The tests of package bugs look for
+// them.
 var caughtElsewhere = []string{"torn-record-accepted"}
 
 // judged are all rules: the judge of a rule that no bug breaks may be blind.

@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// unsynced is a file system with all that a crash can undo: a file that has grown, and files that were made, removed,
-// renamed and replaced.
+// unsynced returns a disk with each change that a crash can undo. A file has grown, and others were
+// created, removed, renamed and replaced.
 func unsynced() *disk {
 	mem := vfs.NewCrashableMem()
 	put := func(name, data string) vfs.File {
@@ -45,7 +45,7 @@ func contents(mem *vfs.MemFS) map[string]string {
 	return all
 }
 
-// What has no choice is as in the file system's own clones.
+// Without a choice, the result is that of the file system's own clones.
 func TestACrashThatKeepsNothingOrAll(t *testing.T) {
 	for _, percent := range []int{0, 100} {
 		d := unsynced()
@@ -62,9 +62,9 @@ func TestACrashKeepsWhatWasSyncedAndByChanceTheRest(t *testing.T) {
 	for seed := range uint64(seeds) {
 		left := contents(unsynced().crash(50, seed, 1))
 		if again := contents(unsynced().crash(50, seed, 1)); !maps.Equal(left, again) {
-			t.Fatalf("seed %d leaves this or that", seed)
+			t.Fatalf("seed %d leaves two different results", seed)
 		}
-		// A block that is lost behind the synced data is zero.
+		// A lost block behind the synced data is zero.
 		if !strings.HasPrefix(left["grown"], "old") || left["removed"] != "old data/removed" || left["renamed"] != "old data/renamed" {
 			t.Fatalf("seed %d leaves %.200q", seed, fmt.Sprint(left))
 		}
@@ -80,7 +80,8 @@ func TestACrashKeepsWhatWasSyncedAndByChanceTheRest(t *testing.T) {
 	}
 }
 
-// Pebble numbers its files as its goroutines come, and removes old ones when it has time: neither decides what a crash leaves.
+// The order of Pebble's goroutines decides the numbers of its files, and when it removes old ones.
+// Neither may change what a crash leaves.
 func TestACrashLeavesTheSameOfAFileWhateverItsNumber(t *testing.T) {
 	logs := func(numbers ...int) *disk {
 		mem := vfs.NewCrashableMem()

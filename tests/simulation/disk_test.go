@@ -23,26 +23,28 @@ const (
 	full
 )
 
-// disk is a file system that loses what was not synced when it crashes, and that can be slow,
-// hang and fail. When an fsync returns depends on nothing but the time: it does so at the next
-// multiple of a period, and all that are under way do so together. So who happens to be in which
-// group commit changes nothing that a client can see, until a write fails or is undone.
+// disk is a file system that loses unsynced data when it crashes, and that can be slow, hang and
+// fail.
 //
-// What fails returns a usable file along with its error, and nothing fails once the process has
-// ended: persist expects both of a file system that has Killed.
+// An fsync returns at the next multiple of a period, and so do all that run at that time. So the
+// instant depends on the time alone. The composition of a group commit changes nothing that a
+// client can see, until a write fails or is undone.
+//
+// A failed operation returns a usable file along with its error, and nothing fails once the process
+// has ended: persist expects both of a file system that has Killed.
 type disk struct {
-	vfs.FS // what is below
+	vfs.FS // the same as mem
 	mem    *vfs.MemFS
 	start  time.Time     // of the simulation
-	dead   chan struct{} // closed by kill: nothing takes time any more
+	dead   chan struct{} // closed by kill: no operation takes time any more
 
-	mu     sync.Mutex // protects what follows
+	mu     sync.Mutex // protects the fields below
 	period time.Duration
-	calm   bool // the process starts: nothing takes time
+	calm   bool // the process starts: no operation takes time
 	hangs  []span
 	fault  fault
 	since  time.Duration // when the fault began
-	failed time.Duration // when it was first met; 0 = not yet
+	failed time.Duration // when an operation failed first; 0 = none did
 	killed bool
 }
 
@@ -55,14 +57,14 @@ func newDisk(mem *vfs.MemFS, start time.Time, period time.Duration) *disk {
 
 func (d *disk) now() time.Duration { return time.Since(d.start) }
 
-// settledBy is when an fsync that is asked for at t is done, as far as is known now.
-func (d *disk) settledBy(t time.Duration) time.Duration {
+// syncedBy returns when an fsync that begins at t returns, as far as is known now.
+func (d *disk) syncedBy(t time.Duration) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.settledByLocked(t)
+	return d.syncedByLocked(t)
 }
 
-func (d *disk) settledByLocked(t time.Duration) time.Duration {
+func (d *disk) syncedByLocked(t time.Duration) time.Duration {
 	x := t
 	if d.period > 0 {
 		x = (t + d.period - 1) / d.period * d.period
@@ -75,7 +77,7 @@ func (d *disk) settledByLocked(t time.Duration) time.Duration {
 	return x
 }
 
-// hang lets no fsync return for about so long from now on.
+// hang lets no fsync return for about that long from now on.
 func (d *disk) hang(length time.Duration) span {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,7 +91,7 @@ func (d *disk) hang(length time.Duration) span {
 
 func (d *disk) hanging() bool {
 	t := d.now()
-	return d.settledBy(t) > t+time.Second
+	return d.syncedBy(t) > t+time.Second
 }
 
 // hangsAt reports whether no fsync returned at t.
@@ -124,7 +126,7 @@ func (d *disk) faultSince() (f fault, since, met time.Duration) {
 	return d.fault, d.since, d.failed
 }
 
-// kill is the end of the process: what is under way returns, since nothing comes of it.
+// kill is the end of the process: every running operation returns, and its result has no effect.
 func (d *disk) kill() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,7 +142,7 @@ func (d *disk) await() {
 	began := d.now()
 	for {
 		d.mu.Lock()
-		due := d.settledByLocked(began)
+		due := d.syncedByLocked(began)
 		free := d.calm || d.killed
 		d.mu.Unlock()
 		wait := due - d.now()
@@ -157,7 +159,7 @@ func (d *disk) await() {
 	}
 }
 
-// verdict is the error of an operation that may fail.
+// verdict returns the error of an operation that may fail.
 func (d *disk) verdict(sync bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

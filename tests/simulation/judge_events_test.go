@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// told takes a push.
-func (w *world) told(k *wire, p []any, at time.Duration) {
+// handlePush judges a push.
+func (w *world) handlePush(k *wire, p []any, at time.Duration) {
 	if len(p) == 0 {
 		w.violate(ruleReplies, "an empty push")
 		return
@@ -22,10 +22,10 @@ func (w *world) told(k *wire, p []any, at time.Duration) {
 		w.timely(r, r.due.at, r.due.state, at)
 		w.logf(k, at, "← subscribed")
 	case kind == "message" && len(p) == 3:
-		w.judgeTurn(k, fmt.Sprint(p[1]), fmt.Sprint(p[2]), at)
+		w.judgeHandoffNotice(k, fmt.Sprint(p[1]), fmt.Sprint(p[2]), at)
 	case kind == "pmessage" && len(p) == 4 && k == w.onlooker:
 		if channel := fmt.Sprint(p[2]); strings.HasPrefix(channel, "simba:{") {
-			w.judgeSaid(channel, fmt.Sprint(p[3]), at)
+			w.judgeBroadcast(channel, fmt.Sprint(p[3]), at)
 		} else {
 			w.judgeEvent(channel, fmt.Sprint(p[3]), at)
 		}
@@ -36,71 +36,74 @@ func (w *world) told(k *wire, p []any, at time.Duration) {
 
 func (k *wire) listens() bool { return !k.gone && !k.hungUp && !k.lax }
 
-// judgeTurn takes a notice on a contender's own channel.
-func (w *world) judgeTurn(k *wire, channel, payload string, at time.Duration) {
-	w.count("turn")
+// judgeHandoffNotice judges a message on a contender's own channel.
+func (w *world) judgeHandoffNotice(k *wire, channel, payload string, at time.Duration) {
+	w.count("handoff notice")
 	for _, mx := range w.model.mutexes {
 		if channel != "simba:{"+mx.name+"}:"+k.owner {
 			continue
 		}
 		w.logOf(mx, k, at, "← %s on %s", payload, channel)
-		for i := range mx.turns {
-			t := &mx.turns[i]
+		for i := range mx.handoffs {
+			t := &mx.handoffs[i]
 			if n := slices.Index(t.to, k); n >= 0 {
 				if payload != "released@@"+t.last {
-					w.violate(ruleNotices, "%s is told %q of %s, whose last owner was %s", k.owner, payload, mx.name, t.last)
+					w.violate(ruleNotices, "%s receives %q of %s, whose last owner was %s", k.owner, payload, mx.name, t.last)
 				}
-				w.early(mx, "the turn of "+k.owner, t.at, t.state, at)
+				w.early(mx, "the handoff notice of "+k.owner, t.at, t.state, at)
 				t.to = slices.Delete(t.to, n, n+1)
-				mx.turns = slices.DeleteFunc(mx.turns, func(t turn) bool { return len(t.to) == 0 })
+				mx.handoffs = slices.DeleteFunc(mx.handoffs, func(t handoffNotice) bool { return len(t.to) == 0 })
 				return
 			}
 		}
 		if w.stopping {
 			return // the stop has taken blocked waiters out of the queue that the model keeps there
 		}
-		w.violate(ruleOrder, "%s is told %q of %s, and it is not its turn", k.owner, payload, mx.name)
+		w.violate(ruleOrder, "%s receives %q of %s, and is not the next waiter", k.owner, payload, mx.name)
 		return
 	}
-	w.violate(ruleNotices, "%s hears %q on %s", k.owner, payload, channel)
+	w.violate(ruleNotices, "%s receives %q on %s", k.owner, payload, channel)
 }
 
-// judgeSaid takes a notice on a mutex' own channel.
-func (w *world) judgeSaid(channel, payload string, at time.Duration) {
+// judgeBroadcast judges a message on the channel of a mutex.
+func (w *world) judgeBroadcast(channel, payload string, at time.Duration) {
 	mx := w.model.mutex(strings.TrimSuffix(strings.TrimPrefix(channel, "simba:{"), "}"))
 	if mx == nil {
-		w.violate(ruleNotices, "%q on %s, of a mutex that nobody knows", payload, channel)
+		w.violate(ruleNotices, "%q on %s, of an unknown mutex", payload, channel)
 		return
 	}
-	for len(mx.said) > 0 && mx.said[0].payload != payload && mx.said[0].maybe {
-		mx.said = mx.said[1:]
+	for len(mx.broadcasts) > 0 && mx.broadcasts[0].payload != payload && mx.broadcasts[0].maybe {
+		mx.broadcasts = mx.broadcasts[1:]
 	}
-	if len(mx.said) == 0 || mx.said[0].payload != payload {
+	if len(mx.broadcasts) == 0 || mx.broadcasts[0].payload != payload {
 		if mx.missed(payload) {
-			mx.endTurn()
+			mx.endReservation()
 			mx.freed = ""
-			w.count("turn missed")
+			w.count("handoff notice missed")
 			return
 		}
 		if !w.stopping { // a stop takes waiters out of the queue in its own order
-			mx.odd = fmt.Sprintf("at %v: %q on %s, where it should be %+v", at, payload, channel, mx.said)
+			mx.odd = fmt.Sprintf("at %v: %q on %s, where it should be %+v", at, payload, channel, mx.broadcasts)
 		}
 		return
 	}
-	s := mx.said[0]
-	mx.said = mx.said[1:]
+	s := mx.broadcasts[0]
+	mx.broadcasts = mx.broadcasts[1:]
 	w.logOf(mx, w.onlooker, at, "← %s %s", mx.name, payload)
 	w.count("said " + payload[:len("acquired")])
 	w.early(mx, "the notice "+payload, s.at, s.state, at)
 }
 
-// missed reports whether a notice says that a turn is over which reached nobody: its subscribers hung up before they could be told.
+// missed reports whether the message means that a handoff notice reached nobody: its subscribers
+// disconnected before it could be sent.
 func (mx *mutex) missed(payload string) bool {
 	return mx.reserved != nil && payload == "released@@"+cmp.Or(mx.last, mx.reserved.who) &&
-		!slices.ContainsFunc(mx.turns, func(t turn) bool { return t.who == mx.reserved.who && slices.ContainsFunc(t.to, (*wire).listens) })
+		!slices.ContainsFunc(mx.handoffs, func(t handoffNotice) bool {
+			return t.who == mx.reserved.who && slices.ContainsFunc(t.to, (*wire).listens)
+		})
 }
 
-// noticed is an event as it is told.
+// notice is an event as it is published.
 type notice struct {
 	Seq    uint64
 	At     int64
@@ -115,29 +118,29 @@ func (n notice) String() string {
 	return fmt.Sprintf("%d %s %s %s %d %q at %d", n.Seq, n.Mutex, n.Event, n.Owner, n.Token, n.Reason, n.At)
 }
 
-// judgeEvent takes one from the channel of events.
+// judgeEvent judges a message on a channel of events.
 func (w *world) judgeEvent(channel, payload string, at time.Duration) {
 	var n notice
 	if err := json.Unmarshal([]byte(payload), &n); err != nil || channel != "simba-events:{"+n.Mutex+"}" {
 		w.violate(ruleNotices, "%q on %s: %v", payload, channel, err)
 		return
 	}
-	if n.Seq <= w.lastSaid || w.events[n.Seq] != "" && w.events[n.Seq] != n.String() {
-		w.violate(ruleNotices, "event %v comes after %d, %q", n, w.lastSaid, w.events[n.Seq])
+	if n.Seq <= w.lastAnnounced || w.events[n.Seq] != "" && w.events[n.Seq] != n.String() {
+		w.violate(ruleNotices, "event %v comes after %d, %q", n, w.lastAnnounced, w.events[n.Seq])
 		return
 	}
-	w.lastSaid = n.Seq
+	w.lastAnnounced = n.Seq
 	w.remember(n)
 	mx := w.model.mutex(n.Mutex)
 	if mx == nil {
-		w.violate(ruleNotices, "event %v of a mutex that nobody knows", n)
+		w.violate(ruleNotices, "event %v of an unknown mutex", n)
 		return
 	}
 	if w.stopping && n.Event == "left" {
 		return
 	}
 	if len(mx.events) == 0 {
-		w.violate(w.unexpectedRule(mx, n), "%v: nothing of the kind has happened", n)
+		w.violate(w.unexpectedRule(mx, n), "%v: no such event happened", n)
 		return
 	}
 	e := mx.events[0]

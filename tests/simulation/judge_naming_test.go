@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// lateRule is the rule that a request's answer breaks if it does not come in time.
+// lateRule returns the rule that a late reply breaks.
 func (w *world) lateRule(r *request) string {
 	if r.wait && r.due.status == "acquired" {
 		return ruleWakeup
@@ -13,15 +13,15 @@ func (w *world) lateRule(r *request) string {
 	return ruleLiveness
 }
 
-// closedRule is the rule that the server breaks when it closes a connection, at t, that its client has not closed.
+// closedRule returns the rule that the server breaks when it closes a connection of a client at t.
 func (w *world) closedRule(t time.Duration) string {
 	if _, _, met := w.disk.faultSince(); met != 0 || w.disk.hangsAt(t) {
-		return ruleFatal // it can promise nothing any more, and lives on
+		return ruleFatal // it can promise nothing any more, but runs on
 	}
 	return ruleLiveness
 }
 
-// missedRule is the rule that is broken when an event does not come.
+// missedRule returns the rule that a missing event breaks.
 func (w *world) missedRule(mx *mutex, e event) string {
 	switch {
 	case e.kind == "expired":
@@ -40,8 +40,8 @@ func (w *world) missedRule(mx *mutex, e event) string {
 	return ruleNotices
 }
 
-// lengthRule is the rule of a lease that is cut or goes on for too long: that of the clock, if a clock was set or
-// the server restarted during the tenure.
+// lengthRule returns the rule that a lease of the wrong length breaks. It is that of the clock if a
+// clock was set, or if the server restarted, during the tenure.
 func (w *world) lengthRule(t *tenure) string {
 	if t != nil && (t.former || w.stepped > t.start) {
 		return ruleClock
@@ -55,9 +55,9 @@ func (w *world) unexpectedRule(mx *mutex, n notice) string {
 		return w.lengthRule(mx.held)
 	case "acquired":
 		switch {
-		case w.model.now < w.model.quiet:
+		case w.model.now < w.model.recovered:
 			return ruleDurable
-		case mx.isHandedToTheDead(n):
+		case mx.isHandedToDisconnected(n):
 			return ruleDeadWaiter
 		case mx.held != nil && mx.held.owner == n.Owner:
 			return ruleTokens
@@ -77,14 +77,14 @@ func (w *world) unexpectedRule(mx *mutex, n notice) string {
 
 func (w *world) insteadRule(mx *mutex, e event, n notice) string {
 	switch {
-	case mx.isHandedToTheDead(n):
+	case mx.isHandedToDisconnected(n):
 		return ruleDeadWaiter
 	case n.Event == "acquired" && e.kind == "acquired":
 		return ruleOrder
-	case n.Event == "acquired" && (w.model.now < w.model.quiet || e.kind == "queued" && e.who == n.Owner):
+	case n.Event == "acquired" && (w.model.now < w.model.recovered || e.kind == "queued" && e.who == n.Owner):
 		return w.unexpectedRule(mx, n)
 	case n.Event == "queued" && e.kind == "acquired" && e.who == n.Owner:
-		return ruleWakeup // it is kept, for nobody
+		return ruleWakeup // it is reserved for nobody
 	case n.Event == "acquired" && e.tenure != nil && e.who == n.Owner:
 		return ruleTokens
 	case n.Event == "acquired" && e.tenure != nil:
@@ -95,9 +95,9 @@ func (w *world) insteadRule(mx *mutex, e event, n notice) string {
 	return w.missedRule(mx, e)
 }
 
-// isHandedToTheDead reports whether an event tells that the mutex was handed to someone on whose
-// connection nobody waits.
-func (mx *mutex) isHandedToTheDead(n notice) bool {
+// isHandedToDisconnected reports whether an event hands the mutex to a contender without a waiting
+// connection.
+func (mx *mutex) isHandedToDisconnected(n notice) bool {
 	if n.Event != "acquired" || n.Reason != "handoff" {
 		return false
 	}
@@ -108,14 +108,14 @@ func (mx *mutex) isHandedToTheDead(n notice) bool {
 	return p == nil || p.blocked == nil
 }
 
-// asks reports whether a contender waits for the answer to a request of a kind.
+// asks reports whether a contender waits for the reply to a request of a kind.
 func (w *world) asks(mx *mutex, who string, kind reqKind) bool {
 	return slices.ContainsFunc(w.wires, func(k *wire) bool {
 		return slices.ContainsFunc(k.pending, func(r *request) bool { return r.mx == mx && r.who == who && r.kind == kind })
 	})
 }
 
-// statusRule is the rule that a wrong status breaks.
+// statusRule returns the rule that a wrong status breaks.
 func (w *world) statusRule(r *request, got string) string {
 	mx := r.mx
 	var held *tenure
@@ -126,10 +126,10 @@ func (w *world) statusRule(r *request, got string) string {
 	} else {
 		held = mx.held
 	}
-	if w.model.now < w.model.quiet && (got == "acquired" || got == "OK") {
+	if w.model.now < w.model.recovered && (got == "acquired" || got == "OK") {
 		return ruleDurable
 	}
-	for _, e := range mx.events { // not told yet
+	for _, e := range mx.events { // not published yet
 		if e.reason == "waiter gone" || e.reason == "session closed" {
 			return w.missedRule(mx, e) // that is why
 		}
@@ -163,7 +163,7 @@ func (w *world) statusRule(r *request, got string) string {
 		return w.lengthRule(held)
 	case should == "acquired" || should == "OK":
 		if r.wait || r.kind == reqAcquire && record(r.got[0])["owner"] == "" {
-			return ruleWakeup // it is kept, for nobody
+			return ruleWakeup // it is reserved for nobody
 		}
 		for _, e := range mx.events {
 			if e.kind == "expired" {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// bind notes the token of a tenure, when it is told for the first time.
+// bind sets the token of a tenure when a client learns it for the first time.
 func (w *world) bind(mx *mutex, t *tenure, token uint64) bool {
 	switch {
 	case t.token == 0 && token > t.floor:
@@ -20,16 +20,16 @@ func (w *world) bind(mx *mutex, t *tenure, token uint64) bool {
 		}
 		return true
 	case t.token == 0:
-		w.violate(ruleTokens, "%s: tenure %d of %s has the token %d, and %d was told before", mx.name, t.rank, t.owner, token, t.floor)
+		w.violate(ruleTokens, "%s: tenure %d of %s has the token %d, and %d was reported before", mx.name, t.rank, t.owner, token, t.floor)
 		return false
 	case t.token != token:
-		w.violate(ruleTokens, "%s: tenure %d of %s has the token %d, and was told as %d", mx.name, t.rank, t.owner, token, t.token)
+		w.violate(ruleTokens, "%s: tenure %d of %s has the token %d, and was reported with %d", mx.name, t.rank, t.owner, token, t.token)
 		return false
 	}
 	return true
 }
 
-// judgeReply holds a reply against what it must be.
+// judgeReply compares a reply with the expected outcome.
 func (w *world) judgeReply(r *request, at time.Duration) {
 	last := r.got[len(r.got)-1]
 	if e, ok := last.(respError); ok {
@@ -52,7 +52,7 @@ func (w *world) judgeReply(r *request, at time.Duration) {
 	d := r.due
 	w.logf(r.wire, at, "← %s: %s", reqNames[r.kind], d.show())
 	if r.wait && status == "timeout" && d.status == "acquired" && d.record.held.spent {
-		w.count("granted and over before it was told")
+		w.count("grant expired before its reply")
 		return
 	}
 	if status != d.status {
@@ -62,7 +62,7 @@ func (w *world) judgeReply(r *request, at time.Duration) {
 	if !w.timely(r, d.at, d.state, at) {
 		return
 	}
-	w.count("told " + status)
+	w.count("reply " + status)
 	switch r.kind {
 	case reqAcquire, reqGuard:
 		w.judgeOutcome(r, record(last), at)
@@ -119,13 +119,13 @@ func (w *world) status(r *request, v any) string {
 	return ""
 }
 
-// left is what remains until end, in milliseconds rounded up.
+// left returns the time until end in milliseconds, rounded up.
 func left(end, now time.Duration) int64 {
 	d := max(0, end-now)
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// judgeOutcome takes the record of ACQUIRE and GUARD.
+// judgeOutcome judges the record of ACQUIRE and GUARD.
 func (w *world) judgeOutcome(r *request, rec map[string]any, at time.Duration) {
 	d := r.due
 	s := d.record
@@ -135,13 +135,13 @@ func (w *world) judgeOutcome(r *request, rec map[string]any, at time.Duration) {
 	transition, _ := rec["transition"].(int64)
 	position, _ := rec["position"].(int64)
 	if r.wait && (d.status == "timeout" || d.status == "queued") {
-		// It ended by another's doing, and was described when it looked up.
+		// Another request ended the wait. The record is of the instant when the waiter woke up.
 		return
 	}
 	switch {
 	case s.held == nil && (owner != "" || token != 0):
 		rule := w.lengthRule(nil)
-		if w.model.now < w.model.quiet {
+		if w.model.now < w.model.recovered {
 			rule = ruleDurable
 		}
 		w.violate(rule, "%s: %v shows the owner %s of a mutex that is free", r.who, r, owner)
@@ -164,7 +164,7 @@ func (w *world) judgeOutcome(r *request, rec map[string]any, at time.Duration) {
 		}
 		from := d.at
 		if r.wait && d.status != "renewed" {
-			from = at // it was described when it looked up
+			from = at // the record is of the instant when the waiter woke up
 			if r.mx.held != s.held || r.mx.held.windows != s.lease {
 				return
 			}
@@ -262,7 +262,7 @@ func (w *world) judgeQueue(r *request, v any) {
 	}
 }
 
-// judgeHistory takes the events of a mutex: they are those that were told, and make sense.
+// judgeHistory judges the events of a mutex. They must be those published, in a possible order.
 func (w *world) judgeHistory(r *request, v any) {
 	list, _ := v.([]any)
 	last := uint64(0)
@@ -273,7 +273,7 @@ func (w *world) judgeHistory(r *request, v any) {
 		str := func(name string) string { s, _ := rec[name].(string); return s }
 		n := notice{num("seq"), int64(num("at")), str("event"), r.mx.name, str("owner"), num("token"), str("reason")}
 		if n.Seq <= last || w.events[n.Seq] != "" && w.events[n.Seq] != n.String() {
-			w.violate(ruleNotices, "%s: the history has %v after %d, told was %q", r.who, n, last, w.events[n.Seq])
+			w.violate(ruleNotices, "%s: the history has %v after %d, and the message was %q", r.who, n, last, w.events[n.Seq])
 			return
 		}
 		last = n.Seq

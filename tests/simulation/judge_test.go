@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// judge holds what clients are told against what the model says that they must be told, and names
-// the rule that is broken if it differs.
+// judge compares what clients receive with what the model expects, and names the rule that a
+// difference breaks.
 type judge struct {
-	wireIDs  int
-	maxToken uint64            // the largest that anyone was told
-	events   map[uint64]string // those that anyone was told, by seq
-	lastSeq  uint64            // the largest of them
-	lastSaid uint64            // the last that the onlooker was told
-	stopping bool              // the server stops: it may refuse
-	orderly  bool              // the life before ended so
-	unclear  bool              // nobody can say what must come now
-	frozen   bool              // the store has failed: nothing that is done from then on is ever told
-	stepped  time.Duration     // when the wall clock was set last
+	wireIDs       int
+	maxToken      uint64            // the largest that any client received
+	events        map[uint64]string // those that any client received, by seq
+	lastSeq       uint64            // the largest of them
+	lastAnnounced uint64            // the last that the onlooker received
+	stopping      bool              // the server stops, and may refuse requests
+	orderly       bool              // the last life ended with an orderly stop
+	unclear       bool              // the model cannot predict what follows
+	frozen        bool              // the store has failed: no later change is ever reported
+	stepped       time.Duration     // when the wall clock was set last
 }
 
 func (w *world) violate(rule, format string, args ...any) {
@@ -32,28 +32,28 @@ func (w *world) violate(rule, format string, args ...any) {
 // broken reports whether the run is to end here.
 func (w *world) broken() bool { return len(w.report.violations) > 0 || w.unclear }
 
-// takeIn looks at all that has happened up to now. Everybody else in the bubble waits.
+// takeIn judges all that has happened up to now. All other goroutines of the bubble wait meanwhile.
 func (w *world) takeIn() {
 	for _, h := range w.inbox.take() {
 		if h.what == died {
-			w.pass(h.at)
+			w.advanceTo(h.at)
 			w.frozen = true
 			continue
 		}
 		if h.wire.life != w.life || w.broken() {
 			continue
 		}
-		w.pass(h.at)
+		w.advanceTo(h.at)
 		w.handle(h, w.frozen)
 	}
-	w.pass(w.now())
+	w.advanceTo(w.now())
 	if !w.broken() {
 		w.overdue()
 	}
 }
 
-// pass lets time pass for the model, up to t or to when the store failed.
-func (w *world) pass(t time.Duration) {
+// advanceTo moves the time of the model to t, or to the instant when the store failed.
+func (w *world) advanceTo(t time.Duration) {
 	if f := time.Duration(w.fatal.Load()); f != 0 {
 		t = min(t, f)
 	}
@@ -66,13 +66,13 @@ func (w *world) handle(h happening, frozen bool) {
 	case heard:
 		w.heard(k, h.value, h.at)
 	case noticed:
-		if k.met || frozen || w.stopping {
+		if k.noticed || frozen || w.stopping {
 			return
 		}
-		k.met = true
+		k.noticed = true
 		for _, r := range k.pending {
 			if r.kind == reqAcquire && r.wait && len(r.got) == 0 {
-				r.mx.gone(r)
+				r.mx.disconnected(r)
 			}
 		}
 	case closed:
@@ -83,7 +83,7 @@ func (w *world) handle(h happening, frozen bool) {
 		switch {
 		case k.hungUp || k.lax:
 		case w.fatal.Load() == int64(h.at):
-			return // since the store has failed, at this very instant
+			return // because the store failed at this very instant
 		default:
 			w.violate(w.closedRule(h.at), "the server closes the connection %s/%d", k.owner, k.id)
 		}
@@ -94,7 +94,7 @@ func (w *world) handle(h happening, frozen bool) {
 	case ended:
 		if len(k.pending) > 0 {
 			w.logf(k, h.at, "no reply to %d requests", len(k.pending))
-			w.count("reply lost")
+			w.count("no reply")
 		}
 		k.over = true
 	}
@@ -105,13 +105,13 @@ func (w *world) heard(k *wire, v any, at time.Duration) {
 	p, isPush := v.(push)
 	switch {
 	case isPush:
-		w.told(k, p, at)
+		w.handlePush(k, p, at)
 		return
 	case isList && len(list) == 3 && list[0] == "message":
-		w.told(k, list, at)
+		w.handlePush(k, list, at)
 		return
 	case len(k.pending) == 0:
-		w.violate(ruleReplies, "%s/%d hears %v, and has not asked", k.owner, k.id, v)
+		w.violate(ruleReplies, "%s/%d receives %v without a request", k.owner, k.id, v)
 		return
 	}
 	r := k.pending[0]
@@ -123,28 +123,28 @@ func (w *world) heard(k *wire, v any, at time.Duration) {
 	w.judgeReply(r, at)
 }
 
-// span is when something that rests on a state of a mutex may be told.
+// span returns when a client may learn of something that rests on a state of a mutex.
 func (w *world) span(mx *mutex, at time.Duration, on int) span {
-	s := span{at, w.settledBy(at)}
+	s := span{at, w.durableBy(at)}
 	if w.durability == memory {
 		s.until = at
 		return s
 	}
 	for i := on; i > 0; i-- {
 		if st := mx.states[i]; w.durability == always || st.forced {
-			s.from = max(s.from, w.settledBy(st.at))
+			s.from = max(s.from, w.durableBy(st.at))
 			break
 		}
 	}
 	return s
 }
 
-// early reports whether something is told too early, that is, before it is durable.
+// early reports whether something is reported too early, that is, before it is durable.
 func (w *world) early(mx *mutex, what string, due time.Duration, on int, at time.Duration) bool {
 	s := w.span(mx, due, on)
-	mx.told = max(mx.told, on)
+	mx.reported = max(mx.reported, on)
 	if at < s.from {
-		w.violate(ruleDurable, "%s is told at %v and durable at %v", what, at, s.from)
+		w.violate(ruleDurable, "%s is reported at %v and durable at %v", what, at, s.from)
 	}
 	return at < s.from
 }
@@ -157,7 +157,7 @@ func (w *world) timely(r *request, due time.Duration, on int, at time.Duration) 
 		return false
 	}
 	if s := w.span(r.mx, due, on); at > s.until && !r.wire.lax && w.sound() {
-		w.violate(w.lateRule(r), "%s: %v is answered at %v, it could be at %v", r.who, r, at, s.until)
+		w.violate(w.lateRule(r), "%s: the reply to %v comes at %v, and could come at %v", r.who, r, at, s.until)
 		return false
 	}
 	return true
@@ -169,7 +169,7 @@ func (w *world) sound() bool {
 	return f == sound && w.fatal.Load() == 0
 }
 
-// overdue finds what should have been told by now.
+// overdue finds a reply or a message that should have come by now.
 func (w *world) overdue() {
 	now := w.now()
 	_, _, met := w.disk.faultSince()
@@ -182,7 +182,7 @@ func (w *world) overdue() {
 	for _, mx := range w.model.mutexes {
 		for _, e := range mx.events {
 			if s := w.span(mx, e.at, e.state); s.until <= now {
-				w.violate(w.missedRule(mx, e), "%s: nobody is told of %q of %s at %v", mx.name, e.kind, e.who, e.at)
+				w.violate(w.missedRule(mx, e), "%s: there is no event %q of %s at %v", mx.name, e.kind, e.who, e.at)
 				return
 			}
 		}
@@ -190,15 +190,15 @@ func (w *world) overdue() {
 			w.violate(ruleNotices, "%s", mx.odd)
 			return
 		}
-		for _, n := range mx.said {
+		for _, n := range mx.broadcasts {
 			if s := w.span(mx, n.at, n.state); s.until <= now && !n.maybe {
-				w.violate(ruleNotices, "%s: nobody hears %q at %v", mx.name, n.payload, n.at)
+				w.violate(ruleNotices, "%s: there is no message %q at %v", mx.name, n.payload, n.at)
 				return
 			}
 		}
-		for _, t := range mx.turns {
+		for _, t := range mx.handoffs {
 			if s := w.span(mx, t.at, mx.state()); s.until <= now && slices.ContainsFunc(t.to, (*wire).listens) {
-				w.violate(ruleWakeup, "%s: it was the turn of %s at %v, and it was not told", mx.name, t.who, t.at)
+				w.violate(ruleWakeup, "%s: %s was the next waiter at %v, and got no handoff notice", mx.name, t.who, t.at)
 				return
 			}
 		}
@@ -213,7 +213,7 @@ func (w *world) overdue() {
 				until = w.span(r.mx, r.due.at, r.due.state).until
 			}
 			if until <= now {
-				w.violate(w.lateRule(r), "%s: %v, due at %v, is not answered", r.who, r, r.due.at)
+				w.violate(w.lateRule(r), "%s: there is no reply to %v, due at %v", r.who, r, r.due.at)
 				return
 			}
 		}

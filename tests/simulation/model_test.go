@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// The model is what the design says of mutexes, told a second time and as plainly as possible:
-// lists instead of indexes, and every instant exact. It is fed with what clients send, at the
-// instant at which they send it, and with what becomes of their connections; and it says what each
-// of them must be told. It knows nothing of the server.
+// The model implements the rules of mutexes a second time, as plainly as possible: with lists
+// instead of indexes, and with exact instants. Its input is each request, at the instant at which
+// the client sends it, and the end of each connection. Its output is the expected reply or message.
+// It has no access to the server.
 
 // tenure is an unbroken time of one owner.
 type tenure struct {
 	rank    int // of the mutex's tenures, from 1
 	owner   string
-	token   uint64 // 0 = nobody was told yet
+	token   uint64 // 0 = not reported yet
 	floor   uint64 // the token is larger than this one
 	began   time.Duration
 	session *wire
 	former  bool     // it began in an earlier life of the server
-	untold  *request // the blocked one that it was granted to, until its owner renews
-	from    *place   // that of untold before
-	spent   bool     // it is over, and who waited for it does not wait for another
+	waiter  *request // blocked: the tenure was granted to it, and its owner has not renewed yet
+	from    *entry   // the queue entry that waiter had
+	spent   bool     // it is over, and its waiter does not wait on
 	windows
 }
 
@@ -36,19 +36,20 @@ type windows struct {
 func (w windows) ttlEnd() time.Duration { return w.start + w.ttl }
 func (w windows) end() time.Duration    { return w.start + w.ttl + w.transition }
 
-// place is a contender's in a queue.
-type place struct {
+// entry is the queue entry of a contender.
+type entry struct {
 	who             string
 	order           int      // of its arrival
 	blocked         *request // nil = it polls
 	ttl, transition time.Duration
 	session         *wire
 	since, lapse    time.Duration
-	told            bool     // polling: it has had its turn since the mutex became free
-	missed          *outcome // blocked: a grant that was over before it was told, and has yet to be; nil = none
+	notified        bool // polling: a handoff notice was sent since the mutex became free
+	// blocked: a grant that expired before its reply, until it is noticed; nil = none
+	missed *outcome
 }
 
-// state is one that a mutex was in.
+// state is a state that a mutex was in.
 type state struct {
 	at     time.Duration
 	held   *tenure // nil = free
@@ -56,40 +57,43 @@ type state struct {
 	forced bool // a crash must not undo it in any mode
 }
 
-// mutex is the model of one.
+// mutex is the model of a mutex.
 type mutex struct {
-	m        *model
-	name     string
-	held     *tenure
-	ranks    int
-	arrivals int
-	queue    []*place
-	reserved *place // whose turn it is, while the mutex is free
-	until    time.Duration
-	silent   bool    // the quiet time has not ended yet
-	last     string  // who owned it before it became free
-	states   []state // since the server's start
-	noted    int     // index of the last state when something came into the history
-	told     int     // index of the last state that anyone was told of
-	version  int     // for WATCH
-	events   []event // to come on the onlooker's wire, in order
-	turns    []turn  // to come on the subscribers' wires
-	said     []said  // to come on the onlooker's wire from the mutex' own channel, in order
-	odd      string  // a notice that came there and should not: the event that follows names the rule, if there is one
-	freed    string  // in this step a tenure of that owner ended before its time, or a turn after it; "" = none
-	lapsed   bool    // it was a turn whose time was over
+	m          *model
+	name       string
+	held       *tenure
+	ranks      int
+	arrivals   int
+	queue      []*entry
+	reserved   *entry // the next waiter, for which the free mutex is reserved
+	until      time.Duration
+	recovering bool            // the recovery delay has not ended yet
+	last       string          // the last owner
+	states     []state         // since the server's start
+	noted      int             // index of the last state when an event was added to the history
+	reported   int             // index of the last state that any client learned
+	version    int             // for WATCH
+	events     []event         // expected on the onlooker's wire, in order
+	handoffs   []handoffNotice // expected on the subscribers' wires
+	// expected on the onlooker's wire from the channel of the mutex, in order
+	broadcasts []broadcast
+	// an unexpected message of that channel; the event that follows it may name a better rule
+	odd string
+	// the last owner, if in this step its tenure ended early or a reservation after it; "" = none
+	freed  string
+	lapsed bool // it was a reservation that expired
 }
 
-// said is a notice on the mutex' own channel.
-type said struct {
+// broadcast is a message on the channel of the mutex.
+type broadcast struct {
 	at      time.Duration
 	payload string
 	state   int
-	lapse   bool // a turn's time was over
-	maybe   bool // a request at that very instant was faster, or not
+	lapse   bool // a reservation expired
+	maybe   bool // a request of the same instant may have been faster
 }
 
-// event is one that must be announced.
+// event is an event that must be published.
 type event struct {
 	at        time.Duration
 	wall      int64
@@ -99,8 +103,8 @@ type event struct {
 	state     int
 }
 
-// turn is a notice that must reach a polling waiter.
-type turn struct {
+// handoffNotice is a message that must reach a polling waiter.
+type handoffNotice struct {
 	at    time.Duration
 	who   string
 	last  string
@@ -110,12 +114,12 @@ type turn struct {
 
 // model is all mutexes of a server.
 type model struct {
-	w       *world
-	now     time.Duration
-	mutexes []*mutex
-	window  time.Duration
-	grace   time.Duration
-	quiet   time.Duration // nobody new is granted anything before it
+	w         *world
+	now       time.Duration
+	mutexes   []*mutex
+	window    time.Duration
+	grace     time.Duration
+	recovered time.Duration // the end of the recovery delay: no new grant before it
 }
 
 func (mx *mutex) state() int { return len(mx.states) - 1 }
@@ -134,7 +138,7 @@ func (mx *mutex) event(kind, who string, t *tenure, reason string) {
 	mx.events = append(mx.events, event{mx.m.now, mx.m.w.wallMillis(), kind, who, t, reason, mx.state()})
 }
 
-func (mx *mutex) find(who string) *place {
+func (mx *mutex) find(who string) *entry {
 	for _, p := range mx.queue {
 		if p.who == who {
 			return p
@@ -144,14 +148,14 @@ func (mx *mutex) find(who string) *place {
 }
 
 func (mx *mutex) position(who string) int {
-	return 1 + slices.IndexFunc(mx.queue, func(p *place) bool { return p.who == who })
+	return 1 + slices.IndexFunc(mx.queue, func(p *entry) bool { return p.who == who })
 }
 
-func (mx *mutex) remove(p *place) {
-	mx.queue = slices.DeleteFunc(mx.queue, func(x *place) bool { return x == p })
+func (mx *mutex) remove(p *entry) {
+	mx.queue = slices.DeleteFunc(mx.queue, func(x *entry) bool { return x == p })
 }
 
-// advance lets time pass, to t: everything happens at its own instant, in order.
+// advance moves the time of the model to t. Everything happens at its own instant, in order.
 func (m *model) advance(t time.Duration) {
 	for {
 		var next *mutex
@@ -165,13 +169,13 @@ func (m *model) advance(t time.Duration) {
 			break
 		}
 		m.now = max(m.now, due)
-		next.pass()
+		next.elapse()
 		next.announce()
 	}
 	m.now = max(m.now, t)
 }
 
-// deadline is the next instant at which something happens by itself.
+// deadline returns the next instant at which something happens without a request.
 func (mx *mutex) deadline() (d time.Duration, ok bool) {
 	at := func(t time.Duration) {
 		if !ok || t < d {
@@ -186,7 +190,7 @@ func (mx *mutex) deadline() (d time.Duration, ok bool) {
 	}
 	for _, p := range mx.queue {
 		if p.missed != nil {
-			if t := mx.tellable(p.missed); t > mx.m.now || !mx.inBatch(p) {
+			if t := mx.replyTime(p.missed); t > mx.m.now || !mx.inBatch(p) {
 				at(t)
 			}
 		}
@@ -197,20 +201,21 @@ func (mx *mutex) deadline() (d time.Duration, ok bool) {
 			at(p.blocked.sent + p.blocked.limit)
 		}
 	}
-	if mx.silent && len(mx.queue) > 0 {
-		at(mx.m.quiet)
+	if mx.recovering && len(mx.queue) > 0 {
+		at(mx.m.recovered)
 	}
 	return d, ok
 }
 
-// pass is what time does at one instant: what begins at it, then what ends.
-func (mx *mutex) pass() {
+// elapse does what time alone causes at the present instant: first what begins then, then what
+// ends.
+func (mx *mutex) elapse() {
 	mx.tick()
 	for _, p := range slices.Clone(mx.queue) {
 		if r := p.blocked; r != nil && r.limit > 0 && r.sent+r.limit <= mx.m.now {
 			p.blocked = nil
 			mx.leave(p, "timeout")
-			mx.settle(r, "timeout")
+			mx.expect(r, "timeout")
 		}
 	}
 }
@@ -221,15 +226,15 @@ func (mx *mutex) tick() {
 		mx.vacate("expired", "", true)
 	}
 	if mx.reserved != nil && mx.until <= now {
-		mx.endTurn()
+		mx.endReservation()
 		mx.lapsed = true
 	}
-	if now >= mx.m.quiet {
-		mx.silent = false
+	if now >= mx.m.recovered {
+		mx.recovering = false
 	}
-	mx.endQuiet()
-	mx.rouse(false)
-	mx.handOn()
+	mx.endRecovery()
+	mx.unblockResumed(false)
+	mx.handOff()
 	for _, p := range slices.Clone(mx.queue) {
 		if p.blocked == nil && p.lapse <= now {
 			mx.remove(p)
@@ -238,29 +243,29 @@ func (mx *mutex) tick() {
 	}
 }
 
-// endTurn ends the turn of the waiter for whom the mutex is kept.
-func (mx *mutex) endTurn() {
+// endReservation ends the turn of the waiter for whom the mutex is kept.
+func (mx *mutex) endReservation() {
 	mx.freed, mx.reserved = cmp.Or(mx.last, mx.reserved.who), nil
 	mx.version++
 }
 
-// announce ends a step: what it has left free for all is said to all.
+// announce ends a step: if it left the mutex free for everybody, all subscribers must learn so.
 func (mx *mutex) announce() {
 	open := mx.held == nil && mx.reserved == nil
-	for i := range mx.said {
-		if s := &mx.said[i]; s.lapse && s.at == mx.m.now && !open {
+	for i := range mx.broadcasts {
+		if s := &mx.broadcasts[i]; s.lapse && s.at == mx.m.now && !open {
 			s.maybe = true
 		}
 	}
 	if mx.freed != "" && open {
-		mx.said = append(mx.said, said{mx.m.now, "released@@" + mx.freed, mx.state(), mx.lapsed, false})
+		mx.broadcasts = append(mx.broadcasts, broadcast{mx.m.now, "released@@" + mx.freed, mx.state(), mx.lapsed, false})
 	}
 	mx.freed, mx.lapsed = "", false
 }
 
-// endQuiet grants a recovered owner the renewal that it had to queue for.
-func (mx *mutex) endQuiet() {
-	if mx.held == nil || !mx.held.former || mx.m.now < mx.m.quiet {
+// endRecovery grants a recovered owner the renewal that it had to queue for.
+func (mx *mutex) endRecovery() {
+	if mx.held == nil || !mx.held.former || mx.m.now < mx.m.recovered {
 		return
 	}
 	p := mx.find(mx.held.owner)
@@ -269,11 +274,11 @@ func (mx *mutex) endQuiet() {
 	}
 	r := p.blocked
 	mx.remove(p)
-	if r != nil { // a poll was answered, and is over
+	if r != nil { // a poll got its reply at once
 		mx.renew(p.ttl, p.transition)
 		mx.held.session = p.session
-		mx.held.untold, mx.held.from = r, p
-		mx.settle(r, "renewed")
+		mx.held.waiter, mx.held.from = r, p
+		mx.expect(r, "renewed")
 	}
 }
 
@@ -284,58 +289,61 @@ func (mx *mutex) vacate(kind, reason string, forced bool) {
 		mx.freed = t.owner
 	}
 	for _, p := range mx.queue {
-		p.told = false
+		p.notified = false
 	}
 	mx.changed(forced || t.former)
 	mx.event(kind, t.owner, t, reason)
-	if r := t.untold; r == nil || kind == "released" || mx.answered(r) {
+	if r := t.waiter; r == nil || kind == "released" || mx.answered(r) {
 		t.spent = true
 	} else {
 		mx.resume(t.from, r)
 	}
 }
 
-// answered reports whether the server has looked what came of a wait that it has granted the mutex to: when it could tell,
-// when the time of the wait ran out, or when it was told to stop.
+// answered reports whether the server has read the outcome of a granted wait. It does so when it
+// may reply, when the wait times out, and when the server stops.
 func (mx *mutex) answered(r *request) bool {
 	w, now := mx.m.w, mx.m.now
 	switch {
-	case r.due.at == now: // over by another command of the same batch, at whose end it will be woken
+	// another command of the batch ended the tenure; the waiter wakes after the batch
+	case r.due.at == now:
 		return false
 	case len(r.got) > 0, r.limit > 0 && r.sent+r.limit <= now, w.stopping:
 		return true
 	}
-	return mx.tellable(r.due) <= now
+	return mx.replyTime(r.due) <= now
 }
 
-// tellable is when the server tells of a grant.
-func (mx *mutex) tellable(d *outcome) time.Duration {
+// replyTime is when the server tells of a grant.
+func (mx *mutex) replyTime(d *outcome) time.Duration {
 	w := mx.m.w
 	s := w.span(mx, d.at, d.state)
 	if w.durability == async && s.from != s.until && !w.unclear {
-		// The store alone knows what it had to hold back.
+		// Only the store knows which changes it had to hold back.
 		w.count("unclear")
 		w.unclear = true
 	}
 	return s.from
 }
 
-// rouse gives those a turn who wait on and have been woken.
-func (mx *mutex) rouse(batchOver bool) {
+// unblockResumed gives those a turn who wait on and have been woken.
+func (mx *mutex) unblockResumed(batchOver bool) {
 	for _, p := range mx.queue {
-		if p.missed != nil && mx.tellable(p.missed) <= mx.m.now && (batchOver || !mx.inBatch(p)) {
+		if p.missed != nil && mx.replyTime(p.missed) <= mx.m.now && (batchOver || !mx.inBatch(p)) {
 			p.missed = nil
 		}
 	}
 }
 
-// inBatch reports whether a grant that a place missed is of the present instant, and so of the batch that a client has just sent.
-func (mx *mutex) inBatch(p *place) bool { return p.missed.at == mx.m.now }
+// inBatch reports whether the grant that a waiter missed is of the present instant, so of the batch
+// that a client has just sent.
+func (mx *mutex) inBatch(p *entry) bool { return p.missed.at == mx.m.now }
 
-// resume gives a wait its place back. It has no turn before it was woken for what it missed.
-func (mx *mutex) resume(p *place, r *request) {
-	p.blocked, p.told, p.missed, r.due = r, false, r.due, nil
-	i, _ := slices.BinarySearchFunc(mx.queue, p, func(a, b *place) int { return a.order - b.order })
+// resume puts a waiter back into the queue. It is not reachable before the server noticed its
+// expired grant.
+func (mx *mutex) resume(p *entry, r *request) {
+	p.blocked, p.notified, p.missed, r.due = r, false, r.due, nil
+	i, _ := slices.BinarySearchFunc(mx.queue, p, func(a, b *entry) int { return a.order - b.order })
 	mx.queue = slices.Insert(mx.queue, i, p)
 	mx.event("queued", p.who, nil, "")
 	mx.m.w.count("waits on")
@@ -353,12 +361,12 @@ func (mx *mutex) grant(who string, ttl, transition time.Duration, session *wire,
 	}
 	mx.renew(ttl, transition)
 	mx.event("acquired", who, t, reason)
-	mx.said = append(mx.said, said{mx.m.now, "acquired@@" + who, mx.state(), false, false})
+	mx.broadcasts = append(mx.broadcasts, broadcast{mx.m.now, "acquired@@" + who, mx.state(), false, false})
 	if r != nil {
 		if reason == "handoff" {
-			t.untold, t.from = r, p
+			t.waiter, t.from = r, p
 		}
-		mx.settle(r, "acquired")
+		mx.expect(r, "acquired")
 	}
 }
 
@@ -367,9 +375,9 @@ func (mx *mutex) renew(ttl, transition time.Duration) {
 	mx.changed(false)
 }
 
-// handOn gives a free mutex to the first reachable waiter.
-func (mx *mutex) handOn() {
-	if mx.held != nil || mx.reserved != nil || mx.m.now < mx.m.quiet {
+// handOff gives a free mutex to the first reachable waiter.
+func (mx *mutex) handOff() {
+	if mx.held != nil || mx.reserved != nil || mx.m.now < mx.m.recovered {
 		return
 	}
 	for _, p := range mx.queue {
@@ -381,12 +389,12 @@ func (mx *mutex) handOn() {
 			return
 		}
 		to := mx.m.w.subscribers(mx, p.who)
-		if p.told || len(to) == 0 {
+		if p.notified || len(to) == 0 {
 			continue
 		}
-		p.told = true
+		p.notified = true
 		mx.version++
-		mx.turns = append(mx.turns, turn{mx.m.now, p.who, mx.last, to, mx.state()})
+		mx.handoffs = append(mx.handoffs, handoffNotice{mx.m.now, p.who, mx.last, to, mx.state()})
 		if mx.m.window > 0 {
 			mx.reserved, mx.until = p, mx.m.now+mx.m.window
 			p.lapse = max(p.lapse, mx.until)
@@ -395,16 +403,16 @@ func (mx *mutex) handOn() {
 	}
 }
 
-func (mx *mutex) leave(p *place, reason string) {
+func (mx *mutex) leave(p *entry, reason string) {
 	r := p.blocked
 	mx.remove(p)
 	mx.event("left", p.who, nil, reason)
 	if r != nil {
-		mx.settle(r, "timeout")
+		mx.expect(r, "timeout")
 	}
 	if mx.reserved == p {
-		mx.endTurn()
-		mx.handOn()
+		mx.endReservation()
+		mx.handOff()
 	}
 }
 
@@ -416,30 +424,30 @@ func (mx *mutex) lapse() time.Duration {
 	return from + mx.m.grace
 }
 
-// free reports whether who may have the mutex now.
+// open reports whether the contender may acquire the mutex now.
 func (mx *mutex) open(who string) bool {
-	return mx.held == nil && mx.m.now >= mx.m.quiet && (mx.reserved == nil || mx.reserved.who == who)
+	return mx.held == nil && mx.m.now >= mx.m.recovered && (mx.reserved == nil || mx.reserved.who == who)
 }
 
 func (mx *mutex) owns(who string, token uint64) bool {
 	return mx.held != nil && mx.held.owner == who && (token == 0 || mx.held.token == token)
 }
 
-// apply does what a request asks for at the present instant, and settles it unless it waits.
+// apply executes a request at the present instant, and sets its expected outcome unless it waits.
 func (mx *mutex) apply(r *request) {
 	defer mx.announce()
-	mx.pass()
+	mx.elapse()
 	switch r.kind {
 	case reqAcquire:
 		mx.acquire(r)
 	case reqGuard:
 		if !mx.owns(r.who, r.token) {
-			mx.settle(r, "lost")
+			mx.expect(r, "lost")
 			return
 		}
-		mx.held.untold = nil
+		mx.held.waiter = nil
 		mx.renew(r.ttl, r.transition)
-		mx.settle(r, "renewed")
+		mx.expect(r, "renewed")
 	case reqRelease:
 		owned := mx.owns(r.who, r.token)
 		if owned {
@@ -448,60 +456,60 @@ func (mx *mutex) apply(r *request) {
 		if p := mx.find(r.who); p != nil && r.token == 0 {
 			mx.leave(p, "left")
 		}
-		mx.handOn()
-		mx.settle(r, yes(owned))
+		mx.handOff()
+		mx.expect(r, yes(owned))
 	case reqBreak:
 		owned := mx.held != nil
 		if owned {
 			mx.vacate("broken", r.reason, true)
-			mx.handOn()
+			mx.handOff()
 		}
-		mx.settle(r, yes(owned))
+		mx.expect(r, yes(owned))
 	case reqCheck:
-		mx.settle(r, yes(mx.held != nil && mx.held.token != 0 && mx.held.token == r.token))
+		mx.expect(r, yes(mx.held != nil && mx.held.token != 0 && mx.held.token == r.token))
 	case reqSet:
 		if !mx.open(r.who) {
-			mx.settle(r, "nil")
+			mx.expect(r, "nil")
 			return
 		}
 		mx.grant(r.who, r.ttl, 0, nil, "")
-		mx.settle(r, "OK")
+		mx.expect(r, "OK")
 	case reqDelete:
 		owned := mx.owns(r.who, 0)
 		if owned {
 			mx.vacate("released", "deleted", true)
-			mx.handOn()
+			mx.handOff()
 		}
-		mx.settle(r, yes(owned))
+		mx.expect(r, yes(owned))
 	case reqWatch:
 		r.wire.watched[mx] = mx.version
-		mx.settle(r, "")
+		mx.expect(r, "")
 	case reqExec:
 		seen, watches := r.wire.watched[mx]
 		delete(r.wire.watched, mx)
 		switch {
 		case watches && seen != mx.version:
-			mx.settle(r, "aborted")
+			mx.expect(r, "aborted")
 		case mx.open(r.who):
 			mx.grant(r.who, r.ttl, 0, nil, "")
-			mx.settle(r, "OK")
+			mx.expect(r, "OK")
 		default:
-			mx.settle(r, "nil")
+			mx.expect(r, "nil")
 		}
 	case reqSubscribe:
 		if !slices.Contains(r.wire.channels, mx) {
 			r.wire.channels = append(r.wire.channels, mx)
 		}
 		if p := mx.find(r.who); p != nil && p.blocked == nil {
-			p.told = false
+			p.notified = false
 			if mx.reserved == p {
-				mx.endTurn()
+				mx.endReservation()
 			}
-			mx.handOn()
+			mx.handOff()
 		}
-		mx.settle(r, "")
-	default: // those that only read
-		mx.settle(r, "")
+		mx.expect(r, "")
+	default: // reads
+		mx.expect(r, "")
 	}
 }
 
@@ -518,26 +526,26 @@ func (mx *mutex) acquire(r *request) {
 		session = r.wire
 	}
 	switch {
-	case mx.owns(r.who, 0) && mx.m.now >= mx.m.quiet:
-		mx.held.untold, mx.held.session = nil, session
+	case mx.owns(r.who, 0) && mx.m.now >= mx.m.recovered:
+		mx.held.waiter, mx.held.session = nil, session
 		mx.renew(r.ttl, r.transition)
-		mx.settle(r, "renewed")
+		mx.expect(r, "renewed")
 		return
 	case mx.open(r.who):
 		mx.grant(r.who, r.ttl, r.transition, session, "")
-		mx.settle(r, "acquired")
+		mx.expect(r, "acquired")
 		return
 	case r.noQueue:
-		mx.settle(r, "busy")
+		mx.expect(r, "busy")
 		return
 	}
 	p := mx.find(r.who)
 	if p == nil {
 		if mx.held == nil && mx.reserved == nil && len(mx.queue) == 0 {
-			mx.last = "" // of a mutex that is free and that nobody waits for, nothing is remembered
+			mx.last = "" // the server forgets a free mutex without waiters
 		}
 		mx.arrivals++
-		p = &place{who: r.who, order: mx.arrivals, since: mx.m.now}
+		p = &entry{who: r.who, order: mx.arrivals, since: mx.m.now}
 		mx.queue = append(mx.queue, p)
 		mx.event("queued", r.who, nil, "")
 	}
@@ -548,48 +556,48 @@ func (mx *mutex) acquire(r *request) {
 	switch {
 	case r.wait:
 		old := p.blocked
-		p.blocked, p.told = r, false
+		p.blocked, p.notified = r, false
 		if old != nil {
-			mx.settle(old, "queued")
+			mx.expect(old, "queued")
 		}
 	default:
 		if p.blocked == nil {
 			p.lapse = mx.lapse()
 		}
-		mx.settle(r, "queued")
+		mx.expect(r, "queued")
 	}
 }
 
-// gone tells that the server has met the end of a wire on which a request waits, or could not be
-// answered: the waiter polls from now on, or what it was granted goes to the next.
-func (mx *mutex) gone(r *request) {
+// disconnected is called when the server has noticed the end of a wire on which a request waits.
+// The waiter becomes a polling one. A grant that was not replied yet goes to the next waiter.
+func (mx *mutex) disconnected(r *request) {
 	defer mx.announce()
-	mx.pass()
+	mx.elapse()
 	for _, p := range mx.queue {
 		if p.blocked == r {
 			p.blocked, p.missed = nil, nil
 			p.lapse = mx.lapse()
-			mx.handOn()
+			mx.handOff()
 			return
 		}
 	}
-	if mx.held != nil && mx.held.untold == r && !mx.held.former {
+	if mx.held != nil && mx.held.waiter == r && !mx.held.former {
 		mx.vacate("released", "waiter gone", true)
-		mx.handOn()
+		mx.handOff()
 	}
 }
 
-// closed tells that the server has closed a wire: its session ends.
+// closed is called when the server has closed a wire. That ends its session.
 func (mx *mutex) closed(k *wire) {
 	defer mx.announce()
-	mx.pass()
+	mx.elapse()
 	if mx.held != nil && mx.held.session == k {
 		mx.vacate("released", "session closed", true)
-		mx.handOn()
+		mx.handOff()
 	}
 }
 
-// outcome is what a request must be told.
+// outcome is the expected reply to a request.
 type outcome struct {
 	at     time.Duration
 	status string
@@ -597,23 +605,23 @@ type outcome struct {
 	record shown
 }
 
-// shown is a mutex as it was seen.
+// shown is a mutex as a reply shows it.
 type shown struct {
 	held     *tenure
 	lease    windows
-	kept     time.Duration // free but not to be had, until then
+	kept     time.Duration // free but reserved, until then
 	position int
-	queue    []place
+	queue    []entry
 }
 
-// settle notes what the request must be told.
-func (mx *mutex) settle(r *request, status string) {
+// expect sets the expected outcome of a request, unless it has one.
+func (mx *mutex) expect(r *request, status string) {
 	s := shown{position: mx.position(r.who)}
 	switch {
 	case mx.held != nil:
 		s.held, s.lease = mx.held, mx.held.windows
-	case mx.m.now < mx.m.quiet:
-		s.kept = mx.m.quiet
+	case mx.m.now < mx.m.recovered:
+		s.kept = mx.m.recovered
 	case mx.reserved != nil:
 		s.kept = mx.until
 	}
@@ -626,6 +634,6 @@ func (mx *mutex) settle(r *request, status string) {
 		r.due = &outcome{mx.m.now, status, mx.state(), s}
 	}
 	if r.kind == reqHistory {
-		r.due.state = mx.noted // it tells nothing of renewals
+		r.due.state = mx.noted // the history has no renewals
 	}
 }

@@ -33,7 +33,7 @@ var reqNames = [...]string{
 	"set", "get", "delete", "watch", "exec", "subscribe",
 }
 
-// request is a command, or several that belong together, that a client has sent.
+// request is a command that a client has sent, or several that belong together.
 type request struct {
 	kind            reqKind
 	mx              *mutex
@@ -49,7 +49,7 @@ type request struct {
 	wire *wire
 	sent time.Duration
 	got  []any
-	due  *outcome // what it must be told; nil = it waits
+	due  *outcome // the expected outcome; nil = it waits
 }
 
 // name is the kind, for the counts and the log.
@@ -89,7 +89,7 @@ func (r *request) String() string {
 	return s
 }
 
-// again is the same request, to be sent once more.
+// again returns a copy of the request, to send it once more.
 func (r *request) again() *request {
 	return &request{kind: r.kind, mx: r.mx, who: r.who, ttl: r.ttl, transition: r.transition,
 		wait: r.wait, limit: r.limit, noQueue: r.noQueue, session: r.session, token: r.token, reason: r.reason}
@@ -97,10 +97,10 @@ func (r *request) again() *request {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// deleteScript releases a lock as the users of Redis do.
+// deleteScript releases a lock as users of Redis do.
 const deleteScript = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`
 
-// encode returns what is sent, and how many replies it has.
+// encode returns the bytes of the request and the number of its replies.
 func (r *request) encode() (b []byte, replies int) {
 	one := func(words ...string) { b, replies = append(b, command(words...)...), replies+1 }
 	if r.kind == reqHello {
@@ -168,7 +168,7 @@ func (r *request) withToken(words []string) []string {
 	return words
 }
 
-// replies is how many are still to come.
+// missing returns the number of replies that are still to come.
 func (r *request) missing() int {
 	_, n := r.encode()
 	return n - len(r.got)
@@ -196,7 +196,7 @@ func (w *world) sendHalf(k *wire, r *request) {
 	}
 }
 
-// sendRest sends what is missing.
+// sendRest sends the rest of a half-sent request.
 func (w *world) sendRest(k *wire) {
 	r, b := k.halfOf, k.half
 	k.halfOf, k.half = nil, nil
@@ -218,7 +218,7 @@ func (w *world) write(k *wire, b []byte) bool {
 	return false
 }
 
-// sent notes that the server has a request, and what it must answer.
+// sent feeds requests that the server has received to the model.
 func (w *world) sent(k *wire, requests ...*request) {
 	now := w.now()
 	w.model.advance(now)
@@ -234,7 +234,7 @@ func (w *world) sent(k *wire, requests ...*request) {
 		r.mx.apply(r)
 	}
 	for _, mx := range w.model.mutexes { // the batch is over
-		mx.rouse(true)
-		mx.handOn()
+		mx.unblockResumed(true)
+		mx.handOff()
 	}
 }

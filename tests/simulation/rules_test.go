@@ -5,23 +5,37 @@ import (
 	"strings"
 )
 
-// The rules that a run can break: those of the design's section 4, and what follows from them for
-// a server as a whole.
+// The rules that a run can break. The numbers are those of the promises in package backendtest. The
+// rest follows from them for a whole server.
 const (
-	ruleOneOwner    = "one owner"                   // 1: no tenures overlap; nothing cuts a lease but its owner, its session or BREAK
-	ruleWindows     = "windows"                     // 2: acquired_at, ttl_at and transition_at are what was asked for
-	ruleGuard       = "guard never revives"         // 3: GUARD begins no tenure; a renewal sets both windows anew
-	ruleTokens      = "tokens"                      // 4: one a tenure, larger than all before; TOKEN n acts on that tenure only
-	ruleDurable     = "durable before told"         // 5: no crash undoes what anyone was told, nor grants beside what was lost
-	ruleDeadWaiter  = "no grant to the dead"        // 6: a lease counts from its grant; a waiter that is gone is skipped in the same step
-	ruleOrder       = "first come first served"     // 7: among reachable waiters
-	ruleWakeup      = "no lost wake-up"             // 8: a free mutex has no reachable waiter that was not told, at that very instant
-	ruleNothingLeft = "nothing left"                // 9: no owner, entry, memory or goroutine remains when all have gone
-	ruleClock       = "clock steps and restarts"    // 10: neither extends nor cuts a lease
-	ruleNotices     = "notices"                     // what is told on the channels, and the history, is what happened
-	ruleFatal       = "a failing disk ends the run" // within 1 s, or after the patience with one that hangs
-	ruleLiveness    = "liveness"                    // every request is answered, every mutex can be had at the end
-	ruleReplies     = "replies"                     // a reply that no rule above speaks of is not what it should be
+	// 1: tenures never overlap; only the owner, its session or BREAK cuts a lease
+	ruleOneOwner = "one owner"
+	// 2: acquired_at, ttl_at and transition_at are as requested
+	ruleWindows = "windows"
+	// 3: GUARD begins no tenure; a renewal sets both windows anew
+	ruleGuard = "guard never revives"
+	// 4: one a tenure, larger than all before; TOKEN n acts on that tenure only
+	ruleTokens = "tokens"
+	// 5: no crash undoes a reported change, or grants beside a lost lease
+	ruleDurable = "durable before reported"
+	// 6: a lease counts from its grant; a disconnected waiter is skipped at once
+	ruleDeadWaiter = "no grant to disconnected waiters"
+	// 7: among reachable waiters
+	ruleOrder = "first come first served"
+	// 8: a free mutex is granted or offered to its first reachable waiter at once
+	ruleWakeup = "no lost wake-up"
+	// 9: no owner, entry, memory or goroutine remains when all clients left
+	ruleNothingLeft = "nothing left"
+	// 10: neither extends nor cuts a lease
+	ruleClock = "clock steps and restarts"
+	// messages on channels, and the history, report what happened
+	ruleNotices = "notices"
+	// within 1 s, or when the store's timeout for a hanging disk is over
+	ruleFatal = "a failing disk ends the run"
+	// every request gets a reply, every mutex can be acquired at the end
+	ruleLiveness = "liveness"
+	// a reply that no rule above covers is wrong
+	ruleReplies = "replies"
 )
 
 // violation is a rule that a run has broken.
@@ -32,7 +46,7 @@ type violation struct {
 
 func (v violation) String() string { return v.Rule + ": " + v.What }
 
-// report is what a run has seen.
+// report is the result of a run.
 type report struct {
 	seed       uint64
 	config     string

@@ -8,10 +8,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The schedule: what clients and the world do, one thing at a time, decided by the seed and by
-// what clients know.
+// The schedule decides what clients and the world do, one action at a time. It depends on the seed
+// and on what clients know.
 
-// run plays the whole of it.
+// run runs the whole schedule.
 func (w *world) run() {
 	for i := range w.config.clients {
 		w.clients = append(w.clients, &client{name: fmt.Sprintf("c%d", i+1), proto: 2 + w.rng.IntN(2), known: map[*mutex]uint64{}})
@@ -23,7 +23,8 @@ func (w *world) run() {
 		}
 		if w.fatal.Load() != 0 {
 			w.count("fatal")
-			w.sleep(time.Duration(w.rng.IntN(500)) * time.Millisecond) // it may need that to say why
+			// the process may need that to log why
+			w.sleep(time.Duration(w.rng.IntN(500)) * time.Millisecond)
 			w.restart(w.crash(w.percent()), pick(w.rng, false, false, true))
 			continue
 		}
@@ -35,9 +36,9 @@ func (w *world) run() {
 		case probe != nil:
 			w.probe(probe)
 		case w.rng.IntN(1000) < w.faults:
-			w.trouble()
+			w.injectFault()
 		case w.rng.IntN(100) < 2:
-			w.step()
+			w.setWallClock()
 		default:
 			w.act(w.clients[w.rng.IntN(len(w.clients))])
 		}
@@ -48,7 +49,7 @@ func (w *world) run() {
 	w.end()
 }
 
-// end is the end of the run: the machine is well again, and everybody goes.
+// end ends the run: the disk works again, and all clients leave.
 func (w *world) end() {
 	for range 3 {
 		if w.broken() {
@@ -74,7 +75,7 @@ func (w *world) end() {
 	w.stop()
 }
 
-// wait lets time pass until the next action. With a mutex it is just about the end of its lease.
+// wait lets time pass until the next action. If it returns a mutex, that is about to change.
 func (w *world) wait() *mutex {
 	var d time.Duration
 	var probe *mutex
@@ -101,7 +102,7 @@ func (w *world) wait() *mutex {
 	return probe
 }
 
-// probe asks for a mutex at a moment at which something ends.
+// probe sends a request about a mutex at an instant at which something ends.
 func (w *world) probe(mx *mutex) {
 	c := w.clients[w.rng.IntN(len(w.clients))]
 	if mx.held != nil && w.rng.IntN(3) == 0 {
@@ -111,7 +112,7 @@ func (w *world) probe(mx *mutex) {
 			}
 		}
 	}
-	k := w.line(c)
+	k := w.connection(c)
 	if !k.idle() {
 		return
 	}
@@ -120,8 +121,8 @@ func (w *world) probe(mx *mutex) {
 	w.send(k, r)
 }
 
-// line is the connection on which a client asks, a new one if it has none.
-func (w *world) line(c *client) *wire {
+// connection returns the connection for a client's requests. It opens one if there is none.
+func (w *world) connection(c *client) *wire {
 	if c.wire == nil || c.wire.gone || c.wire.hungUp {
 		c.wire = w.dial(c.name, c.proto)
 		w.count("connect")
@@ -135,9 +136,9 @@ func (k *wire) idle() bool {
 	return len(k.pending) == 0 && k.halfOf == nil && !k.gone && !k.hungUp && k.pause() == nil
 }
 
-// act has a client do something.
+// act lets a client do something.
 func (w *world) act(c *client) {
-	k := w.line(c)
+	k := w.connection(c)
 	switch {
 	case k.pause() != nil:
 		if w.rng.IntN(3) == 0 {
@@ -146,7 +147,7 @@ func (w *world) act(c *client) {
 		}
 	case k.halfOf != nil:
 		if w.rng.IntN(4) == 0 {
-			w.logf(k, w.now(), "goes in the middle of a request")
+			w.logf(k, w.now(), "hangs up in the middle of a request")
 			w.count("half and gone")
 			w.hangUp(k)
 			return
@@ -159,11 +160,11 @@ func (w *world) act(c *client) {
 	}
 }
 
-// actWaiting is what a client does that has no answer yet.
+// actWaiting lets a client act that has no reply yet.
 func (w *world) actWaiting(c *client, k *wire) {
 	switch n := w.rng.IntN(100); {
 	case n < 12:
-		w.logf(k, w.now(), "goes without its answer")
+		w.logf(k, w.now(), "hangs up without its reply")
 		w.count("gone while waiting")
 		w.hangUp(k)
 	case n < 30:
@@ -183,45 +184,45 @@ func (w *world) actWaiting(c *client, k *wire) {
 		}
 		c.wire = nil
 		again := r.again()
-		w.send(w.line(c), again)
+		w.send(w.connection(c), again)
 	case n < 36:
 		w.logf(k, w.now(), "stops reading")
 		w.count("stall")
 		k.lax = true
 		k.stall()
 	case n < 60:
-		w.toggleEar(c)
+		w.toggleSubscription(c)
 	}
 }
 
-// toggleEar has a client begin or end to listen to its own channels.
-func (w *world) toggleEar(c *client) {
-	if k := c.ear; k != nil && !k.gone && !k.hungUp {
-		if len(k.pending) > 0 || w.turnsUnderWay(k) {
+// toggleSubscription lets a client subscribe to its own channels, or unsubscribe.
+func (w *world) toggleSubscription(c *client) {
+	if k := c.subscriber; k != nil && !k.gone && !k.hungUp {
+		if len(k.pending) > 0 || w.noticesUnderWay(k) {
 			return
 		}
 		if w.rng.IntN(3) == 0 {
-			w.logf(k, w.now(), "listens no more")
+			w.logf(k, w.now(), "unsubscribes")
 			w.count("unsubscribe")
 			w.hangUp(k)
-			c.ear = nil
+			c.subscriber = nil
 			return
 		}
 	} else {
-		c.ear = w.dial(c.name, c.proto)
+		c.subscriber = w.dial(c.name, c.proto)
 		w.sleep(0)
 	}
-	if w.broken() || !c.ear.idle() {
+	if w.broken() || !c.subscriber.idle() {
 		return
 	}
-	w.send(c.ear, &request{kind: reqSubscribe, mx: w.model.mutexes[w.rng.IntN(w.mutexes)], who: c.name})
+	w.send(c.subscriber, &request{kind: reqSubscribe, mx: w.model.mutexes[w.rng.IntN(w.mutexes)], who: c.name})
 }
 
-// turnsUnderWay reports whether a wire is about to be told of a turn: whether it still reaches it
-// if it goes now is not for clients to know.
-func (w *world) turnsUnderWay(k *wire) bool {
+// noticesUnderWay reports whether a handoff notice is on its way to a wire. If the client left now,
+// the model could not say whether the notice reaches it.
+func (w *world) noticesUnderWay(k *wire) bool {
 	for _, mx := range w.model.mutexes {
-		for _, t := range mx.turns {
+		for _, t := range mx.handoffs {
 			if slices.Contains(t.to, k) {
 				return true
 			}
@@ -230,7 +231,7 @@ func (w *world) turnsUnderWay(k *wire) bool {
 	return false
 }
 
-// actIdle is what a client does that waits for nothing.
+// actIdle lets a client act that waits for nothing.
 func (w *world) actIdle(c *client, k *wire) {
 	mx := w.model.mutexes[w.rng.IntN(w.mutexes)]
 	switch n := w.rng.IntN(100); {
@@ -260,7 +261,7 @@ func (w *world) actIdle(c *client, k *wire) {
 		w.count("half")
 		w.sendHalf(k, w.request(c, w.kind(), mx))
 	case n < 90:
-		w.toggleEar(c)
+		w.toggleSubscription(c)
 	case n < 96:
 		w.logf(k, w.now(), "hangs up")
 		w.count("hang up")
@@ -273,7 +274,7 @@ func (w *world) actIdle(c *client, k *wire) {
 	}
 }
 
-// kind is what a client asks for.
+// kind chooses the kind of a client's next request.
 func (w *world) kind() reqKind {
 	n := w.rng.IntN(100)
 	for _, x := range []struct {
@@ -290,7 +291,7 @@ func (w *world) kind() reqKind {
 	return reqDelete
 }
 
-// request is one of a client.
+// request makes a client's next request.
 func (w *world) request(c *client, kind reqKind, mx *mutex) *request {
 	r := &request{kind: kind, mx: mx, who: c.name, ttl: w.ttl()}
 	switch kind {
@@ -318,7 +319,7 @@ func (w *world) request(c *client, kind reqKind, mx *mutex) *request {
 	case reqCheck:
 		other := w.clients[w.rng.IntN(len(w.clients))]
 		if r.token = max(c.known[mx], other.known[mx]); r.token == 0 {
-			r.kind = reqOwner // there is nothing to check yet
+			r.kind = reqOwner // no token is known yet
 		}
 	case reqBreak:
 		r.reason = fmt.Sprint("because of ", w.rng.IntN(100))
@@ -348,7 +349,7 @@ func (w *world) transition() time.Duration {
 }
 
 // step sets the wall clock.
-func (w *world) step() {
+func (w *world) setWallClock() {
 	by := time.Duration(1 + w.rng.IntN(int(pick(w.rng, 10*time.Millisecond, time.Second, time.Minute, 5*time.Hour))))
 	if w.rng.IntN(2) == 0 {
 		by = -by
@@ -361,8 +362,8 @@ func (w *world) step() {
 
 func (w *world) percent() int { return pick(w.rng, 0, 0, 100, w.rng.IntN(101)) }
 
-// trouble breaks something.
-func (w *world) trouble() {
+// injectFault breaks something.
+func (w *world) injectFault() {
 	if w.durability == memory {
 		w.count("stop")
 		w.restart(w.stop(), w.rng.IntN(3) == 0)
@@ -394,13 +395,13 @@ func (w *world) trouble() {
 		w.count("crash")
 		percent := w.percent()
 		if !reboot && w.rng.IntN(3) == 0 {
-			percent = 100 // kill -9: the machine lives on, and so does what it was given to write
+			percent = 100 // kill -9: the machine runs on, and writes all that it was given
 		}
 		w.restart(w.crash(percent), reboot)
 	}
 }
 
-// restart brings the server back on what is left.
+// restart starts the server again on what is left.
 func (w *world) restart(left *vfs.MemFS, reboot bool) {
 	if w.broken() {
 		return

@@ -1,14 +1,13 @@
-// Package simulation runs whole servers, one a seed: the wire, the commands, the engine and its
-// store on a disk that is slow, hangs, fails and crashes, with clients that come and go, in fake
-// time and with clocks that are set. The seed decides everything, so what one run has found, the
-// next one finds again.
+// Package simulation runs whole servers, one for each seed: connections, commands, engine and
+// store. The disk is slow, hangs, fails and crashes. Clients come and go. Time is fake, and clocks
+// are set. The seed decides everything, so a failing run can be repeated.
 //
 //	schedule → clients → net.Pipe → resp → commands → engine → persist → disk
-//	    │         │                                                      (crashable, slow, failing)
-//	    └──→ model ──→ judge: was everybody told what had to be, at the instant, and was it durable?
+//	    │         │
+//	    └──→ model ──→ judge: was each reply right, in time, and durable?
 //
-// The model is the design told a second time, in the plainest way. It sees what clients send, and
-// what becomes of their connections, and nothing of the server.
+// The model implements the rules a second time, in the plainest way. It sees what clients send and
+// when connections end, and nothing of the server.
 package simulation
 
 import (
@@ -22,20 +21,20 @@ import (
 	"time"
 )
 
-// patience is how long a run may take by a real clock: none takes a hundredth of it.
+// patience limits the real time of a run. Runs take less than a hundredth of it.
 const patience = 2 * time.Minute
 
-// stream is the one of the generator's that seeds choose from.
+// stream selects the random generator for the seeds.
 const stream = 20240229
 
-// simulate runs one seed in a bubble of its own and returns what it saw. It ends at the first
-// violation, which it reports and does not judge. Several may run at a time.
+// simulate runs one seed in a bubble of its own and returns the report. The run ends at the first
+// violation. Several runs may go on at a time.
 func simulate(t *testing.T, seed uint64) *report {
 	t.Helper()
 	return simulateWith(t, seed, func(*config) {})
 }
 
-// simulateWith is simulate with what the seed has decided changed.
+// simulateWith is simulate with a changed configuration.
 func simulateWith(t *testing.T, seed uint64, change func(*config)) *report {
 	t.Helper()
 	done := make(chan *report, 1)
@@ -82,7 +81,7 @@ func bubble(t *testing.T, seed uint64, change func(*config)) (r *report) {
 	return r
 }
 
-// log is the lines in order of time; what happened at one instant has no order but that of each wire.
+// log returns the lines in order of time. Lines of one instant are ordered within each wire only.
 func (w *world) log() []string {
 	slices.SortStableFunc(w.lines, func(a, b line) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.wire, b.wire), cmp.Compare(a.of, b.of))

@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// happening is something that a wire has brought, or that has become of it.
+// happening is something that a wire received, or the end of a wire.
 type happening struct {
 	at    time.Duration
 	wire  *wire
 	what  happened
-	value any // of heard
+	value any // the reply or push of heard
 }
 
 type happened uint8
 
 const (
-	heard   happened = iota // a whole reply or push has reached the client
-	noticed                 // the server met the end of the connection while it read or wrote
+	heard   happened = iota // the client received a whole reply or push
+	noticed                 // the server noticed the end of the connection by a read or a write
 	closed                  // the server closed its end
 	ended                   // the client has read all there is
-	died                    // the store has failed; of no wire
+	died                    // the store has failed; this concerns no wire
 )
 
-// inbox keeps what happens while the schedule sleeps.
+// inbox collects what happens while the schedule sleeps.
 type inbox struct {
 	mu   sync.Mutex
 	list []happening
@@ -43,8 +43,8 @@ func (b *inbox) add(h happening) {
 	b.list = append(b.list, h)
 }
 
-// take returns what has happened, as it came; what was heard at one instant in the order of the
-// wires, so that which rule is named does not depend on whose goroutine was faster.
+// take returns what has happened, in order. What clients received at one instant is in the order of
+// the wires. So the rule that is named does not depend on which goroutine was faster.
 func (b *inbox) take() []happening {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,15 +61,16 @@ func (b *inbox) take() []happening {
 	return list
 }
 
-// unread is how long the server tries to send to a client that takes nothing.
+// unread is how long the server tries to send to a client that reads nothing.
 const unread = 10 * time.Second
 
-// serverEnd is the server's end of a wire. It tells what the server learns of its client.
+// serverEnd is the server's end of a wire. It reports what the server learns of its client.
 type serverEnd struct {
 	net.Conn
 	wire *wire
 	once sync.Once
-	took time.Time // when the client last took some of what is being sent, or could have begun to; zero = all is sent
+	// when the client last read a part of the present write, or the write began; zero = no write
+	took time.Time
 }
 
 func (e *serverEnd) Read(p []byte) (int, error) {
@@ -78,8 +79,9 @@ func (e *serverEnd) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write tells when the server is to give its client up, which is not at the first deadline that passes: it
-// goes on as long as the client takes something, and for a while when it does not.
+// Write reports when the server must give its client up. The first deadline that passes is not that
+// instant. The server goes on as long as the client reads something, and for a while when it does
+// not.
 func (e *serverEnd) Write(p []byte) (int, error) {
 	if e.took.IsZero() {
 		e.took = time.Now()
@@ -93,12 +95,13 @@ func (e *serverEnd) Write(p []byte) (int, error) {
 	case n > 0:
 		e.took = time.Now()
 	case time.Since(e.took) >= unread:
-		e.wire.tell(noticed, nil)
+		e.wire.post(noticed, nil)
 	}
 	return n, err
 }
 
-// SetWriteDeadline fails where the client has left, which a real socket's does not: then nothing is written any more.
+// SetWriteDeadline fails if the client has left. That of a real socket does not fail. Nothing is
+// written after that.
 func (e *serverEnd) SetWriteDeadline(t time.Time) error {
 	err := e.Conn.SetWriteDeadline(t)
 	e.note(err)
@@ -107,23 +110,23 @@ func (e *serverEnd) SetWriteDeadline(t time.Time) error {
 
 func (e *serverEnd) note(err error) {
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		e.wire.tell(noticed, nil)
+		e.wire.post(noticed, nil)
 	}
 }
 
 func (e *serverEnd) Close() error {
-	e.once.Do(func() { e.wire.tell(closed, nil) })
+	e.once.Do(func() { e.wire.post(closed, nil) })
 	return e.Conn.Close()
 }
 
-// tell puts a happening into the inbox.
-func (k *wire) tell(what happened, value any) {
+// post puts a happening into the inbox.
+func (k *wire) post(what happened, value any) {
 	k.w.inbox.add(happening{k.w.now(), k, what, value})
 }
 
-// read takes what the server sends until the connection ends.
+// read receives what the server sends until the connection ends.
 func (k *wire) read() {
-	defer k.tell(ended, nil)
+	defer k.post(ended, nil)
 	var p parser
 	buf := make([]byte, 4096)
 	for {
@@ -136,14 +139,14 @@ func (k *wire) read() {
 		for {
 			v, ok, broken := p.next()
 			if broken {
-				k.tell(heard, respError("not RESP: "+strconv.Quote(string(p.in))))
+				k.post(heard, respError("not RESP: "+strconv.Quote(string(p.in))))
 				k.nc.Close()
 				return
 			}
 			if !ok {
 				break
 			}
-			k.tell(heard, v)
+			k.post(heard, v)
 		}
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
@@ -151,22 +154,22 @@ func (k *wire) read() {
 	}
 }
 
-// pause returns what is closed when the client goes on reading; nil = it reads.
+// pause returns a channel that is closed when the client reads again; nil = it reads.
 func (k *wire) pause() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.stalled
 }
 
-// stall has the client stop to read.
+// stall makes the client stop reading.
 func (k *wire) stall() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stalled = make(chan struct{})
-	k.nc.SetReadDeadline(time.Unix(1, 0)) // it may be in Read
+	k.nc.SetReadDeadline(time.Unix(1, 0)) // unblocks Read
 }
 
-// resume has it go on.
+// resume makes it read again.
 func (k *wire) resume() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -183,10 +186,10 @@ type (
 	push      []any
 )
 
-// parser cuts values out of what was read.
+// parser splits received bytes into values.
 type parser struct{ in []byte }
 
-var errShort = errors.New("there is more to come")
+var errShort = errors.New("incomplete value")
 
 // next returns the next value, if it is there.
 func (p *parser) next() (v any, ok, broken bool) {
@@ -272,7 +275,7 @@ func (r *scanner) value() (any, error) {
 	return nil, io.ErrUnexpectedEOF
 }
 
-// record is a reply of pairs.
+// record converts a reply of pairs into a map.
 func record(v any) map[string]any {
 	list, ok := v.([]any)
 	if !ok || len(list)%2 != 0 {
@@ -289,7 +292,7 @@ func record(v any) map[string]any {
 	return m
 }
 
-// command is a request as it is sent.
+// command encodes a request.
 func command(words ...string) []byte {
 	b := []byte("*" + strconv.Itoa(len(words)) + "\r\n")
 	for _, s := range words {

@@ -33,7 +33,7 @@ const (
 
 func (d durability) String() string { return [...]string{"always", "async", "memory"}[d] }
 
-// config is what a seed decides before the run begins.
+// config is decided by the seed before the run begins.
 type config struct {
 	durability durability
 	window     time.Duration // of a handoff
@@ -67,30 +67,30 @@ func draw(rng *rand.Rand) config {
 func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 
 // world is a whole server in the memory of a bubble: its disk, its machine's clocks, its clients.
-// What it does is decided by its seed, one thing at a time; all its methods but those that say
-// otherwise are called by the bubble's main goroutine.
+// The seed decides what it does, one action at a time. Its methods belong to the bubble's main
+// goroutine, unless they say otherwise.
 type world struct {
 	config
 	rng    *rand.Rand
 	report *report
 	lines  []line
 	start  time.Time
-	wall   atomic.Int64 // how far the wall clock is ahead, in nanoseconds
+	wall   atomic.Int64 // the error of the wall clock, in nanoseconds
 	inbox  inbox
 	lulls  *lulls
-	crew   sync.WaitGroup // goroutines of wires
+	wiring sync.WaitGroup // the goroutines of wires
 
 	clients []*client
 	model   *model
 	judge
 
-	// Of the server's present life.
+	// The fields below are of the server's present life.
 	life     int
 	up       bool
 	boot     persist.Boot
 	boots    int
 	booted   time.Duration            // the zero of this boot's clock
-	stored   map[string]time.Duration // by mutex: when the lease began that this life found
+	stored   map[string]time.Duration // the start of the lease that this life found, by mutex
 	disk     *disk
 	store    *persist.Store
 	engine   *engine.Engine
@@ -98,20 +98,20 @@ type world struct {
 	server   *resp.Server
 	wires    []*wire
 	onlooker *wire
-	fatal    atomic.Int64 // when persist.Options.Fatal was called; 0 = not
+	fatal    atomic.Int64 // when persist.Options.Fatal was called; 0 = it was not
 }
 
 // client is a contender and its connections.
 type client struct {
-	name  string
-	proto int
-	wire  *wire   // for requests
-	ear   *wire   // for its own channels
-	old   []*wire // left open by a retry
-	known map[*mutex]uint64
+	name       string
+	proto      int
+	wire       *wire   // for requests
+	subscriber *wire   // for its own channels
+	old        []*wire // left open by a retry
+	known      map[*mutex]uint64
 }
 
-// wire is one connection. Fields after mu are the main goroutine's.
+// wire is one connection. The fields below stalled belong to the main goroutine.
 type wire struct {
 	w     *world
 	id    int
@@ -123,23 +123,23 @@ type wire struct {
 	stalled chan struct{} // closed when the client reads again; nil = it does
 
 	pending  []*request
-	half     []byte // what is left to send of the request that is on its way
+	half     []byte // the rest of a half-sent request
 	halfOf   *request
 	watched  map[*mutex]int
-	channels []*mutex // whose channel of its owner it listens to
+	channels []*mutex // whose channel of its owner it is subscribed to
 	hungUp   bool     // the client has closed it
-	gone     bool     // the server has
-	met      bool     // the server has met its end
-	over     bool     // the client has read all there is
+	gone     bool     // the server has closed it
+	noticed  bool     // the server has noticed its end
+	over     bool     // the client has read everything
 	lax      bool     // it did not read for a while
 }
 
 func (w *world) now() time.Duration { return time.Since(w.start) } // by any goroutine
 
-// settledBy is when a change of t is durable, as far as is known now.
-func (w *world) settledBy(t time.Duration) time.Duration { return w.disk.settledBy(t) + w.late }
+// durableBy returns when a change of t is durable, as far as is known now.
+func (w *world) durableBy(t time.Duration) time.Duration { return w.disk.syncedBy(t) + w.late }
 
-// lateness is how much later than the disk the journal acknowledges now.
+// lateness returns how much later than the disk the journal acknowledges now.
 func (w *world) lateness() time.Duration {
 	if w.disk.isCalm() {
 		return 0
@@ -147,13 +147,14 @@ func (w *world) lateness() time.Duration {
 	return w.late
 }
 
-func (w *world) wallNow() time.Time { return time.Now().Add(time.Duration(w.wall.Load())) } // likewise
+// by any goroutine
+func (w *world) wallNow() time.Time { return time.Now().Add(time.Duration(w.wall.Load())) }
 
 func (w *world) wallMillis() int64 {
 	return w.start.Add(w.model.now).Add(time.Duration(w.wall.Load())).UnixMilli()
 }
 
-// line is one of the log.
+// line is a line of the log.
 type line struct {
 	at   time.Duration
 	wire int // 0 = the world's
@@ -169,7 +170,7 @@ func (w *world) logf(k *wire, at time.Duration, format string, args ...any) {
 	w.lines = append(w.lines, line{at, id, "", fmt.Sprintf("%14v %-8s %s", at, who, fmt.Sprintf(format, args...))})
 }
 
-// logOf is logf for what is told unasked: the order of mutexes is nobody's business.
+// logOf is logf for messages about a mutex. Messages about different mutexes have no order.
 func (w *world) logOf(mx *mutex, k *wire, at time.Duration, format string, args ...any) {
 	w.logf(k, at, format, args...)
 	w.lines[len(w.lines)-1].of = mx.name
@@ -177,7 +178,7 @@ func (w *world) logOf(mx *mutex, k *wire, at time.Duration, format string, args 
 
 func (w *world) count(kind string) { w.report.counts[kind]++ }
 
-// subscribers are the wires that listen to a contender's own channel.
+// subscribers returns the wires that are subscribed to a contender's own channel.
 func (w *world) subscribers(mx *mutex, who string) (list []*wire) {
 	for _, k := range w.wires {
 		if k.owner == who && !k.gone && slices.Contains(k.channels, mx) {
@@ -187,8 +188,8 @@ func (w *world) subscribers(mx *mutex, who string) (list []*wire) {
 	return list
 }
 
-// begin starts the server on what a file system has, and finds out what it remembers.
-// Afterwards the machine has been booted anew if reboot is set.
+// begin starts the server on a file system, and reads what it remembers. With reboot, the machine
+// was booted anew before.
 func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 	w.life++
 	if reboot || w.boots == 0 {
@@ -222,7 +223,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 			SegmentSize: 8 << 10, // a run fills several
 		})
 		if err != nil {
-			w.violate(ruleDurable, "what the crash left cannot be opened: %v", err)
+			w.violate(ruleDurable, "the data that the crash left cannot be opened: %v", err)
 			return
 		}
 		w.store, journal, rec = store, store, engine.Recovery(*recovered)
@@ -232,14 +233,14 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 		w.stored = make(map[string]time.Duration)
 		for l, err := range rec.Leases {
 			if err != nil {
-				w.violate(ruleDurable, "what the crash left cannot be read: %v", err)
+				w.violate(ruleDurable, "the data that the crash left cannot be read: %v", err)
 				return
 			}
 			w.stored[l.Mutex] = w.booted + time.Duration(l.Acquired)
 		}
 	}
 	e, err := engine.New(engine.Config{
-		Clock: clock, HandoffWindow: w.window, QueueGrace: w.grace, Notices: commands.Notices(w.broker), Hash: fixedHash, Turn: w.turns(),
+		Clock: clock, HandoffWindow: w.window, QueueGrace: w.grace, Notices: commands.Notices(w.broker), Hash: fixedHash, Turn: w.timerOrder(),
 	}, journal, rec)
 	if err != nil {
 		w.violate(ruleDurable, "the engine does not start: %v", err)
@@ -250,15 +251,15 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 	w.server = resp.NewServer(resp.Config{Committer: e, Limits: resp.Limits{Long: x.LongArguments, WriteTimeout: unread}, Broker: w.broker, Logger: quiet}, x)
 	x.Attach(w.server)
 	w.up = true
-	w.logf(nil, w.now(), "the server runs, life %d, boot %d, quiet for %v", w.life, w.boots, rec.Quiet)
+	w.logf(nil, w.now(), "the server runs, life %d, boot %d, recovery delay %v", w.life, w.boots, rec.Quiet)
 	w.lulls.rest()
 	w.audit(rec.Quiet, reboot)
 	w.disk.setCalm(false)
 }
 
-// turns lets the timers of an instant come in the order of the mutexes' hashes, each when nobody has anything left to do of
-// what the one before did.
-func (w *world) turns() func(hash uint64) {
+// timerOrder runs the timers of an instant in the order of the mutexes' hashes. Each begins when
+// the last one and all its effects are done.
+func (w *world) timerOrder() func(hash uint64) {
 	yield := w.yields()
 	return func(hash uint64) {
 		for _, mx := range w.model.mutexes {
@@ -269,7 +270,7 @@ func (w *world) turns() func(hash uint64) {
 	}
 }
 
-// yields returns what lets all others go on, in this life.
+// yields returns a function that lets all other goroutines go on, in this life.
 func (w *world) yields() func() {
 	dead := w.disk.dead
 	return func() { w.lulls.yield(dead) }
@@ -281,8 +282,8 @@ func (w *world) dial(owner string, proto int) *wire {
 	w.judge.wireIDs++
 	k := &wire{w: w, id: w.judge.wireIDs, life: w.life, owner: owner, nc: near, watched: map[*mutex]int{}}
 	s := w.server
-	w.crew.Go(func() { s.ServeConn(&serverEnd{Conn: far, wire: k}) })
-	w.crew.Go(k.read)
+	w.wiring.Go(func() { s.ServeConn(&serverEnd{Conn: far, wire: k}) })
+	w.wiring.Go(k.read)
 	w.wires = append(w.wires, k)
 	if proto == 3 {
 		w.send(k, &request{kind: reqHello})
@@ -290,19 +291,19 @@ func (w *world) dial(owner string, proto int) *wire {
 	return k
 }
 
-// hangUp has the client close a connection.
+// hangUp closes a connection on the client's side.
 func (w *world) hangUp(k *wire) {
 	k.hungUp = true
 	k.resume()
 	k.nc.Close()
 }
 
-// stop is an orderly stop: clients are told, everything is written.
+// stop stops the server in good order: waiters get their replies, and all changes are written.
 func (w *world) stop() *vfs.MemFS {
 	w.logf(nil, w.now(), "an orderly stop")
 	w.stopping, w.orderly = true, true
 	for _, mx := range w.model.mutexes {
-		mx.queue, mx.reserved = nil, nil // who waits is told to ask again
+		mx.queue, mx.reserved = nil, nil // the reply to a waiter is to ask again
 	}
 	for _, k := range w.wires {
 		if k.halfOf != nil {
@@ -315,9 +316,10 @@ func (w *world) stop() *vfs.MemFS {
 	if err := w.server.Shutdown(ctx); err != nil {
 		w.violate(ruleLiveness, "an orderly stop: %v", err)
 	}
-	w.sleep(w.settledBy(w.now()) - w.now()) // Stop waits for it under a lock, where fake time stands still
+	// Stop waits for it under a lock, and fake time stands still meanwhile
+	w.sleep(w.durableBy(w.now()) - w.now())
 	if w.fatal.Load() != 0 {
-		// The disk hung for longer than the store is patient.
+		// The disk hung longer than the store's timeout.
 		return w.crash(w.percent())
 	}
 	w.engine.Stop()
@@ -326,26 +328,25 @@ func (w *world) stop() *vfs.MemFS {
 			w.violate(ruleFatal, "an orderly stop: %v", err)
 		}
 	}
-	w.bury()
+	w.tearDown()
 	return w.disk.mem
 }
 
-// crash is the end of the process, by kill -9 or a power cut: of what was not synced, percent is
-// left.
+// crash ends the process, by kill -9 or a power cut. percent of the unsynced data is left.
 func (w *world) crash(percent int) *vfs.MemFS {
 	w.logf(nil, w.now(), "a crash that keeps %d%%", percent)
 	left := w.disk.crash(percent, w.report.seed, uint64(w.life))
 	w.orderly = false
 	w.disk.kill()
-	w.bury()
+	w.tearDown()
 	return left
 }
 
-// bury takes down what is left of a life, unseen by anybody.
-func (w *world) bury() {
+// tearDown ends all goroutines of a life. The judge ignores what happens meanwhile.
+func (w *world) tearDown() {
 	w.up = false
 	life := w.life
-	w.life = -1 // whatever happens from now on does not count
+	w.life = -1 // the judge ignores what happens from now on
 	if !w.disk.killed {
 		w.disk.kill()
 	}
@@ -366,19 +367,19 @@ func (w *world) bury() {
 	if w.store != nil {
 		_ = w.store.Close() // if it fails, its files are closed in the background
 	}
-	w.crew.Wait()
+	w.wiring.Wait()
 	w.lulls.rest()
 	w.inbox.take()
 	w.life = life
 	w.server, w.engine, w.store, w.stopping = nil, nil, nil, false
 	for _, c := range w.clients {
-		c.wire, c.ear, c.old = nil, nil, nil
+		c.wire, c.subscriber, c.old = nil, nil, nil
 	}
 }
 
 // fixedHash is the same in each run.
 func fixedHash(name string) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(name))          // it never fails
+	_, _ = h.Write([]byte(name))          // never fails
 	return h.Sum64() * 0x9e3779b97f4a7c15 // the shard is chosen by the upper bits
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// everyCommand uses all that an engine does with its store.
+// everyCommand uses everything that an engine does with its store.
 func everyCommand(t *testing.T, s *simbatest.Server) {
 	t.Helper()
 	c := simbatest.Conn(t, s)
@@ -53,7 +53,7 @@ func TestTheUserOfRedisThatTheDocsShowIsEnough(t *testing.T) {
 	}
 	s := simbatest.Start(t, "--engine", "redis", "--redis-url", "redis://simba:password@"+store.Addr)
 	everyCommand(t, s)
-	// With the settings that the docs ask for there is nothing to warn of.
+	// With the documented settings, the server logs no warning.
 	if log := s.Output(); strings.Contains(log, "level=WARN") {
 		t.Errorf("the log says\n%s", log)
 	}

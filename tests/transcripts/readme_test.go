@@ -25,24 +25,24 @@ import (
 //	(integer) 1
 //	```
 //
-// The first line names the terminal; "# server" is the one that the server runs in.
-// Every terminal is a shell of its own, in one copy of the source tree, and blocks
-// run in the order of the page. If a block ends with a command that shows no output,
-// the next block begins when that command has ended, or when the server blocks it. A later
-// block of its terminal may begin with its output. "…" stands for any text. Lines in
-// the server's terminal that the page does not show are ignored.
+// The first line names the terminal. "# server" is the terminal of the server. Every terminal is a
+// shell of its own, in one copy of the source tree. Blocks run in the order of the page.
+//
+// A command without output at the end of a block has ended when the next block begins, or the
+// server has blocked it. A later block of its terminal may begin with its output. "…" stands for
+// any text. Other lines in the server's terminal are skipped.
 var (
 	blockPattern = regexp.MustCompile("(?s)```console\n# ([^\n]+)\n(.*?)```")
 	serverPort   = regexp.MustCompile(`addr=127\.0\.0\.1:(\d+)`)
 )
 
 const (
-	treeRoot   = ".."
-	readmePort = "7379"
-	readmeRun  = "make run"
-	serverName = "server"
-	anyText    = "…"
-	prompt     = "$ "
+	treeRoot    = "../.."
+	readmePort  = "7379"
+	readmeRun   = "make run"
+	serverName  = "server"
+	anyText     = "…"
+	commandMark = "$ "
 )
 
 // All transcripts use one copy of the source tree, since each copy needs a build of its own.
@@ -77,8 +77,8 @@ func transcripts(t *testing.T) []string {
 	return pages
 }
 
-// The transcript of the README is the same on every engine, except for two figures of the
-// store: tokens, and the time that is left of a lease.
+// playedOnEveryStore runs the first part of the page on every engine with a store. The output is
+// the same, except for tokens and the remaining times of leases.
 func playedOnEveryStore(t *testing.T, home string) {
 	page, _, ok := strings.Cut(readPage(t, "README.md"), "\n## ")
 	if !ok {
@@ -105,8 +105,8 @@ func readPage(t *testing.T, page string) string {
 	return string(text)
 }
 
-// copyTree returns a copy of the source tree, so that the commands of a page leave nothing in
-// the original.
+// copyTree returns a copy of the source tree, so the README's commands leave nothing in the
+// original.
 func copyTree(t *testing.T) string {
 	t.Helper()
 	home := t.TempDir()
@@ -140,15 +140,15 @@ func copyFile(to, from string) error {
 	return os.WriteFile(to, content, 0o600)
 }
 
-// player plays a transcript.
+// player runs the transcript of a page.
 type player struct {
 	t         *testing.T
 	home      string // working directory of every terminal
-	port      string // of the server, in place of the page's
+	port      string // of the server, instead of the README's
 	terminals map[string]*terminal
 
-	// On another engine than the README's: how the server is run, and the tokens that
-	// it gave for those of the page.
+	// On another engine than the README's: the command that runs the server, and the tokens that it
+	// gave instead of those of the page.
 	run    string
 	tokens map[string]int
 }
@@ -157,7 +157,7 @@ func newPlayer(t *testing.T, home string) *player {
 	return &player{t: t, home: home, port: readmePort, terminals: make(map[string]*terminal)}
 }
 
-// playAll plays the transcript of a page.
+// playAll runs all blocks of a page.
 func (p *player) playAll(page string) {
 	p.t.Helper()
 	blocks := blockPattern.FindAllStringSubmatch(page, -1)
@@ -174,10 +174,10 @@ func (p *player) playAll(page string) {
 	}
 }
 
-// figure is a line of a record with a number that is the engine's own.
+// figure matches a line of a record with a number that depends on the engine.
 var figure = regexp.MustCompile(`^(\d# "(?:token|ttl|transition)" => \(integer\) )(\d+)$`)
 
-// own makes a line of the page fit the engine, and returns the token that it shows.
+// own adapts a line of the page to the engine, and returns the token that it shows.
 func (p *player) own(line string) (pattern, token string) {
 	match := figure.FindStringSubmatch(line)
 	if p.run == "" || match == nil {
@@ -194,7 +194,7 @@ type terminal struct {
 	name    string
 	in      io.Writer
 	out     chan string // its lines
-	running bool        // a command was sent whose end was not seen
+	running bool        // a command was sent and has not ended
 }
 
 // endOfCommand is written by the shell after each command.
@@ -207,7 +207,7 @@ func (p *player) play(name string, lines []string) {
 	}
 	shown := false
 	for _, line := range lines {
-		command, ok := strings.CutPrefix(line, prompt)
+		command, ok := strings.CutPrefix(line, commandMark)
 		if !ok {
 			p.expect(term, line)
 			shown = true
@@ -228,8 +228,8 @@ func (p *player) play(name string, lines []string) {
 	}
 }
 
-// endOrBlock returns when the terminal's silent command has ended, or a client is
-// blocked by the server.
+// endOrBlock waits until the terminal's silent command has ended, or until the server has blocked a
+// client.
 func (p *player) endOrBlock(term *terminal) {
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
 		select {
@@ -296,7 +296,7 @@ func (p *player) finish(term *terminal) {
 func (p *player) read(term *terminal, want string) string {
 	limit := simbatest.Patience
 	if term.name == serverName {
-		limit = 10 * simbatest.Patience // it builds first
+		limit = 10 * simbatest.Patience // it builds the server first
 	}
 	select {
 	case line, ok := <-term.out:
@@ -310,8 +310,7 @@ func (p *player) read(term *terminal, want string) string {
 	}
 }
 
-// open starts a terminal's shell in a process group of its own, which is ended
-// whole with the test.
+// open starts a terminal's shell in a process group of its own. The group ends with the test.
 func (p *player) open(name string) *terminal {
 	shell := exec.Command("bash", "--noprofile", "--norc")
 	shell.Dir = p.home

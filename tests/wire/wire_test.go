@@ -1,3 +1,5 @@
+// Package wire tests whole servers in fake time. Clients speak RESP to them over pipes. Seconds
+// pass at once, and every instant is exact to the nanosecond.
 package wire
 
 import (
@@ -20,10 +22,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// These tests run whole servers in fake time: clients speak RESP to them over
-// pipes, and what takes seconds is over at once and exact to the nanosecond.
-
-// pipeServer is a server that clients reach by pipes.
+// pipeServer is a server whose connections are pipes.
 type pipeServer struct {
 	t      *testing.T
 	server *resp.Server
@@ -88,7 +87,7 @@ func (c *peer) integer(command string, args ...any) int {
 	return n
 }
 
-// answer is a reply that is yet to come.
+// answer is the reply to a command, perhaps still to come.
 type answer struct {
 	done  chan struct{}
 	reply any
@@ -105,7 +104,7 @@ func (c *peer) ask(command string, args ...any) *answer {
 	return a
 }
 
-// came reports, when everything has come to rest, whether the reply is there.
+// came reports whether the reply has come when all goroutines are blocked.
 func (a *answer) came() bool {
 	synctest.Wait()
 	select {
@@ -126,7 +125,7 @@ func (a *answer) record(t *testing.T) simbatest.Record {
 	return m
 }
 
-// listen subscribes and returns what is published, as "channel payload".
+// listen subscribes to channels and returns their messages, as "channel payload".
 func (p *pipeServer) listen(channels ...any) <-chan string {
 	p.t.Helper()
 	ps := redis.PubSubConn{Conn: p.dial()}
@@ -154,7 +153,7 @@ func (p *pipeServer) listen(channels ...any) <-chan string {
 	return heard
 }
 
-func heardSoFar(heard <-chan string) (all []string) {
+func receivedSoFar(heard <-chan string) (all []string) {
 	synctest.Wait()
 	for {
 		select {
@@ -170,7 +169,7 @@ func TestLeaderIsElectedHandedOverAndAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipes(t, engine.Memory())
 		mutex := p.listen("simba:{job}")
-		turn := p.listen("simba:{job}:b")
+		notices := p.listen("simba:{job}:b")
 		a, b, c := p.dial(), p.dial(), p.dial()
 
 		want := simbatest.Record{"status": "acquired", "owner": "a", "token": int64(1), "ttl": int64(10000), "transition": int64(12000), "position": int64(0)}
@@ -187,20 +186,20 @@ func TestLeaderIsElectedHandedOverAndAnnounced(t *testing.T) {
 		if a.integer("SIMBA.RELEASE", "job", "a") != 1 {
 			t.Fatal("a did not release")
 		}
-		if got := heardSoFar(turn); len(got) != 1 || got[0] != "simba:{job}:b released@@a" {
+		if got := receivedSoFar(notices); len(got) != 1 || got[0] != "simba:{job}:b released@@a" {
 			t.Fatalf("b's channel: %q", got)
 		}
 		if waiting.came() {
 			t.Fatal("c came before b")
 		}
 		if got := b.record("SIMBA.ACQUIRE", "job", "b", 10000); got["status"] != "acquired" || got["token"] != int64(2) {
-			t.Fatalf("b in its turn: %v", got)
+			t.Fatalf("b after its notice: %v", got)
 		}
 		b.integer("SIMBA.RELEASE", "job", "b")
 		if got := waiting.record(t); got["status"] != "acquired" || got["owner"] != "c" || got["token"] != int64(3) {
 			t.Fatalf("c: %v", got)
 		}
-		if got := fmt.Sprint(heardSoFar(mutex)); got != "[simba:{job} acquired@@a simba:{job} acquired@@b simba:{job} acquired@@c]" {
+		if got := fmt.Sprint(receivedSoFar(mutex)); got != "[simba:{job} acquired@@a simba:{job} acquired@@b simba:{job} acquired@@c]" {
 			t.Errorf("the mutex' channel: %v", got)
 		}
 	})
@@ -213,7 +212,7 @@ func TestDeadOwnersMutexGoesToTheNextAtTransitionAtNoEarlier(t *testing.T) {
 		a.record("SIMBA.ACQUIRE", "job", "a", 10000, "TRANSITION", 2000)
 		start := time.Now()
 		waiting := b.ask("SIMBA.ACQUIRE", "job", "b", 10000, "WAIT", 0)
-		a.Close() // and never comes back; but see, it does:
+		a.Close() // its lease runs on, and it comes back below
 		time.Sleep(11999 * time.Millisecond)
 		back := p.dial()
 		if got := back.record("SIMBA.GUARD", "job", "a", 10000, "TRANSITION", 2000); got["status"] != "renewed" || got["token"] != int64(1) {
@@ -380,7 +379,7 @@ func TestWithFsyncHeldBackNoClientSeesTheGrant(t *testing.T) {
 				t.Errorf("%s shows a grant that a crash could undo: %v", name, view.reply)
 			}
 		}
-		if got := heardSoFar(notices); len(got) != 0 {
+		if got := receivedSoFar(notices); len(got) != 0 {
 			t.Errorf("notices %q", got)
 		}
 		disk.fsync()
@@ -389,7 +388,7 @@ func TestWithFsyncHeldBackNoClientSeesTheGrant(t *testing.T) {
 				t.Errorf("%s hangs after the fsync", name)
 			}
 		}
-		if got := heardSoFar(notices); len(got) != 2 {
+		if got := receivedSoFar(notices); len(got) != 2 {
 			t.Errorf("notices %q", got)
 		}
 	})
@@ -416,7 +415,7 @@ func TestCommandsOfOnePipelineShareAnFsync(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		disk.fsync() // one is enough for all
+		disk.fsync() // one fsync is enough for all
 		<-done
 	})
 }

@@ -15,7 +15,7 @@ var (
 		seat seats settle settled settles settling sights station stations strays supervise supervised tell tellable
 		telling tells tidings told tuner turn turns untold vigil visit visited visits`)
 	// ordinary are pairs of words in an identifier of which one is banned alone.
-	ordinary      = set(`lookup turnon turnoff inplace zookeeper`)
+	ordinary      = set(`lookup turnon turnoff inturn inplace zookeeper zookeepers`)
 	bannedPhrases = regexp.MustCompile(`\b(whose turn|ha(s|d|ve) (had )?(a|no|its|their) turn|` +
 		`(wait|waits|waiting|stand|stands|standing) in (a |the )?line|queue place|places? in (the|a) (queue|line))\b`)
 )

@@ -10,13 +10,13 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// outageMutex is what all waiters want: whoever gets it passes it on, so all but one are blocked at any time, and
-// through every outage.
+// outageMutex is wanted by all waiters. Its owner releases it at once. So all waiters but one are
+// blocked at any time, and during every outage.
 const outageMutex = "waited"
 
-// wait is the life of a waiter.
+// wait runs a waiter.
 func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
-	// A waiter that is forgotten is found by this: everybody else has its turn in a moment.
+	// This finds a forgotten waiter, since all others are granted the mutex within a moment.
 	c, err := redis.Dial("tcp", o.server.Addr, redis.DialReadTimeout(simbatest.Patience))
 	if err != nil {
 		o.t.Error(err)
@@ -24,7 +24,7 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 	}
 	defer c.Close()
 	me := fmt.Sprint("w", id)
-	// do reports whether there was an answer of the store; ok is false if there was one that must not be.
+	// do reports whether the store answered. If the answer is a wrong one, ok is false.
 	do := func(command string, args ...any) (reply any, done, ok bool) {
 		began, lost := time.Now(), o.pulse.soFar()
 		reply, err := c.Do(command, args...)
@@ -48,14 +48,14 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 		}
 		record, err := redis.Values(reply, nil)
 		if err != nil || len(record) < 6 {
-			o.t.Errorf("%s is told %v, %v", me, reply, err)
+			o.t.Errorf("%s gets the reply %v, %v", me, reply, err)
 			return
 		}
 		status, _ := redis.String(record[1], nil)
 		owner, _ := redis.String(record[3], nil)
 		token, _ := redis.Uint64(record[5], nil)
 		if status != "acquired" && status != "renewed" || owner != me {
-			o.t.Errorf("%s waits without limit, and is told %q of %s", me, status, owner)
+			o.t.Errorf("%s waits without limit, and gets the reply %q of %s", me, status, owner)
 			return
 		}
 		o.mu.Lock()
@@ -68,23 +68,23 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 	}
 }
 
-// listen subscribes to what happens to the mutex that all wait for.
-func (o *outages) listen() redis.PubSubConn {
+// subscribe subscribes to the channels of the mutex that all waiters want.
+func (o *outages) subscribe() redis.PubSubConn {
 	c, err := redis.Dial("tcp", o.server.Addr)
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	ear := redis.PubSubConn{Conn: c}
-	if err := ear.Subscribe("simba:{"+outageMutex+"}", "simba-events:{"+outageMutex+"}"); err != nil {
+	subscription := redis.PubSubConn{Conn: c}
+	if err := subscription.Subscribe("simba:{"+outageMutex+"}", "simba-events:{"+outageMutex+"}"); err != nil {
 		o.t.Fatal(err)
 	}
-	return ear
+	return subscription
 }
 
-// hear takes in what the listener is told, until it hangs up.
-func (o *outages) hear(a *asker, ear redis.PubSubConn) {
+// receive records the messages of the subscription until it is closed.
+func (o *outages) receive(a *asker, subscription redis.PubSubConn) {
 	for {
-		m, ok := ear.Receive().(redis.Message)
+		m, ok := subscription.Receive().(redis.Message)
 		switch {
 		case ok && m.Channel == "simba:{"+outageMutex+"}":
 			a.served.Add(1) // acquired@@…
@@ -98,10 +98,10 @@ func (o *outages) hear(a *asker, ear redis.PubSubConn) {
 			}
 			if e.Event == "acquired" {
 				o.mu.Lock()
-				o.heard = max(o.heard, e.Token)
+				o.received = max(o.received, e.Token)
 				o.mu.Unlock()
 			}
-		case ear.Conn.Err() != nil:
+		case subscription.Conn.Err() != nil:
 			return
 		}
 	}
@@ -113,15 +113,15 @@ func (o *outages) lastGranted() uint64 {
 	return o.granted
 }
 
-// untilHeard waits until the listener has been told of a tenure that is later than one.
-func (o *outages) untilHeard(than uint64) {
+// untilReceived waits until the subscriber has received the event of a later tenure.
+func (o *outages) untilReceived(than uint64) {
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end) && !o.t.Failed(); time.Sleep(2 * time.Millisecond) {
 		o.mu.Lock()
-		heard := o.heard
+		received := o.received
 		o.mu.Unlock()
-		if heard > than {
+		if received > than {
 			return
 		}
 	}
-	o.t.Errorf("in vain for %v: the listener hears of a tenure behind %d", simbatest.Patience, than)
+	o.t.Errorf("not within %v: the subscriber receives no tenure after %d", simbatest.Patience, than)
 }

@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// lulls puts in order what happens at one instant, that nothing is decided by who is faster. Whoever yields or rests goes on when
-// nobody else can before time passes: first all who yield, and who rests when nobody yields any more.
+// lulls orders what happens at one instant, so that no result depends on which goroutine is faster.
+// A lull is a moment at which no goroutine can go on before time passes. First all that yield go on
+// at a lull. The one that rests goes on when no goroutine yields any more.
 type lulls struct {
-	asked chan struct{} // somebody waits
+	asked chan struct{} // a goroutine waits for a lull
 	over  chan struct{} // closed by stop
 	ended chan struct{} // closed when watch has returned
 
-	mu      sync.Mutex // protects what follows
+	mu      sync.Mutex // protects the fields below
 	yielded []chan struct{}
 	resting chan struct{}
 }
@@ -38,14 +39,15 @@ func (l *lulls) watch() {
 	}
 }
 
-// stop is the end of all lulls: who yields from then on, as a timer that fired at the last instant, goes on at once. It waits for
-// watch: a bubble whose first goroutine has exited, while a timer is due, lets no Wait return.
+// stop ends all lulls. A goroutine that yields later, such as a timer of the last instant, goes on
+// at once. It waits for watch: if the first goroutine of a bubble has exited while a timer is due,
+// no Wait returns.
 func (l *lulls) stop() {
 	close(l.over)
 	<-l.ended
 }
 
-// goOn reports whether there was anybody who waited for this lull.
+// goOn lets goroutines go on that waited for this lull. It reports whether there were any.
 func (l *lulls) goOn() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +75,7 @@ func (l *lulls) yield(dead <-chan struct{}) {
 	}
 }
 
-// rest returns at the next lull in which nobody yields. One goroutine may do so at a time.
+// rest returns at the next lull in which no goroutine yields. One goroutine may rest at a time.
 func (l *lulls) rest() {
 	waits := make(chan struct{})
 	l.mu.Lock()
@@ -106,12 +108,12 @@ func TestRestReturnsAfterTheLastYield(t *testing.T) {
 		}
 		l.rest()
 		if n := yields.Load(); n != 6 {
-			t.Errorf("who rests went on after %d of 6 yields", n)
+			t.Errorf("rest returned after %d of 6 yields", n)
 		}
 	})
 }
 
-// A run ends where a rule is broken, and a timer may have fired at that instant.
+// A run ends where a rule is broken, and a timer may fire at that instant.
 func TestYieldReturnsAfterStop(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		l := newLulls()

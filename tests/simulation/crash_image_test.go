@@ -11,24 +11,27 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// remains is what a crash leaves of a file system: all that was synced, and of the rest what chance decides,
-// as vfs.MemFS.CrashClone has it. That asks chance in the order of a map; here each file has a chance of its own, so
-// that a seed leaves the same whenever it is run. A file is known by its name without numbers, and by how many younger ones have
-// the same: which number it gets, and when an old one is removed, is decided by whichever of Pebble's goroutines comes first.
-type remains struct {
-	synced *vfs.MemFS // the names that were synced, with the data that was
-	named  *vfs.MemFS // the names that there were, with the data that was synced
-	all    *vfs.MemFS // either names, with all data
+// crashImage is the file system that a crash leaves: all data that was synced, and a random part of
+// the rest.
+//
+// vfs.MemFS.CrashClone chooses in the order of a map. Here each file has its own random choices, so
+// a seed leaves the same each time. They depend on the file's name without numbers, and on how many
+// younger files share that name. The number of a file, and the instant of its removal, depend on
+// which of Pebble's goroutines is first.
+type crashImage struct {
+	synced *vfs.MemFS // synced names with their synced data
+	named  *vfs.MemFS // all names with their synced data
+	all    *vfs.MemFS // all names, also removed ones that were synced, with all data
 	left   *vfs.MemFS
 
-	percent    int // of what was not synced is left
+	percent    int // of the unsynced data that is left
 	seed, life uint64
 }
 
-// crash is what a crash now leaves, with so many percent of what was not synced. Nobody may write meanwhile, nor use the
-// disk afterwards: its directories are synced.
+// crash returns what a crash leaves now, with a percentage of the unsynced data. Nobody may write
+// meanwhile. Nobody may use the disk afterwards, since its directories are synced.
 func (d *disk) crash(percent int, seed, life uint64) *vfs.MemFS {
-	r := &remains{left: vfs.NewCrashableMem(), percent: percent, seed: seed, life: life}
+	r := &crashImage{left: vfs.NewCrashableMem(), percent: percent, seed: seed, life: life}
 	r.synced = d.mem.CrashClone(vfs.CrashCloneCfg{})
 	r.all = d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))})
 	syncDirs(d.mem, "/")
@@ -40,8 +43,8 @@ func (d *disk) crash(percent int, seed, life uint64) *vfs.MemFS {
 
 var digits = regexp.MustCompile("[0-9]+")
 
-// keep leaves what it should of a directory.
-func (r *remains) keep(dir string) {
+// keep copies the part of a directory that the crash leaves.
+func (r *crashImage) keep(dir string) {
 	younger := map[string]int{}
 	for _, name := range slices.Backward(list(r.all, dir)) {
 		path := r.all.PathJoin(dir, name)
@@ -61,15 +64,16 @@ func (r *remains) keep(dir string) {
 		}
 		all, _ := read(r.all, path)
 		switch {
-		case !isNamed: // it was removed
+		case !isNamed: // the file was removed
 			data = old
-		case wasSynced && !chosen && !bytes.Equal(data, old): // another has its name now
+		case wasSynced && !chosen && !bytes.Equal(data, old): // another file has its name now
 			data, all = old, nil
 		}
 		const block = 4096
 		for from := 0; from < len(all); from += block {
 			if to := min(from+block, len(all)); rng.IntN(100) < r.percent {
-				data = append(data, make([]byte, max(0, to-len(data)))...) // what is missing before it is zero
+				// a lost block before it is zero
+				data = append(data, make([]byte, max(0, to-len(data)))...)
 				copy(data[from:], all[from:to])
 			}
 		}
@@ -100,7 +104,7 @@ func list(fs vfs.FS, dir string) []string {
 
 func isDir(fs vfs.FS, path string) bool { return must(fs.Stat(path)).IsDir() }
 
-// read returns what is in a file, and reports whether the name is there.
+// read returns the content of a file, and whether the name exists.
 func read(fs vfs.FS, path string) (data []byte, is bool) {
 	info, err := fs.Stat(path)
 	if err != nil || info.IsDir() {

@@ -14,8 +14,8 @@ type event struct {
 	token               uint64
 }
 
-// told returns what a server remembers of a mutex, in its order.
-func (w *world) told(t *testing.T, server int, mutex string) (events []event) {
+// serverHistory returns SIMBA.HISTORY of a mutex from a server.
+func (w *world) serverHistory(t *testing.T, server int, mutex string) (events []event) {
 	t.Helper()
 	conn, err := redis.Dial("tcp", w.servers[server].addr)
 	if err != nil {
@@ -51,8 +51,8 @@ func (w *world) told(t *testing.T, server int, mutex string) (events []event) {
 	return events
 }
 
-// overlaps returns the tenures of a server's history that overlap, and the tokens that do not grow. In one that is
-// partial there may be gaps and disorder, but each tenure begins and ends once.
+// overlaps returns the tenures of a server's history that overlap, and the tokens that do not grow.
+// A partial history may have gaps and disorder, but each tenure begins and ends once.
 func (r *rules) overlaps(events []event) (wrong []string) {
 	var last uint64 // the token of the last tenure that began
 	var running bool

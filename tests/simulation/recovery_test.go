@@ -2,18 +2,18 @@ package simulation
 
 import "time"
 
-// audit asks a server that has just begun for every mutex, and holds that against what may be left
-// of the life before: every state that anyone was told of, or a later one.
+// audit asks a server that has just started for every mutex. It compares the replies with the last
+// life: each mutex must be in a state that some client learned, or in a later one.
 func (w *world) audit(quiet time.Duration, reboot bool) {
 	m := w.model
 	now := w.now()
 	m.now = now
-	m.quiet = 0
+	m.recovered = 0
 	if quiet > 0 {
-		m.quiet = now + quiet
+		m.recovered = now + quiet
 	}
 	for _, mx := range m.mutexes {
-		mx.held, mx.queue, mx.reserved, mx.events, mx.turns, mx.said, mx.freed, mx.odd = nil, nil, nil, nil, nil, nil, "", ""
+		mx.held, mx.queue, mx.reserved, mx.events, mx.handoffs, mx.broadcasts, mx.freed, mx.odd = nil, nil, nil, nil, nil, nil, "", ""
 		mx.version++
 	}
 	w.onlooker = w.dial("onlooker", 3)
@@ -25,13 +25,13 @@ func (w *world) audit(quiet time.Duration, reboot bool) {
 			w.recover(mx, found, quiet, reboot)
 		}
 	}
-	w.lastSaid = w.lastSeq
+	w.lastAnnounced = w.lastSeq
 	w.hangUp(auditor)
 	w.lulls.rest()
 	w.takeIn()
 }
 
-// raw asks and returns the last reply or push. Nobody else does anything meanwhile.
+// raw sends a command and returns the last reply or push. No other client acts meanwhile.
 func (w *world) raw(k *wire, words ...string) any {
 	w.lulls.rest()
 	w.takeIn()
@@ -49,23 +49,23 @@ func (w *world) raw(k *wire, words ...string) any {
 	return nil
 }
 
-// recover sets the model to what was found.
+// recover sets the model to the state that the server has.
 func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) {
 	now := w.now()
-	before, told := mx.states, mx.told
+	before, reported := mx.states, mx.reported
 	if w.durability == memory || len(before) == 0 {
 		if found != nil {
-			w.violate(ruleDurable, "%s: %v owns it, and nothing was kept", mx.name, record(found)["owner"])
+			w.violate(ruleDurable, "%s: %v owns it, but this mode keeps nothing", mx.name, record(found)["owner"])
 		}
 		mx.restart(nil)
 		return
 	}
 	switch {
 	case w.orderly:
-		told = len(before) - 1
-	case w.durability == async: // what may be lost
-		for told > 0 && !before[told].forced {
-			told--
+		reported = len(before) - 1
+	case w.durability == async: // a crash may undo states that were not forced
+		for reported > 0 && !before[reported].forced {
+			reported--
 		}
 	}
 	at := -1
@@ -76,7 +76,7 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 			s.lease.start, s.lease.wall = now, w.wallMillis()
 		}
 		ok, near := w.isLeft(s, found)
-		// Two may look alike in milliseconds, a lease and its renewal at once. It is the one whose beginning was stored.
+		// A lease and its renewal may be equal in milliseconds. The right one has the stored start.
 		exact := s.held == nil || s.lease.start == w.stored[mx.name]
 		if ok && (at < 0 || exact) {
 			before[i] = s
@@ -85,18 +85,18 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 		if ok && exact {
 			break
 		}
-		if near && i >= told {
+		if near && i >= reported {
 			why = ruleClock
 		}
 	}
-	if at < told {
-		w.violate(why, "%s: of %d states %d was told, and %d is left: %v", mx.name, len(before), told, at, found)
+	if at < reported {
+		w.violate(why, "%s: of %d states %d was reported, and %d is left: %v", mx.name, len(before), reported, at, found)
 		return
 	}
-	// What was told and is lost must have ended before anybody new is granted anything.
-	for i := at + 1; i <= mx.told; i++ {
+	// A lost lease that a client learned must end before the first new grant.
+	for i := at + 1; i <= mx.reported; i++ {
 		if s := before[i]; s.held != nil && s.lease.end() > now+quiet {
-			w.violate(ruleDurable, "%s: a lease of %s until %v is lost, and the quiet time is over at %v", mx.name, s.held.owner, s.lease.end(), now+quiet)
+			w.violate(ruleDurable, "%s: a lease of %s until %v is lost, and the recovery delay is over at %v", mx.name, s.held.owner, s.lease.end(), now+quiet)
 			return
 		}
 	}
@@ -106,21 +106,22 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 	}
 	t := before[at].held
 	t.windows = before[at].lease
-	t.former, t.session, t.untold = true, nil, nil
+	t.former, t.session, t.waiter = true, nil, nil
 	if token, _ := record(found)["token"].(int64); w.bind(mx, t, uint64(token)) {
 		mx.restart(t)
 	}
 	w.logf(nil, now, "%s is left to %s #%d until %v", mx.name, t.owner, t.rank, t.end())
 }
 
-// restart begins with a tenure, nil = free, that is durable.
+// restart begins a life with a durable tenure, nil = free.
 func (mx *mutex) restart(t *tenure) {
-	mx.held, mx.told, mx.noted, mx.silent = t, 0, 0, true
+	mx.held, mx.reported, mx.noted, mx.recovering = t, 0, 0, true
 	mx.states, mx.last = nil, ""
 	mx.changed(true)
 }
 
-// isLeft reports whether what was found is a state as it is now; near is whether it is but for its times.
+// isLeft reports whether the mutex that was found is in the state s. near means that only its times
+// differ.
 func (w *world) isLeft(s state, found any) (ok, near bool) {
 	now := w.now()
 	if s.held == nil || s.lease.end() <= now {
@@ -138,12 +139,12 @@ func (w *world) isLeft(s state, found any) (ok, near bool) {
 		rec["acquired_at"] == s.lease.wall, true
 }
 
-// finish lets all clients go, and looks whether anything is left of them.
+// finish disconnects all clients, and checks that the server keeps nothing of them.
 func (w *world) finish() {
 	if !w.up {
 		return
 	}
-	w.logf(nil, w.now(), "all clients go")
+	w.logf(nil, w.now(), "all clients leave")
 	for _, k := range w.wires {
 		if k != w.onlooker && !k.hungUp {
 			w.hangUp(k)
@@ -165,7 +166,7 @@ func (w *world) finish() {
 		return
 	}
 	if s := w.engine.Stats(); s.Held != 0 || s.Mutexes != 0 || s.Blocked != 0 || s.Polling != 0 {
-		w.violate(ruleNothingLeft, "when all have gone, of %d mutexes %d are held, and %d block and %d poll", s.Mutexes, s.Held, s.Blocked, s.Polling)
+		w.violate(ruleNothingLeft, "after all clients left, of %d mutexes %d are held, and %d block and %d poll", s.Mutexes, s.Held, s.Blocked, s.Polling)
 		return
 	}
 	last := w.dial("last", 2)
@@ -173,12 +174,12 @@ func (w *world) finish() {
 		for _, kind := range []reqKind{reqAcquire, reqRelease} {
 			r := &request{kind: kind, mx: mx, who: "last", ttl: time.Hour, noQueue: true}
 			w.send(last, r)
-			w.sleep(w.settledBy(w.now()) - w.now())
+			w.sleep(w.durableBy(w.now()) - w.now())
 			if w.fatal.Load() != 0 {
 				return
 			}
 			if !w.broken() && len(r.got) == 0 {
-				w.violate(ruleLiveness, "at the end nobody can %s %s", r.name(), mx.name)
+				w.violate(ruleLiveness, "at the end no client can %s %s", r.name(), mx.name)
 			}
 			if w.broken() {
 				return
@@ -189,7 +190,7 @@ func (w *world) finish() {
 	w.sleep(time.Second)
 }
 
-// deadline is the next instant at which any mutex changes by itself.
+// deadline returns the next instant at which any mutex changes without a request.
 func (m *model) deadline() (d time.Duration, ok bool) {
 	for _, mx := range m.mutexes {
 		if at, is := mx.deadline(); is && (!ok || at < d) {
@@ -199,7 +200,7 @@ func (m *model) deadline() (d time.Duration, ok bool) {
 	return d, ok
 }
 
-// sleep lets time pass, and looks at what has happened.
+// sleep lets time pass, and judges what has happened.
 func (w *world) sleep(d time.Duration) {
 	if d > 0 {
 		time.Sleep(d)
