@@ -129,7 +129,7 @@ func TestCheckConfigSaysEveryFaultAndDoesNotServe(t *testing.T) {
 		t.Errorf("it says %q", out)
 	}
 	out := output(t, simbatest.Binary(t), "--check-config", "--maxclients", "0", "--engine", "mysql")
-	for _, want := range []string{"2 faults", "--maxclients", "--mysql-dsn: --engine mysql needs it, for example "} {
+	for _, want := range []string{"2 errors", "--maxclients", "--mysql-dsn: --engine mysql needs it, for example "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it says %q, want %q in it", out, want)
 		}
