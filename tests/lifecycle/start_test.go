@@ -117,7 +117,7 @@ func TestCheckConfigSaysEveryFaultAndDoesNotServe(t *testing.T) {
 	if out := simbatest.Output(t, simbatest.Binary(t), "--check-config"); out != "the configuration is valid" {
 		t.Errorf("it says %q", out)
 	}
-	out := output(t, simbatest.Binary(t), "--check-config", "--maxclients", "0", "--engine", "mysql")
+	out := simbatest.Output(t, simbatest.Binary(t), "--check-config", "--maxclients", "0", "--engine", "mysql")
 	for _, want := range []string{"2 errors", "--maxclients", "--mysql-dsn: --engine mysql needs it, for example "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it says %q, want %q in it", out, want)
