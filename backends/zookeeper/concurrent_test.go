@@ -220,7 +220,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		}
 	})
 	t.Run("what it was granted, though it was to be queued again", func(t *testing.T) {
-		k := nodeKey{"granted", "x"}
+		k := nodeKey{"withdrawn", "x"}
 		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute, Waiter: sleepingWaiter{}})
 		unlock, err := b.lockKey(ctx, k) // like its request
 		must(t, err)
