@@ -72,7 +72,7 @@ type Conn struct {
 
 	certificateName atomic.Pointer[string]
 
-	park        sync.Mutex // protects this group, the reasons to interrupt Read
+	readMu      sync.Mutex // protects this group, the reasons to interrupt Read
 	wait        *Wait      // the blocked command
 	unblock     Wakeup     // set by Unblock
 	draining    bool       // the server is shutting down
@@ -238,7 +238,7 @@ func (c *Conn) Close() {
 // Graceful reports whether the server is shutting down. Handler.Closed uses it to distinguish a
 // shutdown from a disconnect. Any goroutine may call it.
 func (c *Conn) Graceful() bool {
-	c.park.Lock()
-	defer c.park.Unlock()
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
 	return c.draining
 }

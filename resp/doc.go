@@ -39,7 +39,7 @@
 //     most to twice their size, and never beyond the Limits.
 //   - Every goroutine ends with its connection. The poller's end before Shutdown returns nil.
 //
-// Lock order: Broker.mu or Conn.wmu, then pushQueue.mu, then pushers.mu. Conn.park, then the locks
-// of package poll. Server.mu is a leaf, except for the start of the poller. No coroutine changes
-// its goroutine while it holds a lock that another connection may need.
+// Lock order: Broker.mu or Conn.wmu, then pushQueue.mu, then pushers.mu. Conn.readMu, then the
+// locks of package poll. Server.mu is a leaf, except for the start of the poller. No coroutine
+// changes its goroutine while it holds a lock that another connection may need.
 package resp

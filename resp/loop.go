@@ -23,9 +23,9 @@ func (c *Conn) serve() {
 	} else {
 		c.server.handler.Opened(c)
 	}
-	c.park.Lock()
+	c.readMu.Lock()
 	c.rearm()
-	c.park.Unlock()
+	c.readMu.Unlock()
 
 	for c.err == nil && !c.closing {
 		if err := c.read(); err != nil {
@@ -47,9 +47,9 @@ func (c *Conn) fail(err error) {
 // read waits until the client has sent something.
 func (c *Conn) read() error {
 	if c.grown() && !c.shrinking {
-		c.park.Lock()
+		c.readMu.Lock()
 		c.rearm()
-		c.park.Unlock()
+		c.readMu.Unlock()
 	}
 	for {
 		err := c.fill(c.in.space)
@@ -159,11 +159,11 @@ func (c *Conn) linger() {
 	if !c.wire.closeWrite() {
 		return
 	}
-	c.park.Lock()
+	c.readMu.Lock()
 	if !c.draining {
 		c.readUntil(time.Now().Add(lingerTime))
 	}
-	c.park.Unlock()
+	c.readMu.Unlock()
 	_, _ = io.CopyN(io.Discard, c.wire.Conn, lingerBytes) // ends by an error, or by the limit
 }
 

@@ -63,8 +63,8 @@ func (c *Conn) handshake() error {
 // beginHandshake sets the deadline. A timeout of Read ends a handshake in crypto/tls, so until
 // endHandshake only a shutdown may move the deadline.
 func (c *Conn) beginHandshake() {
-	c.park.Lock()
-	defer c.park.Unlock()
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
 	c.readUntil(time.Now().Add(c.server.limits.HandshakeTimeout))
 	c.handshaking = true
 	if c.draining {
@@ -74,8 +74,8 @@ func (c *Conn) beginHandshake() {
 
 // endHandshake reports whether the server is shutting down.
 func (c *Conn) endHandshake() bool {
-	c.park.Lock()
-	defer c.park.Unlock()
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
 	c.handshaking = false
 	return c.draining
 }

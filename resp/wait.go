@@ -34,13 +34,13 @@ func (w Wakeup) String() string {
 // effect on the next.
 type Wait struct {
 	c     *Conn
-	woken bool // protected by c.park
+	woken bool // protected by c.readMu
 }
 
 // NewWait prepares to block the command being executed.
 func (c *Conn) NewWait() *Wait {
-	c.park.Lock()
-	defer c.park.Unlock()
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
 	c.unblock = parked
 	return &Wait{c: c}
 }
@@ -48,8 +48,8 @@ func (c *Conn) NewWait() *Wait {
 // Wake ends the current Await, or the next one. Any goroutine may call it, any number of times. It
 // does not block.
 func (w *Wait) Wake() {
-	w.c.park.Lock()
-	defer w.c.park.Unlock()
+	w.c.readMu.Lock()
+	defer w.c.readMu.Unlock()
 	w.woken = true
 	if w.c.wait == w {
 		w.c.interruptLocked()
@@ -89,16 +89,16 @@ func (w *Wait) Await(deadline time.Time) Wakeup {
 
 func (c *Conn) beginWait(w *Wait) {
 	c.server.blocked.Add(1)
-	c.park.Lock()
-	defer c.park.Unlock()
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
 	c.wait = w
 }
 
 func (c *Conn) endWait() {
 	c.server.blocked.Add(-1)
 	c.touch()
-	c.park.Lock()
-	defer c.park.Unlock()
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
 	c.wait.woken = false
 	c.wait = nil // unblock stays: after a Wake that came first it ends the next Await
 	c.rearm()
@@ -107,8 +107,8 @@ func (c *Conn) endWait() {
 // checkWait returns why the wait ends, or sets the read deadline to its end. Both happen in one
 // critical section, so that no Wake is lost in between.
 func (c *Conn) checkWait(w *Wait, deadline time.Time) Wakeup {
-	c.park.Lock()
-	defer c.park.Unlock()
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
 	switch {
 	case c.closed.Load():
 		return Gone
@@ -129,8 +129,8 @@ func (c *Conn) checkWait(w *Wait, deadline time.Time) Wakeup {
 // false if no command is blocked, or if its wait is about to end for another reason. Any goroutine
 // may call it.
 func (c *Conn) Unblock(asError bool) bool {
-	c.park.Lock()
-	defer c.park.Unlock()
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
 	if c.wait == nil || c.wait.woken || c.unblock != parked {
 		return false
 	}
@@ -144,7 +144,7 @@ func (c *Conn) Unblock(asError bool) bool {
 
 // Blocked reports whether a command is blocked. Any goroutine may call it.
 func (c *Conn) Blocked() bool {
-	c.park.Lock()
-	defer c.park.Unlock()
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
 	return c.wait != nil
 }

@@ -145,9 +145,9 @@ func TestUnblockAfterAWakeEndsTheNextAwait(t *testing.T) {
 		if !c.Unblock(false) {
 			t.Error("it does not wait")
 		}
-		c.park.Lock()
+		c.readMu.Lock()
 		w := c.wait
-		c.park.Unlock()
+		c.readMu.Unlock()
 		w.Wake()
 		close(durable)
 		cl.expect("+woken, unblocked\r\n")

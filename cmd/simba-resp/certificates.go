@@ -217,5 +217,6 @@ func readPEM(path string) ([]byte, error) {
 	if err == nil && len(text) > maxPEM {
 		err = fmt.Errorf("%s has more than %d bytes", path, maxPEM)
 	}
-	return bytes.TrimPrefix(text, []byte("\ufeff")), err // a byte order mark would hide the first block
+	// A byte order mark would hide the first block.
+	return bytes.TrimPrefix(text, []byte("\ufeff")), err
 }

@@ -36,13 +36,14 @@ type logBuffer struct {
 	w     io.Writer
 	ended chan struct{} // closed when the goroutine has ended
 
-	mu      sync.Mutex                        // protects this group
-	changed sync.Cond                         // signals a change of queue or closed
-	queue   []logEntry                        // to be written; the first of them may be in Write
-	held    [lineKinds]int                    // bytes in queue
-	lost    [lineKinds]int                    // lines that no report in queue counts
-	report  func(kind lineKind, n int) []byte // returns the report of n lost lines; nil = no reports
-	closed  bool
+	mu      sync.Mutex     // protects this group
+	changed sync.Cond      // signals a change of queue or closed
+	queue   []logEntry     // to be written; the first of them may be in Write
+	held    [lineKinds]int // bytes in queue
+	lost    [lineKinds]int // lines that no report in queue counts
+	// report returns the report of n lost lines; nil = no reports.
+	report func(kind lineKind, n int) []byte
+	closed bool
 }
 
 // logEntry is a line of the log.

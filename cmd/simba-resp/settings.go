@@ -52,7 +52,8 @@ func aliases(a *app) []commands.Setting {
 	dir := ""
 	if a.store != nil {
 		dir = a.cfg.DataDir
-		if abs, err := filepath.Abs(dir); err == nil { // absolute as in Redis, if there is a working directory
+		// Absolute as in Redis, unless there is no working directory.
+		if abs, err := filepath.Abs(dir); err == nil {
 			dir = abs
 		}
 	}

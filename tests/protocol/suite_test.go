@@ -22,14 +22,15 @@ func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 // unit/acl).
 var units = []string{"protocol", "quit", "pubsub", "multi", "type/string", "type/incr", "expire", "info-command"}
 
-// tags exclude tests for both servers: tests with DEBUG or replicas, tests that fill the memory, and
-// long ones. This server has no DEBUG, so that no client can crash it.
+// tags exclude tests for both servers: tests with DEBUG or replicas, tests that fill the memory,
+// and long ones. This server has no DEBUG, so that no client can crash it.
 const tags = "-needs:debug -needs:repl -needs:config-maxmemory -slow"
 
 // long is a test that sets ten thousand keys, one after the other.
 const long = "SETNX against expired volatile key"
 
-// TestRedisOwnSuitePasses runs the suite against this server, and as a control against Redis itself.
+// TestRedisOwnSuitePasses runs the suite against this server, and as a control against Redis
+// itself.
 func TestRedisOwnSuitePasses(t *testing.T) {
 	dir := suite(t)
 	redis := runTwice(t, dir, stores.Redis(t, "--appendonly", "no").Addr, long)
@@ -97,8 +98,8 @@ func runTwice(t *testing.T, dir, addr string, without ...string) *verdicts {
 	return first
 }
 
-// run runs the units against the server at addr. only selects tests by name (nil = all), and without
-// excludes tests. A name "/…" is a regular expression.
+// run runs the units against the server at addr. only selects tests by name (nil = all), and
+// without excludes tests. A name "/…" is a regular expression.
 func run(t *testing.T, dir, addr string, only []string, without ...string) *verdicts {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)

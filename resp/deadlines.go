@@ -19,7 +19,7 @@ var (
 var past = time.Unix(1, 0)
 
 // interruptLocked ends the current or next Read of the connection's goroutine. The caller holds
-// c.park and has recorded the reason. Only a shutdown interrupts a handshake. Other reasons are
+// c.readMu and has recorded the reason. Only a shutdown interrupts a handshake. Other reasons are
 // found after it.
 func (c *Conn) interruptLocked() {
 	if !c.handshaking || c.draining {
@@ -28,21 +28,21 @@ func (c *Conn) interruptLocked() {
 }
 
 // readUntil sets the read deadline. That fails only on a closed connection, whose next Read fails
-// too. The caller holds c.park.
+// too. The caller holds c.readMu.
 func (c *Conn) readUntil(t time.Time) { _ = c.wire.SetReadDeadline(t) }
 
 // drain makes the connection end after the replies to the commands that it has read.
 func (c *Conn) drain() {
-	c.park.Lock()
-	defer c.park.Unlock()
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
 	c.draining = true
 	c.interruptLocked()
 }
 
 // interrupt makes the connection check its deadlines, after a change of them.
 func (c *Conn) interrupt() {
-	c.park.Lock()
-	defer c.park.Unlock()
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
 	c.interruptLocked()
 }
 
@@ -52,8 +52,8 @@ func (c *Conn) checkDeadlines() error {
 	if c.idle() && c.server.inUse(c) { // without the lock: it may ask a store
 		c.inUseAt = c.age()
 	}
-	c.park.Lock()
-	defer c.park.Unlock()
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
 	if c.draining {
 		return errDraining
 	}
@@ -89,7 +89,7 @@ func (c *Conn) exempt() bool { return c.listening || c.SubscriptionCount() > 0 }
 
 // rearm sets the read deadline between commands to the next deadline of the connection. A client's
 // activity does not move it, because that would cost a timer for each batch. The caller holds
-// c.park.
+// c.readMu.
 func (c *Conn) rearm() {
 	if c.draining {
 		c.interruptLocked()
