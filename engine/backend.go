@@ -40,7 +40,7 @@ func (t *ticket) End(why simba.EndReason) (o simba.Outcome, err error) {
 	first := false // who is told of the tenure
 	seq, err := t.engine.do(t.mutex, func(m *mutex, s *step) {
 		o = m.outcome(m.endWait(s, t, why), s, t.contender)
-		first = o.Status != simba.StatusWaiting && t.owns(m) && m.contention != nil && m.contention.untold == t
+		first = o.Status != simba.StatusWaiting && t.owns(m) && m.contention != nil && m.contention.unconfirmed == t
 	})
 	o.Seq = seq
 	if first { // its lease is as it was granted, so what others have done meanwhile is not waited for
@@ -81,7 +81,7 @@ func (e *Engine) Subscribed(_ context.Context, channel string, pattern bool) (se
 		return 0, nil
 	}
 	for name, contender := range listeners(channel) {
-		rests, err := e.do(name, func(m *mutex, s *step) { m.reach(s, contender) })
+		rests, err := e.do(name, func(m *mutex, s *step) { m.resubscribe(s, contender) })
 		if err != nil {
 			return 0, err
 		}
@@ -204,7 +204,7 @@ func (e *Engine) History(_ context.Context, r simba.HistoryRequest) ([]simba.Eve
 	if r.Count == 0 {
 		r.Count = defaultCount
 	}
-	events := e.ledger.history.Find(&e.ledger.mu, r)
+	events := e.sequencer.history.Find(&e.sequencer.mu, r)
 	if len(events) == 0 {
 		return nil, 0, nil
 	}
@@ -222,14 +222,14 @@ func (e *Engine) Stats() simba.Stats {
 		mutexes += int64(sh.table.len)
 		sh.mu.Unlock()
 	}
-	e.ledger.mu.Lock()
-	seq := e.ledger.seq
-	e.ledger.mu.Unlock()
+	e.sequencer.mu.Lock()
+	seq := e.sequencer.seq
+	e.sequencer.mu.Unlock()
 	return simba.Stats{
 		Held: c.held, Mutexes: mutexes, Blocked: c.blocked, Polling: c.polling,
 		Acquired: c.acquired, Renewed: c.renewed, Released: c.released,
 		Expired: c.expired, Broken: c.broken, HandedOn: c.handedOn,
 		Seq: seq, Token: e.token.Load(),
-		Quiet: left(e.quiet, e.clock.Now()),
+		Quiet: left(e.recoverUntil, e.clock.Now()),
 	}
 }

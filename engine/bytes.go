@@ -34,14 +34,14 @@ func (m *mutex) bytes() int64 {
 	if c.last != "" { // a part of the label that the mutex had then
 		n += int(m.nameLen) + len(c.last)
 	}
-	if t := c.untold; t != nil {
+	if t := c.unconfirmed; t != nil {
 		n += ticketBytes + len(t.mutex) + len(t.contender)
 	}
 	return int64(n)
 }
 
 // weigh counts by how much a step has made a mutex larger or smaller.
-func (sh *shard) weigh(m *mutex, before census, idle bool) {
+func (sh *shard) weigh(m *mutex, before mutexStats, idle bool) {
 	after := int64(0)
 	if !idle {
 		after = m.bytes()

@@ -126,7 +126,7 @@ func TestNothingIsKeptOfAHugeQueue(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, Recovery{})
-				w.e.ledger.history.Limit = 0
+				w.e.sequencer.history.Limit = 0
 				w.e.SetQueueGrace(time.Minute)
 				w.acquire("m", "owner", simba.MaxTTL, 0)
 				w.block("m", "stays", simba.MaxTTL, 0)
@@ -137,9 +137,9 @@ func TestNothingIsKeptOfAHugeQueue(t *testing.T) {
 					w.acquire("m", name(i), sec, 0)
 				}
 				w.acquire("m", "owner", simba.MaxTTL, 0)
-				w.radio.forget()
+				w.recorder.forget()
 				c.leave(w)
-				w.radio.forget()
+				w.recorder.forget()
 				if kept := heap() - before; kept > spare {
 					t.Errorf("%d KiB are kept of %d who have left", kept>>10, n)
 				}
@@ -157,20 +157,20 @@ func TestNothingIsKeptOfTheNamesInAStep(t *testing.T) {
 	for _, n := range []int{8, 60} { // few effects, whose list is used again, and many
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, Recovery{})
-			w.e.ledger.history.Limit = 0
+			w.e.sequencer.history.Limit = 0
 			before := heap()
 			tx := w.e.Begin()
 			for i := range n {
 				tx.Enqueue("m", fmt.Sprint(i, strings.Repeat("x", length)), 1)
 			}
-			w.settle(tx.Commit(context.Background()))
+			w.mustCommit(tx.Commit(context.Background()))
 			tx.Close()
 			if counted := w.e.Bytes(); counted < int64(n*length) {
 				t.Errorf("%d bytes are counted of %d", counted, n*length)
 			}
 			time.Sleep(time.Hour) // they lapse
 			synctest.Wait()
-			w.radio.forget()
+			w.recorder.forget()
 			if kept := heap() - before; kept > length {
 				t.Errorf("%d KiB are kept of %d", kept>>10, n*length>>10)
 			}
@@ -189,7 +189,7 @@ func walked(m *mutex) int64 {
 		if c.last != "" {
 			n += len(m.name()) + len(c.last)
 		}
-		if t := c.untold; t != nil {
+		if t := c.unconfirmed; t != nil {
 			n += ticketBytes + len(t.mutex) + len(t.contender)
 		}
 		for _, f := range c.fields {
@@ -227,7 +227,7 @@ func TestTheCountIsWhatAWalkFinds(t *testing.T) {
 				case 1:
 					b := &blocked{w: w, woken: make(chan struct{})}
 					o, ticket, err := w.e.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: c, TTL: sec, Waiter: b, Session: uint64(rng.IntN(2))})
-					w.settle(o.Seq, err)
+					w.mustCommit(o.Seq, err)
 					if b.ticket = ticket; ticket != nil {
 						waiting = append(waiting, b)
 					}
@@ -264,7 +264,7 @@ func TestTheCountIsWhatAWalkFinds(t *testing.T) {
 						}
 					}
 					if seq, err := tx.Commit(context.Background()); err != simba.ErrRecovering {
-						w.settle(seq, err)
+						w.mustCommit(seq, err)
 					}
 					tx.Close()
 				}

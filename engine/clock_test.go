@@ -53,12 +53,12 @@ func TestAStepOfTheWallClockNeitherCutsNorExtendsALease(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, -5 * sec, 5 * sec, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			var wall stepped
-			e, err := New(Config{Clock: NewClock(1000).WithWall(wall.now), Notices: &radio{}}, Memory(), Recovery{})
+			e, err := New(Config{Clock: NewClock(1000).WithWall(wall.now), Notices: &recorder{}}, Memory(), Recovery{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer e.Stop()
-			w := &world{t: t, e: e, radio: &radio{}}
+			w := &world{t: t, e: e, recorder: &recorder{}}
 			w.acquire("m", "a", 8*sec, 2*sec)
 			b := w.block("m", "b", sec, 0)
 			start := time.Now()

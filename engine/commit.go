@@ -11,7 +11,7 @@ import (
 // How a transaction becomes a step: with the locks of its shards held, time does its work on
 // every mutex, what was read is compared with what is, and then all is done and recorded as one.
 
-func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) == 0 && k.told == 0 }
+func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) == 0 && k.shown == 0 }
 
 // commitOne commits a transaction of one key: an ordinary step.
 func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
@@ -25,7 +25,7 @@ func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
 	m, before := sh.find(k.name, k.hash)
 	if m.advance(s); s.hasEffects() {
 		sh.finish(m, s, before)
-		before = censusOf(m, !m.idle())
+		before = statsOf(m, !m.idle())
 	}
 	err := k.check(m, s)
 	if err == nil {
@@ -40,7 +40,7 @@ func (k *txKey) check(m *mutex, s *step) error {
 	switch {
 	case !k.isFresh(m, s):
 		return simba.ErrConflict
-	case s.now < s.quiet && slices.ContainsFunc(k.work, func(o op) bool { return o.kind == opTake || o.kind == opChange && !m.owned() }):
+	case s.now < s.recoverUntil && slices.ContainsFunc(k.work, func(o op) bool { return o.kind == opTake || o.kind == opChange && !m.owned() }):
 		return simba.ErrRecovering
 	}
 	return nil
@@ -51,7 +51,7 @@ func (k *txKey) apply(m *mutex, s *step) {
 	if k.isReadOnly() {
 		return
 	}
-	s.spent = max(s.spent, k.told)
+	s.spent = max(s.spent, k.shown)
 	for i := range k.work {
 		o := &k.work[i]
 		s.chosen = o.token
@@ -63,7 +63,7 @@ func (k *txKey) apply(m *mutex, s *step) {
 		case opDrop:
 			m.drop(s)
 		case opEnqueue:
-			m.place(s, o.contender, o.score)
+			m.enqueueAt(s, o.contender, o.score)
 		}
 	}
 	s.chosen = 0 // it was not needed
@@ -75,7 +75,7 @@ type part struct {
 	*txKey
 	m      *mutex
 	step   step
-	before census
+	before mutexStats
 	rests  simba.Seq
 }
 
@@ -89,7 +89,7 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 			parts[i].did = &parts[i].step
 			parts[i].apply(parts[i].m, &parts[i].step)
 		}
-		seq = t.engine.ledger.recordAll(parts, t.news())
+		seq = t.engine.sequencer.recordAll(parts, t.extraMessages())
 		for i := range parts {
 			p := &parts[i]
 			p.shard.keep(p.m, &p.step, p.before, p.rests)
@@ -103,21 +103,21 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 
 // news returns the messages that say what the step does not say itself: the scripts of Simba
 // announce what they have taken and released.
-func (t *tx) news() []message {
+func (t *tx) extraMessages() []message {
 	return slices.DeleteFunc(t.messages, func(msg message) bool {
 		name, ok := simba.CutMutexChannel(msg.channel)
 		if !ok {
 			return false
 		}
 		k := t.find(name)
-		return k != nil && k.did.says(msg.payload)
+		return k != nil && k.did.announces(msg.payload)
 	})
 }
 
 // says reports whether subscribers of the mutex learn from the step itself what a notice says: which
 // tenure began, or which its owner ended. What came of the latter is told in its place: that the mutex
 // is free, whose it is next, or nothing while it is kept.
-func (s *step) says(payload string) bool {
+func (s *step) announces(payload string) bool {
 	if owner, ok := strings.CutPrefix(payload, simba.AcquiredNotice("")); ok {
 		return s.began != "" && s.began == owner
 	}
@@ -148,12 +148,12 @@ func (t *tx) prepare() (parts []part, err error) {
 		p := &parts[i]
 		p.txKey = k
 		p.step = *k.shard.begin()
-		p.step.events, p.step.turns, p.step.wakes = nil, nil, nil // they are the shard's
+		p.step.events, p.step.reservations, p.step.wakes = nil, nil, nil // they are the shard's
 		p.step.now, p.step.wall = now, wall
 		p.m, p.before = k.shard.find(k.name, k.hash)
 		if p.m.advance(&p.step); p.step.hasEffects() {
 			k.shard.finish(p.m, &p.step, p.before)
-			p.before = censusOf(p.m, !p.m.idle())
+			p.before = statsOf(p.m, !p.m.idle())
 		}
 		err = cmp.Or(err, k.check(p.m, &p.step))
 	}

@@ -3,10 +3,10 @@
 //
 // # From a call to its effects
 //
-//	Acquire ─▶ shard (lock) ─▶ mutex.acquire(step) ─▶ ledger.record ─▶ Journal.Append
+//	Acquire ─▶ shard (lock) ─▶ mutex.acquire(step) ─▶ sequencer.record ─▶ Journal.Append
 //	                              pure transition       seq, history     memory only
 //	caller  ◀── Outcome with Seq ◀────────────────────────────┘
-//	Commit(Seq) ─▶ Journal.Commit ─▶ fsync ─▶ ledger.deliver ─▶ notices, wake-ups
+//	Commit(Seq) ─▶ Journal.Commit ─▶ fsync ─▶ sequencer.deliver ─▶ notices, wake-ups
 //
 // A mutex' state changes only in transitions: methods of mutex that take a step
 // (the time, the request, what the world looks like) and leave their effects in
@@ -16,11 +16,11 @@
 // # Invariants
 //
 //   - Nothing is told before it is durable. Results carry the Seq that they rest
-//     on; notices and wake-ups wait in the ledger's outbox for theirs. A mutex
+//     on; notices and wake-ups wait in the sequencer's unsent for theirs. A mutex
 //     remembers the Seq of its last change. A shard does so for mutexes that are not
 //     in memory: a crash could undo that they are free.
 //   - While a mutex is free, not reserved and the quiet time is over, no reachable
-//     waiter is untold: every transition that could break this ends in handOn.
+//     waiter is untold: every transition that could break this ends in handOff.
 //     (One whose lease was over before it was told is not reachable until it could
 //     have been told, and if it could, until it shows up.)
 //   - A step that leaves a mutex free and kept for nobody, other than by the end of a lease,
@@ -31,9 +31,9 @@
 // # Locks
 //
 // shard.mu guards the mutexes of a shard with their queues, tickets and timers.
-// ledger.mu guards the sequence, the history and the outbox; ledger.sending keeps
+// sequencer.mu guards the sequence, the history and the unsent; sequencer.sending keeps
 // notices in order while they are sent. Engine.life is read-locked by every call,
-// so that Stop can wait for them. Order: life, sending, shard.mu, ledger.mu, then
+// so that Stop can wait for them. Order: life, sending, shard.mu, sequencer.mu, then
 // what the Journal locks. The Notices are asked under shard.mu (is anyone there?)
 // and called under sending (tell them); waiters are woken under neither.
 package engine

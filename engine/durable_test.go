@@ -142,7 +142,7 @@ func TestAStoredLeaseSaysWhenItsTenureBeganAndWhetherAConnectionIsBoundToIt(t *t
 }
 
 // settles reports, when everything has come to rest, whether Commit(seq) returned.
-func settles(e *Engine, seq simba.Seq) func() bool {
+func commits(e *Engine, seq simba.Seq) func() bool {
 	done := make(chan struct{})
 	go func() {
 		_ = e.Commit(context.Background(), seq)
@@ -168,17 +168,17 @@ func TestWithFsyncHeldBackNobodyCanSeeAGrant(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reply := settles(w.e, o.Seq)
+		reply := commits(w.e, o.Seq)
 		_, seq, _ := w.e.Owner(ctx, "m")
-		owner := settles(w.e, seq)
+		owner := commits(w.e, seq)
 		_, seq, _ = w.e.Check(ctx, "m", o.Token)
-		check := settles(w.e, seq)
+		check := commits(w.e, seq)
 		_, seq, _ = w.e.History(ctx, simba.HistoryRequest{Mutex: "m"})
-		history := settles(w.e, seq)
+		history := commits(w.e, seq)
 		page, seq, _ := w.e.Scan(ctx, simba.ScanRequest{Count: 1 << 20})
-		scan := settles(w.e, seq)
+		scan := commits(w.e, seq)
 		busy, _, _ := w.e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec})
-		queued := settles(w.e, busy.Seq)
+		queued := commits(w.e, busy.Seq)
 		if len(page.Mutexes) != 1 || busy.Owner != "a" {
 			t.Fatalf("the state does not have the grant: %v %+v", page, busy)
 		}
@@ -190,8 +190,8 @@ func TestWithFsyncHeldBackNobodyCanSeeAGrant(t *testing.T) {
 				t.Errorf("%s shows a grant that a crash could undo", name)
 			}
 		}
-		if len(w.radio.heard) != 0 {
-			t.Errorf("notices %q", w.radio.heard)
+		if len(w.recorder.heard) != 0 {
+			t.Errorf("notices %q", w.recorder.heard)
 		}
 		g.set(true)
 		for name, settled := range views {
@@ -199,7 +199,7 @@ func TestWithFsyncHeldBackNobodyCanSeeAGrant(t *testing.T) {
 				t.Errorf("%s hangs after the fsync", name)
 			}
 		}
-		if got := w.radio.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
+		if got := w.recorder.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
 			t.Errorf("notices %q", got)
 		}
 	})
@@ -221,16 +221,16 @@ func TestWhatIsToldOfAMutexWaitsForItsOwnChangesAlone(t *testing.T) {
 		told := func() map[string]func() bool {
 			views := map[string]func() bool{}
 			_, seq, _ := w.e.Owner(ctx, "m")
-			views["OWNER"] = settles(w.e, seq)
+			views["OWNER"] = commits(w.e, seq)
 			_, seq, _ = w.e.Check(ctx, "m", o.Token)
-			views["CHECK"] = settles(w.e, seq)
+			views["CHECK"] = commits(w.e, seq)
 			busy, _, _ := w.e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, NoQueue: true})
-			views["another's reply"] = settles(w.e, busy.Seq)
+			views["another's reply"] = commits(w.e, busy.Seq)
 			tx := w.e.Begin()
 			tx.Lock("m")
 			seq, _ = tx.Commit(ctx)
 			tx.Close()
-			views["GET"] = settles(w.e, seq)
+			views["GET"] = commits(w.e, seq)
 			return views
 		}
 		for name, settled := range told() {
@@ -284,12 +284,12 @@ func TestFreeIsNotToldBeforeTheReleaseIsDurable(t *testing.T) {
 		w.acquire("m", "a", time.Hour, 0)
 		g.set(false)
 		_, seq, _ := w.e.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		release := settles(w.e, seq)
+		release := commits(w.e, seq)
 		got, seq, _ := w.e.Owner(t.Context(), "m")
 		if got.Owner != "" {
 			t.Fatalf("owner %+v", got)
 		}
-		owner := settles(w.e, seq)
+		owner := commits(w.e, seq)
 		if release() || owner() {
 			t.Error("told too early")
 		}
@@ -334,13 +334,13 @@ func TestOneThatIsWokenForALeaseThatIsOverWaitsForTheNextToBeDurable(t *testing.
 		w.acquire("m", "a", time.Hour, 0)
 		b := &blocked{w: w, woken: make(chan struct{})}
 		o, ticket, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, Waiter: b})
-		w.settle(o.Seq, err)
+		w.mustCommit(o.Seq, err)
 		g.set(false)
 		_, first, err := w.e.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		released := settles(w.e, first)
+		released := commits(w.e, first)
 		time.Sleep(time.Minute) // the disk hangs for longer than the lease lasts
 		if s := w.e.Stats(); s.Acquired != 2 || s.Expired != 1 || s.Blocked != 1 {
 			t.Errorf("b is granted again what it cannot be told of: %+v", s)
@@ -362,9 +362,9 @@ func TestOneThatIsWokenForALeaseThatIsOverWaitsForTheNextToBeDurable(t *testing.
 			t.Fatalf("%+v, %v", o, err)
 		}
 		g.set(true)
-		w.settle(o.Seq, nil)
+		w.mustCommit(o.Seq, nil)
 		o, err = ticket.End(simba.EndWoken)
-		if w.settle(o.Seq, err); o.Status != simba.StatusAcquired || o.TTL != sec-2*ms {
+		if w.mustCommit(o.Seq, err); o.Status != simba.StatusAcquired || o.TTL != sec-2*ms {
 			t.Errorf("%+v", o)
 		}
 		w.audit()
@@ -398,7 +398,7 @@ func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 		}
 		b.granted()
 		_, seq, err := w.e.Break(t.Context(), "m", "")
-		w.settle(seq, err)
+		w.mustCommit(seq, err)
 		if ch := last(); !ch.Forced || ch.Kind != simba.ChangeDelete {
 			t.Errorf("break: %+v", ch)
 		}
@@ -421,7 +421,7 @@ func TestWhoeverQueuesSettlesWhatTheJournalHoldsBack(t *testing.T) {
 		g.strict = true
 		g.set(false)
 		o, _, _ := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Hour})
-		queued := settles(w.e, o.Seq)
+		queued := commits(w.e, o.Seq)
 		if queued() {
 			t.Error("told before what holds it back was committed")
 		}

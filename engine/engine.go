@@ -31,15 +31,15 @@ type Config struct {
 // Engine keeps mutexes in memory and its changes in a Journal. It is a
 // simba.Backend; all methods may be called concurrently.
 type Engine struct {
-	clock  Clock
-	hash   func(name string) uint64
-	quiet  simba.Instant // nobody new is granted anything before it
-	former uint64        // tenures up to this token began in an earlier run
-	ledger ledger
-	token  atomic.Uint64 // the last one given
-	window atomic.Int64  // Config.HandoffWindow
-	grace  atomic.Int64  // Config.QueueGrace
-	bytes  atomic.Int64  // of all mutexes, as mutex.bytes says
+	clock        Clock
+	hash         func(name string) uint64
+	recoverUntil simba.Instant // nobody new is granted anything before it
+	former       uint64        // tenures up to this token began in an earlier run
+	sequencer    sequencer
+	token        atomic.Uint64 // the last one given
+	window       atomic.Int64  // Config.HandoffWindow
+	grace        atomic.Int64  // Config.QueueGrace
+	bytes        atomic.Int64  // of all mutexes, as mutex.bytes says
 
 	life    sync.RWMutex // held for reading by everything that runs; taken for writing by Stop
 	stopped bool         // guarded by life
@@ -69,13 +69,13 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	e.SetHandoffWindow(cfg.HandoffWindow)
 	e.SetQueueGrace(cfg.QueueGrace)
 	e.token.Store(rec.Token)
-	e.ledger.journal, e.ledger.notices, e.ledger.missed = j, cfg.Notices, e.missed
-	e.ledger.seq = rec.Seq
-	e.ledger.history.Limit = cfg.HistoryLen
+	e.sequencer.journal, e.sequencer.notices, e.sequencer.missed = j, cfg.Notices, e.missed
+	e.sequencer.seq = rec.Seq
+	e.sequencer.history.Limit = cfg.HistoryLen
 	for _, ev := range rec.History {
-		e.ledger.history.Push(ev)
+		e.sequencer.history.Push(ev)
 	}
-	e.quiet = e.clock.Now().Add(rec.Quiet)
+	e.recoverUntil = e.clock.Now().Add(rec.Quiet)
 	for i := range e.shards {
 		e.shards[i].start(e, shardStart(i), cfg.Turn)
 	}
@@ -123,7 +123,7 @@ func (e *Engine) shard(name string) (*shard, uint64) {
 
 // subscribed reports whether a contender can be told of its turn.
 func (e *Engine) subscribed(mutex, contender string) bool {
-	n := e.ledger.notices
+	n := e.sequencer.notices
 	return n.Any() && (n.Subscribed(simba.ContenderChannel(mutex, contender)) || n.Subscribed(simba.PlainContenderChannel(mutex, contender)))
 }
 
@@ -149,12 +149,12 @@ func (e *Engine) run(name string, transition func(m *mutex, s *step)) simba.Seq 
 
 // missed is told of a turn that reached nobody.
 func (e *Engine) missed(name, contender string) simba.Seq {
-	return e.run(name, func(m *mutex, s *step) { m.missTurn(s, contender) })
+	return e.run(name, func(m *mutex, s *step) { m.missReservation(s, contender) })
 }
 
 // TryCommit implements simba.Committer.
 func (e *Engine) TryCommit(seq simba.Seq) (done bool, err error) {
-	if e.ledger.begin(seq) {
+	if e.sequencer.begin(seq) {
 		return false, nil
 	}
 	return true, e.Commit(context.Background(), seq)
@@ -166,5 +166,5 @@ func (e *Engine) Commit(ctx context.Context, seq simba.Seq) error {
 		return simba.ErrStopped
 	}
 	defer e.leave()
-	return e.ledger.settle(ctx, seq)
+	return e.sequencer.commit(ctx, seq)
 }

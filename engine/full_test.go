@@ -24,7 +24,7 @@ func (w *world) askFull(r simba.AcquireRequest) (o simba.Outcome, refused bool) 
 			w.t.Errorf("refused with %+v, ticket %v", o, ticket)
 		}
 	}
-	w.settle(o.Seq, err)
+	w.mustCommit(o.Seq, err)
 	w.audit()
 	return o, refused
 }
@@ -91,7 +91,7 @@ func TestAFullEngineGrantsTheTurnOfOneWhomAScriptTookOutOfTheQueue(t *testing.T)
 		defer tx.Close()
 		tx.Drop("m")
 		tx.Dequeue("m", "b")
-		w.settle(tx.Commit(context.Background()))
+		w.mustCommit(tx.Commit(context.Background()))
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "b"}); o.Status != simba.StatusAcquired {
 			t.Errorf("%+v", o)
 		}

@@ -25,7 +25,7 @@ func TestReleaseGrantsTheFirstBlockedWaiterInTheSameStep(t *testing.T) {
 		if c.isWoken() {
 			t.Error("c was woken too")
 		}
-		if got := w.radio.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a", "acquired@@b"}) {
+		if got := w.recorder.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a", "acquired@@b"}) {
 			t.Errorf("notices %q", got)
 		}
 		w.audit()
@@ -69,7 +69,7 @@ func TestBreakHandsToTheNextWaiter(t *testing.T) {
 		w.acquire("m", "a", time.Hour, 0)
 		b := w.block("m", "b", sec, 0)
 		freed, seq, err := w.e.Break(t.Context(), "m", "")
-		w.settle(seq, err)
+		w.mustCommit(seq, err)
 		if !freed || b.granted().Owner != "b" {
 			t.Error("break did not hand on")
 		}
@@ -136,9 +136,9 @@ func TestGrantThatCouldNotBeToldIsPassedOn(t *testing.T) {
 		b := w.block("m", "b", sec, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		dead.granted()
-		w.settle(dead.ticket.Abandon())
+		w.mustCommit(dead.ticket.Abandon())
 		b.granted()
-		w.settle(dead.ticket.Abandon()) // too late to do harm
+		w.mustCommit(dead.ticket.Abandon()) // too late to do harm
 		if got := w.owner("m"); got.Owner != "b" {
 			t.Errorf("owner %+v", got)
 		}
@@ -162,7 +162,7 @@ func TestWaiterWhoCameBackKeepsWhatItsOldConnectionWasGranted(t *testing.T) {
 					t.Fatalf("b asks again: %+v", o)
 				}
 				if how == "abandon" {
-					w.settle(b.ticket.Abandon())
+					w.mustCommit(b.ticket.Abandon())
 				} else {
 					b.end(simba.EndGone)
 				}
@@ -252,7 +252,7 @@ func TestWhoseLeaseEndsBeforeItCanBeToldWaitsOnInItsPlace(t *testing.T) {
 		{"expired", 2, func(*world) { time.Sleep(10 * ms) }},
 		{"broken", 2, func(w *world) {
 			_, seq, err := w.e.Break(context.Background(), "m", "")
-			w.settle(seq, err)
+			w.mustCommit(seq, err)
 		}},
 		{"taken", 3, func(w *world) {
 			w.commit(func(tx simba.Tx) { tx.Take("m", str("x", 10*ms)) })
@@ -480,7 +480,7 @@ func TestReachablePollingWaiterIsToldAndTheMutexKeptForIt(t *testing.T) {
 		w.listen("m", "b")
 		w.acquire("m", "b", sec, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if got := w.turns("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+		if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
 			t.Fatalf("b was told %q", got)
 		}
 		time.Sleep(testWindow / 4)
@@ -524,7 +524,7 @@ func TestSubscriberThatVanishedBeforeItsNoticeLosesItsTurnAtOnce(t *testing.T) {
 		w.listen("m", "b")
 		w.acquire("m", "b", sec, 0)
 		c := w.block("m", "c", sec, 0)
-		w.radio.deaf = map[string]bool{simba.ContenderChannel("m", "b"): true}
+		w.recorder.deaf = map[string]bool{simba.ContenderChannel("m", "b"): true}
 		start := time.Now()
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		c.granted()
@@ -542,7 +542,7 @@ func TestBrokenConnectionIsStillReachableByItsSubscription(t *testing.T) {
 		w.listen("m", "b")
 		w.block("m", "b", sec, 0).end(simba.EndGone)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if got := w.turns("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+		if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
 			t.Errorf("b was told %q", got)
 		}
 	})
@@ -554,9 +554,9 @@ func TestSubscriberThatCameBackAfterItsNoticeIsToldAgain(t *testing.T) {
 		w.acquire("m", "a", time.Hour, 0)
 		w.listen("m", "b")
 		w.acquire("m", "b", sec, 0)
-		w.radio.late = map[string]bool{simba.ContenderChannel("m", "b"): true}
+		w.recorder.late = map[string]bool{simba.ContenderChannel("m", "b"): true}
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if got := w.turns("m", "b"); len(got) != 2 {
+		if got := w.reservations("m", "b"); len(got) != 2 {
 			t.Errorf("b was told %d times", len(got))
 		}
 		w.audit()
@@ -583,11 +583,11 @@ func TestWaiterThatSubscribesWhileTheMutexIsFreeIsTold(t *testing.T) {
 		w.acquire("m", "a", time.Hour, 0)
 		w.acquire("m", "b", sec, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if got := w.turns("m", "b"); len(got) != 0 {
+		if got := w.reservations("m", "b"); len(got) != 0 {
 			t.Fatalf("told without a subscription: %q", got)
 		}
 		w.listen("m", "b")
-		if got := w.turns("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+		if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
 			t.Errorf("b was told %q", got)
 		}
 		w.audit()
@@ -604,7 +604,7 @@ func TestHandoffWindowOfZeroIsFreeForAll(t *testing.T) {
 			w.acquire("m", c, time.Hour, 0)
 		}
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if len(w.turns("m", "b")) != 1 || len(w.turns("m", "c")) != 1 {
+		if len(w.reservations("m", "b")) != 1 || len(w.reservations("m", "c")) != 1 {
 			t.Error("not everyone was told")
 		}
 		if o := w.acquire("m", "stranger", time.Hour, 0); o.Status != simba.StatusAcquired {
@@ -669,7 +669,7 @@ func TestNoQueueTakesNoPlaceAndKeepsTheOneThereIs(t *testing.T) {
 func TestAMissedTurnAfterTheQuietTimeGoesToTheNextAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Quiet: 2 * sec})
-		w.radio.deaf = map[string]bool{simba.ContenderChannel("m", "a"): true}
+		w.recorder.deaf = map[string]bool{simba.ContenderChannel("m", "a"): true}
 		for _, c := range []string{"a", "b"} {
 			w.listen("m", c)
 			if o := w.acquire("m", c, sec, 0); o.Status != simba.StatusQueued {
@@ -678,7 +678,7 @@ func TestAMissedTurnAfterTheQuietTimeGoesToTheNextAtOnce(t *testing.T) {
 		}
 		time.Sleep(2 * sec)
 		synctest.Wait()
-		if got := w.radio.told(simba.ContenderChannel("m", "b")); len(got) != 1 {
+		if got := w.recorder.told(simba.ContenderChannel("m", "b")); len(got) != 1 {
 			t.Errorf("the next is told %q", got)
 		}
 	})

@@ -3,11 +3,11 @@ package engine
 import "github.com/simba-resp/simba-resp"
 
 // SetKeyEvents implements simba.Keyspace.
-func (e *Engine) SetKeyEvents(kinds simba.KeyEvents) { e.ledger.keyEvents.Store(uint32(kinds)) }
+func (e *Engine) SetKeyEvents(kinds simba.KeyEvents) { e.sequencer.keyEvents.Store(uint32(kinds)) }
 
 // postKeyEvents tells of a step in the words of Redis' keyspace notifications, under each name
 // of the key. The caller holds mu.
-func (l *ledger) postKeyEvents(m *mutex, s *step, kinds simba.KeyEvents) {
+func (l *sequencer) postKeyEvents(m *mutex, s *step, kinds simba.KeyEvents) {
 	names := []string{simba.KeyOf(m.name())}
 	if tagged := simba.TaggedKeyOf(m.name()); tagged != names[0] {
 		names = append(names, tagged)
@@ -18,10 +18,10 @@ func (l *ledger) postKeyEvents(m *mutex, s *step, kinds simba.KeyEvents) {
 		}
 		for _, name := range names {
 			if kinds&simba.KeyEventsByKey != 0 {
-				l.outbox = append(l.outbox, notice{after: l.seq, message: &message{"__keyspace@0__:" + name, event.name}})
+				l.unsent = append(l.unsent, notice{after: l.seq, message: &message{"__keyspace@0__:" + name, event.name}})
 			}
 			if kinds&simba.KeyEventsByEvent != 0 {
-				l.outbox = append(l.outbox, notice{after: l.seq, message: &message{"__keyevent@0__:" + event.name, name}})
+				l.unsent = append(l.unsent, notice{after: l.seq, message: &message{"__keyevent@0__:" + event.name, name}})
 			}
 		}
 	}

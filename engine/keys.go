@@ -14,7 +14,7 @@ import (
 const (
 	reasonOverwritten = "overwritten"
 	reasonDeleted     = "deleted"
-	reasonTurn        = "its turn"
+	reasonReserved    = "its turn"
 	reasonRemoved     = "removed"
 )
 
@@ -32,7 +32,7 @@ func (m *mutex) take(s *step, l simba.Lock) {
 	was := m.lease()
 	if m.owned() {
 		s.forced = true
-		m.vacate(s, simba.EventBroken, reasonOverwritten)
+		m.endTenure(s, simba.EventBroken, reasonOverwritten)
 	}
 	if l.TTL == simba.KeepTTL {
 		m.grant(s, l.Owner, was.TTL, was.Transition, 0, "")
@@ -61,7 +61,7 @@ func (m *mutex) change(s *step, l simba.Lock, renew bool) {
 		m.renew(s, s.leaseOf(l), 0)
 	}
 	s.changed = true
-	m.told()
+	m.confirm()
 }
 
 // drop ends the tenure. Whether its owner wanted that, a key does not say: so it is not to be
@@ -69,17 +69,17 @@ func (m *mutex) change(s *step, l simba.Lock, renew bool) {
 func (m *mutex) drop(s *step) {
 	if m.owned() {
 		s.forced = true
-		m.vacate(s, simba.EventReleased, reasonDeleted)
+		m.endTenure(s, simba.EventReleased, reasonDeleted)
 	}
 }
 
 // place gives a contender that polls a place by score, or moves it there.
-func (m *mutex) place(s *step, contender string, score float64) {
+func (m *mutex) enqueueAt(s *step, contender string, score float64) {
 	c := m.contend()
 	e := c.find(contender)
-	to := place{score, s.arrival()}
+	to := order{score, s.arrival()}
 	if e == nil {
-		e = &entry{contender: contender, place: to, since: s.now}
+		e = &entry{contender: contender, order: to, since: s.now}
 		c.add(e)
 		s.event(simba.EventQueued, m, contender, 0, "")
 	} else {
@@ -105,32 +105,32 @@ func (m *mutex) conclude(s *step, dequeued []string) {
 		case e == nil:
 		case c.reserved == e: // it was told, and keeps its turn
 			c.reserved = nil
-			m.leave(s, e, reasonTurn)
+			m.leave(s, e, reasonReserved)
 			c.reserved = e
-		case m.owned() || c.reserved != nil || s.now < s.quiet:
+		case m.owned() || c.reserved != nil || s.now < s.recoverUntil:
 			m.leave(s, e, reasonRemoved)
 		case e.ticket != nil:
 			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)
 		case s.window > 0 && s.subscribed(m.name(), contender):
-			m.leave(s, e, reasonTurn)
+			m.leave(s, e, reasonReserved)
 			c.reserved, c.until = e, s.now.Add(s.window)
 		default:
 			m.leave(s, e, reasonRemoved)
 		}
 	}
-	m.seatOwner(s)
-	m.handOn(s)
+	m.dequeueOwner(s)
+	m.handOff(s)
 }
 
-// seatOwner takes an owner out of the queue who has not come by it: a script put it there, or a
+// dequeueOwner takes an owner out of the queue who has not come by it: a script put it there, or a
 // key was given the value of one that waits. In the quiet time one may wait for its end.
-func (m *mutex) seatOwner(s *step) {
+func (m *mutex) dequeueOwner(s *step) {
 	c := m.contention
-	if c == nil || !m.owned() || m.token <= s.former && s.now < s.quiet {
+	if c == nil || !m.owned() || m.token <= s.former && s.now < s.recoverUntil {
 		return
 	}
 	if e := c.find(m.owner()); e != nil {
-		m.award(s, e)
+		m.dequeueGranted(s, e)
 	}
 }
 
@@ -149,13 +149,13 @@ func (m *mutex) reservedFor() string {
 }
 
 // places is the queue as a sorted set.
-func (m *mutex) places() []simba.Place {
+func (m *mutex) queueState() []simba.Place {
 	if m.contention == nil {
 		return nil
 	}
 	list := make([]simba.Place, 0, m.waiters())
 	for _, e := range m.contention.all {
-		list = append(list, simba.Place{Contender: e.contender, Score: e.place.score})
+		list = append(list, simba.Place{Contender: e.contender, Score: e.order.score})
 	}
 	return list
 }
@@ -166,7 +166,7 @@ func (m *mutex) queueIs(places []simba.Place) bool {
 		return false
 	}
 	for i, p := range places {
-		if e := m.contention.all[i]; e.contender != p.Contender || e.place.score != p.Score {
+		if e := m.contention.all[i]; e.contender != p.Contender || e.order.score != p.Score {
 			return false
 		}
 	}

@@ -141,7 +141,7 @@ func TestCheckHoldsOnlyForTheTenureThatRuns(t *testing.T) {
 		token := w.acquire("m", "a", sec, sec).Token
 		check := func(token uint64) bool {
 			ok, seq, err := w.e.Check(t.Context(), "m", token)
-			w.settle(seq, err)
+			w.mustCommit(seq, err)
 			return ok
 		}
 		if !check(token) || check(token-1) || check(token+1) || check(0) {
@@ -216,7 +216,7 @@ func TestHistoryTellsEveryChangeInOrder(t *testing.T) {
 		synctest.Wait()
 		w.acquire("m", "c", sec, 0)
 		freed, seq, err := w.e.Break(t.Context(), "m", "stuck")
-		w.settle(seq, err)
+		w.mustCommit(seq, err)
 		if !freed {
 			t.Error("break freed nothing")
 		}

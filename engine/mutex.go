@@ -33,11 +33,11 @@ type mutex struct {
 // contention is what only some mutexes have.
 type contention struct {
 	queue
-	session  uint64        // the connection that the lease is bound to; 0 = none
-	untold   *ticket       // that of the owner, if only its waiter has been told, perhaps in vain; else nil
-	reserved *entry        // the polling waiter whose turn it is, while the mutex is free
-	until    simba.Instant // when that turn ends
-	last     string        // who owned it before it became free
+	session     uint64        // the connection that the lease is bound to; 0 = none
+	unconfirmed *ticket       // that of the owner, if only its waiter has been told, perhaps in vain; else nil
+	reserved    *entry        // the polling waiter whose turn it is, while the mutex is free
+	until       simba.Instant // when that turn ends
+	last        string        // who owned it before it became free
 
 	// Of the present tenure.
 	long   time.Duration // the TTL, when it is longer than mutex.ttl can say; 0 = it is not
@@ -176,17 +176,17 @@ func (m *mutex) idle() bool {
 }
 
 func (c *contention) isEmpty() bool {
-	return len(c.all) == 0 && c.reserved == nil && c.session == 0 && c.untold == nil && c.long == 0 && c.fields == nil
+	return len(c.all) == 0 && c.reserved == nil && c.session == 0 && c.unconfirmed == nil && c.long == 0 && c.fields == nil
 }
 
 // deadline is the next instant at which the mutex changes by itself. It may be
 // too early, never too late.
-func (m *mutex) deadline(quiet simba.Instant, former uint64) simba.Instant {
+func (m *mutex) deadline(recoverUntil simba.Instant, former uint64) simba.Instant {
 	d := never
 	c := m.contention
 	switch {
-	case m.owned() && m.token <= former && c != nil && c.find(m.owner()) != nil: // see endQuiet
-		d = min(m.end(), quiet)
+	case m.owned() && m.token <= former && c != nil && c.find(m.owner()) != nil: // see endRecovery
+		d = min(m.end(), recoverUntil)
 	case m.owned():
 		d = m.end()
 		if bugs.On(bugs.LateExpiry) && d != never {
@@ -197,7 +197,7 @@ func (m *mutex) deadline(quiet simba.Instant, former uint64) simba.Instant {
 	case c.reserved != nil:
 		d = c.until
 	case c.next() != nil:
-		d = quiet
+		d = recoverUntil
 	}
 	if c != nil && c.nextLapse != 0 {
 		d = min(d, c.nextLapse)
@@ -226,8 +226,8 @@ func (m *mutex) outcome(status simba.Status, s *step, contender string) simba.Ou
 	case m.owned():
 		o.Owner, o.Token = m.owner(), m.token
 		o.TTL, o.Transition = left(m.ttlEnd(), s.now), left(m.end(), s.now)
-	case s.now < s.quiet:
-		o.Transition = left(s.quiet, s.now)
+	case s.now < s.recoverUntil:
+		o.Transition = left(s.recoverUntil, s.now)
 	case c != nil && c.reserved != nil:
 		o.Transition = left(c.until, s.now)
 	}

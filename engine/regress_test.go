@@ -22,24 +22,24 @@ func TestNoNoticeOrWakeUpIsSentByOthersBeforeItIsDurable(t *testing.T) {
 		w.acquire("n", "a", time.Hour, 0)
 		w.listen("n", "c")
 		w.acquire("n", "c", time.Hour, 0)
-		heard := len(w.radio.heard)
+		heard := len(w.recorder.heard)
 		g.set(false)
 		for _, m := range []string{"m", "n"} {
 			if _, _, err := w.e.Release(t.Context(), simba.ReleaseRequest{Mutex: m, Contender: "a"}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w.settle(0, nil) // another client's batch, which rests on nothing
+		w.mustCommit(0, nil) // another client's batch, which rests on nothing
 		if b.isWoken() {
 			t.Error("a waiter was woken before its grant was durable")
 		}
-		if got := w.radio.heard[heard:]; len(got) > 0 {
+		if got := w.recorder.heard[heard:]; len(got) > 0 {
 			t.Errorf("sent before it was durable: %q", got)
 		}
 		g.set(true)
-		w.settle(0, nil)
+		w.mustCommit(0, nil)
 		b.granted()
-		if got := w.turns("n", "c"); len(got) != 1 {
+		if got := w.reservations("n", "c"); len(got) != 1 {
 			t.Errorf("c was told %q", got)
 		}
 	})
@@ -112,7 +112,7 @@ func TestAPollingWaiterHasItsTurnHoweverShortTheGrace(t *testing.T) {
 			w.acquire("m", "b", sec, 0)
 			time.Sleep(sec)
 			synctest.Wait()
-			if got := w.turns("m", "b"); len(got) != 1 {
+			if got := w.reservations("m", "b"); len(got) != 1 {
 				t.Fatalf("grace %v: b was told %q", grace, got)
 			}
 			time.Sleep(testWindow - 1)
@@ -167,10 +167,10 @@ func TestAFreshSubscriptionIsToldAgain(t *testing.T) {
 		w.acquire("m", "b", sec, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		// The notice was on its way to a connection that broke.
-		w.radio.unsubscribe(simba.ContenderChannel("m", "b"))
+		w.recorder.unsubscribe(simba.ContenderChannel("m", "b"))
 		time.Sleep(2 * testWindow)
 		w.listen("m", "b")
-		if got := w.turns("m", "b"); len(got) != 2 {
+		if got := w.reservations("m", "b"); len(got) != 2 {
 			t.Errorf("b was told %q", got)
 		}
 		w.audit()
@@ -186,7 +186,7 @@ func TestAGuardedLeaseIsNotAbandoned(t *testing.T) {
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		b.granted()
 		w.guard("m", "b", time.Hour, 0, 0) // by another connection: it knows
-		w.settle(b.ticket.Abandon())
+		w.mustCommit(b.ticket.Abandon())
 		if got := w.owner("m"); got.Owner != "b" {
 			t.Errorf("owner %+v", got)
 		}

@@ -64,7 +64,7 @@ func (sh *shard) restore(c chain) {
 		next := m.next // add makes it that in the table
 		sh.table.add(m)
 		bytes += m.bytes()
-		if at := m.deadline(sh.engine.quiet, sh.engine.former); at != never {
+		if at := m.deadline(sh.engine.recoverUntil, sh.engine.former); at != never {
 			m.slot = int32(len(sh.due))
 			sh.due = append(sh.due, due{at, m})
 		}

@@ -12,17 +12,17 @@ import (
 type shard struct {
 	engine *Engine
 
-	mu      sync.Mutex // guards what follows
-	table   table
-	due     deadlines
-	seq     simba.Seq // the last change of any lease here
-	places  uint64    // given out in queues
-	latest  float64   // the last score that was given out by time
-	step    step      // used again by every step
-	watched watched   // by transactions
-	counts  counts
-	timer   *time.Timer
-	armed   simba.Instant // when the timer fires; never = it is not set
+	mu       sync.Mutex // guards what follows
+	table    table
+	due      deadlines
+	seq      simba.Seq // the last change of any lease here
+	arrivals uint64    // given out in queues
+	latest   float64   // the last score that was given out by time
+	step     step      // used again by every step
+	watched  watched   // by transactions
+	counts   counts
+	timer    *time.Timer
+	armed    simba.Instant // when the timer fires; never = it is not set
 }
 
 // counts are the shard's part of the Stats.
@@ -48,12 +48,12 @@ func (sh *shard) start(e *Engine, hash uint64, turn func(hash uint64)) {
 	sh.table = newTable(0)
 	sh.armed = never
 	sh.step = step{
-		quiet:      e.quiet,
-		former:     e.former,
-		token:      func() uint64 { return e.token.Add(1) },
-		place:      sh.place,
-		arrival:    sh.arrival,
-		subscribed: e.subscribed,
+		recoverUntil: e.recoverUntil,
+		former:       e.former,
+		token:        func() uint64 { return e.token.Add(1) },
+		newOrder:     sh.newOrder,
+		arrival:      sh.arrival,
+		subscribed:   e.subscribed,
 	}
 	tick := sh.tick
 	if turn != nil {
@@ -67,14 +67,14 @@ func (sh *shard) start(e *Engine, hash uint64, turn func(hash uint64)) {
 }
 
 // place is that of who comes at a time: behind all who came before, whatever the clock does.
-func (sh *shard) place(wall int64) place {
+func (sh *shard) newOrder(wall int64) order {
 	sh.latest = max(sh.latest, float64(wall)/1000)
-	return place{sh.latest, sh.arrival()}
+	return order{sh.latest, sh.arrival()}
 }
 
 func (sh *shard) arrival() uint64 {
-	sh.places++
-	return sh.places
+	sh.arrivals++
+	return sh.arrivals
 }
 
 // begin starts a step; the one before has left nothing in it. The caller holds mu.
@@ -86,25 +86,25 @@ func (sh *shard) begin() *step {
 	return s
 }
 
-// find returns a mutex, a new one if the table has none of that name, and its census.
-func (sh *shard) find(name string, hash uint64) (*mutex, census) {
+// find returns a mutex, a new one if the table has none of that name, and its mutexStats.
+func (sh *shard) find(name string, hash uint64) (*mutex, mutexStats) {
 	m := sh.table.get(hash, name)
 	if m == nil {
 		m = newMutex(name, hash)
 		m.rests = sh.seq // it may have been removed by a change that is not durable yet
-		return m, census{}
+		return m, mutexStats{}
 	}
-	return m, censusOf(m, true)
+	return m, statsOf(m, true)
 }
 
 // finish ends a step on m: records it, and keeps the mutex only if there is
-// something to remember. before is the census of it when the step began.
-func (sh *shard) finish(m *mutex, s *step, before census) {
-	sh.keep(m, s, before, sh.engine.ledger.record(m, s))
+// something to remember. before is the mutexStats of it when the step began.
+func (sh *shard) finish(m *mutex, s *step, before mutexStats) {
+	sh.keep(m, s, before, sh.engine.sequencer.record(m, s))
 }
 
 // keep is finish for a step that is recorded.
-func (sh *shard) keep(m *mutex, s *step, before census, rests simba.Seq) {
+func (sh *shard) keep(m *mutex, s *step, before mutexStats, rests simba.Seq) {
 	if rests != 0 {
 		sh.seq, m.rests = rests, rests
 	}
@@ -123,14 +123,14 @@ func (sh *shard) keep(m *mutex, s *step, before census, rests simba.Seq) {
 	case !before.known:
 		sh.table.add(m)
 	}
-	if at := m.deadline(s.quiet, s.former); at != never {
+	if at := m.deadline(s.recoverUntil, s.former); at != never {
 		sh.due.set(m, at)
 		sh.arm(sh.due[0].at, s.now)
 	}
 }
 
-// census is what a mutex adds to the figures that go up and down.
-type census struct {
+// mutexStats is what a mutex adds to the figures that go up and down.
+type mutexStats struct {
 	known            bool // the table has it
 	bytes            int64
 	owned            bool
@@ -140,8 +140,8 @@ type census struct {
 	reserved         *entry
 }
 
-func censusOf(m *mutex, known bool) census {
-	c := census{known: known, owned: m.owned()}
+func statsOf(m *mutex, known bool) mutexStats {
+	c := mutexStats{known: known, owned: m.owned()}
 	if known {
 		c.bytes = m.bytes()
 	}
@@ -153,8 +153,8 @@ func censusOf(m *mutex, known bool) census {
 	return c
 }
 
-func (sh *shard) count(m *mutex, s *step, before census) {
-	after := censusOf(m, true)
+func (sh *shard) count(m *mutex, s *step, before mutexStats) {
+	after := statsOf(m, true)
 	c := &sh.counts
 	c.blocked += after.blocked - before.blocked
 	c.polling += after.polling - before.polling
@@ -211,7 +211,7 @@ func (sh *shard) tickOnce() (more bool) {
 	}
 	defer sh.engine.leave()
 	seq, more := sh.advance()
-	err := sh.engine.ledger.settle(context.Background(), seq)
+	err := sh.engine.sequencer.commit(context.Background(), seq)
 	return more && err == nil // a journal that has failed says so itself
 }
 
@@ -231,9 +231,9 @@ func (sh *shard) advance() (seq simba.Seq, more bool) {
 			return sh.seq, false
 		}
 		m := sh.due[0].m
-		before := censusOf(m, true)
+		before := statsOf(m, true)
 		m.advance(s)
-		if at := m.deadline(s.quiet, s.former); at == never {
+		if at := m.deadline(s.recoverUntil, s.former); at == never {
 			sh.due.remove(m)
 		} else {
 			sh.due.postpone(m, at)

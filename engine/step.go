@@ -12,16 +12,16 @@ import (
 // world, and what it leaves behind. The shard uses one again and again.
 type step struct {
 	// The world.
-	now    simba.Instant
-	wall   int64         // now in Unix milliseconds
-	quiet  simba.Instant // nobody new is granted anything before it
-	former uint64        // tenures up to this token began in an earlier run
-	window time.Duration // of a turn; 0 = none
-	grace  time.Duration // how long a polling waiter is waited for
+	now          simba.Instant
+	wall         int64         // now in Unix milliseconds
+	recoverUntil simba.Instant // nobody new is granted anything before it
+	former       uint64        // tenures up to this token began in an earlier run
+	window       time.Duration // of a turn; 0 = none
+	grace        time.Duration // how long a polling waiter is waited for
 	// token returns the next fencing token.
 	token func() uint64
 	// place returns the place of who comes now.
-	place func(wall int64) place
+	newOrder func(wall int64) order
 	// arrival returns a number for a place by score.
 	arrival func() uint64
 	// subscribed reports whether the contender's own channel has a subscriber.
@@ -31,20 +31,20 @@ type step struct {
 	chosen uint64
 
 	// The effects.
-	changed bool   // the lease is another than before
-	renewed bool   // its windows began anew
-	forced  bool   // a tenure ended against its owner's will
-	began   string // whose tenure began last; "" = no one's
-	freed   bool   // a tenure ended before its time, or a turn: if it is nobody's now, all are told
-	last    string // whose tenure that was, or who owned the mutex before that turn
-	spent   uint64 // the largest token that it gave out
-	events  []simba.Event
-	turns   []turn    // polling waiters to be told, in order
-	wakes   []*ticket // blocked waiters to be woken
+	changed      bool   // the lease is another than before
+	renewed      bool   // its windows began anew
+	forced       bool   // a tenure ended against its owner's will
+	began        string // whose tenure began last; "" = no one's
+	freed        bool   // a tenure ended before its time, or a turn: if it is nobody's now, all are told
+	last         string // whose tenure that was, or who owned the mutex before that turn
+	spent        uint64 // the largest token that it gave out
+	events       []simba.Event
+	reservations []reservation // polling waiters to be told, in order
+	wakes        []*ticket     // blocked waiters to be woken
 }
 
 // turn is the notice to a polling waiter that it is its turn.
-type turn struct {
+type reservation struct {
 	mutex, contender string
 	last             string // the owner before
 }
@@ -54,7 +54,7 @@ type turn struct {
 func (s *step) forget() {
 	s.changed, s.renewed, s.forced = false, false, false
 	s.began, s.freed, s.last, s.spent, s.chosen = "", false, "", 0, 0
-	s.events, s.turns, s.wakes = emptied(s.events), emptied(s.turns), emptied(s.wakes)
+	s.events, s.reservations, s.wakes = emptied(s.events), emptied(s.reservations), emptied(s.wakes)
 }
 
 // emptied returns a list to be used again, nil if it has room for many.
@@ -67,7 +67,7 @@ func emptied[E any](list []E) []E {
 }
 
 func (s *step) hasEffects() bool {
-	return s.changed || s.freed || s.spent != 0 || len(s.events) > 0 || len(s.turns) > 0 || len(s.wakes) > 0
+	return s.changed || s.freed || s.spent != 0 || len(s.events) > 0 || len(s.reservations) > 0 || len(s.wakes) > 0
 }
 
 func (s *step) event(kind simba.EventKind, m *mutex, who string, token uint64, reason string) {
@@ -136,14 +136,14 @@ type ticket struct {
 	after simba.Seq // the change that its waiter is told behind
 }
 
-// unrecorded is the Seq of what the ledger has yet to number.
+// unrecorded is the Seq of what the sequencer has yet to number.
 const unrecorded = everything
 
 // owns reports whether the tenure that it was granted lasts.
 func (t *ticket) owns(m *mutex) bool { return t.token != 0 && t.token == m.token }
 
 // tellable reports whether the waiter may be told of its tenure.
-func (t *ticket) tellable() bool { return t.after <= t.engine.ledger.journal.Committed() }
+func (t *ticket) committed() bool { return t.after <= t.engine.sequencer.journal.Committed() }
 
 // wake ends the wait of a ticket, if there is one. The caller says by the
 // ticket's fields what came of it.

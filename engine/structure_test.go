@@ -263,7 +263,7 @@ func randomWalk(t *testing.T, seed uint64) {
 			o, tk, err := w.e.Acquire(context.Background(), simba.AcquireRequest{
 				Mutex: m, Contender: c, TTL: ttl, Transition: transition, Waiter: b,
 			})
-			w.settle(o.Seq, err)
+			w.mustCommit(o.Seq, err)
 			learn(m, c, o)
 			if b.ticket = tk; tk != nil {
 				waiting[m] = append(waiting[m], b)
@@ -276,7 +276,7 @@ func randomWalk(t *testing.T, seed uint64) {
 			}
 		case 9:
 			freed, seq, err := w.e.Break(context.Background(), m, "")
-			w.settle(seq, err)
+			w.mustCommit(seq, err)
 			if freed {
 				delete(claims, m)
 			}
@@ -284,7 +284,7 @@ func randomWalk(t *testing.T, seed uint64) {
 			if rng.IntN(2) == 0 {
 				w.listen(m, c)
 			} else {
-				w.radio.unsubscribe(simba.ContenderChannel(m, c))
+				w.recorder.unsubscribe(simba.ContenderChannel(m, c))
 			}
 		case 11:
 			if n := len(waiting[m]); n > 0 {

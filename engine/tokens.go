@@ -39,13 +39,13 @@ func (t *tx) DroppedToken() (name string, ok bool) {
 func (t *tx) Fence(name string) uint64 {
 	k := t.key(name)
 	if !k.lock.Exists() || k.refused {
-		k.told = max(k.told, t.engine.token.Load())
-		return k.told
+		k.shown = max(k.shown, t.engine.token.Load())
+		return k.shown
 	}
 	if k.lock.Token == pending {
 		t.reserve(k)
 	}
-	return max(k.lock.Token, k.told)
+	return max(k.lock.Token, k.shown)
 }
 
 // NextToken implements simba.Tx.
@@ -88,8 +88,8 @@ func (t *tx) reserve(k *txKey) {
 
 // draw returns a token that no tenure has had. The mutex is watched.
 func (k *txKey) draw() uint64 {
-	k.told = k.shard.engine.token.Add(1)
-	return k.told
+	k.shown = k.shard.engine.token.Add(1)
+	return k.shown
 }
 
 // begun returns the taking that began the tenure which the mutex has now, nil if the transaction has not begun it.

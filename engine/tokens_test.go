@@ -169,7 +169,7 @@ func TestATokenIsNotToldBeforeACrashCannotRepeatIt(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				settled := settles(w.e, seq)
+				settled := commits(w.e, seq)
 				if settled() {
 					t.Errorf("%d is told before it is durable", told)
 				}

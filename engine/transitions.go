@@ -18,7 +18,7 @@ const reasonHandoff = "handoff"
 func (m *mutex) advance(s *step) {
 	if m.owned() && (m.end() <= s.now || bugs.On(bugs.EarlyExpiry) && m.ttlEnd() <= s.now) {
 		s.forced = true
-		m.vacate(s, simba.EventExpired, "")
+		m.endTenure(s, simba.EventExpired, "")
 	}
 	c := m.contention
 	if c == nil {
@@ -28,19 +28,19 @@ func (m *mutex) advance(s *step) {
 		c.until = s.now.Add(time.Second)
 	}
 	if c.reserved != nil && c.until <= s.now {
-		m.endTurn(s)
+		m.endReservation(s)
 	}
-	m.endQuiet(s)
-	m.handOn(s)
+	m.endRecovery(s)
+	m.handOff(s)
 	for _, e := range c.lapsed(s.now) {
 		s.event(simba.EventLeft, m, e.contender, 0, "lapsed")
 	}
 }
 
-// endQuiet grants a recovered owner, now that the quiet time is over, the renewal
+// endRecovery grants a recovered owner, now that the quiet time is over, the renewal
 // that it asked for by ACQUIRE and had to queue for.
-func (m *mutex) endQuiet(s *step) {
-	if !m.owned() || m.token > s.former || s.now < s.quiet {
+func (m *mutex) endRecovery(s *step) {
+	if !m.owned() || m.token > s.former || s.now < s.recoverUntil {
 		return
 	}
 	c := m.contention
@@ -48,8 +48,8 @@ func (m *mutex) endQuiet(s *step) {
 	if e == nil {
 		return
 	}
-	if t := m.award(s, e); t != nil {
-		c.untold = t
+	if t := m.dequeueGranted(s, e); t != nil {
+		c.unconfirmed = t
 		m.renew(s, e.ttl, e.transition)
 		m.bind(e.session)
 	}
@@ -57,7 +57,7 @@ func (m *mutex) endQuiet(s *step) {
 
 // award takes the entry of the owner out of the queue. If a connection waits for it, that is
 // told of the tenure.
-func (m *mutex) award(s *step, e *entry) *ticket {
+func (m *mutex) dequeueGranted(s *step, e *entry) *ticket {
 	c := m.contention
 	t := s.wake(c.setTicket(e, nil))
 	if t != nil {
@@ -76,14 +76,14 @@ func (m *mutex) award(s *step, e *entry) *ticket {
 func (m *mutex) acquire(s *step, r simba.AcquireRequest, t *ticket) simba.Status {
 	m.advance(s)
 	switch {
-	case m.owned() && m.owner() == r.Contender && s.now >= s.quiet:
+	case m.owned() && m.owner() == r.Contender && s.now >= s.recoverUntil:
 		if bugs.On(bugs.DoubleGrantOnRetry) {
 			m.grant(s, r.Contender, r.TTL, r.Transition, r.Session, "")
 			return simba.StatusAcquired
 		}
 		m.renew(s, r.TTL, r.Transition)
 		m.bind(r.Session)
-		m.told()
+		m.confirm()
 		return simba.StatusRenewed
 	case m.open(s, r.Contender):
 		m.grant(s, r.Contender, r.TTL, r.Transition, r.Session, "")
@@ -126,7 +126,7 @@ func (m *mutex) guard(s *step, r simba.GuardRequest) simba.Status {
 		r.TTL, r.Transition = m.ttlLen(), m.end().Sub(m.ttlEnd())
 	}
 	m.renew(s, r.TTL, r.Transition)
-	m.told()
+	m.confirm()
 	return simba.StatusRenewed
 }
 
@@ -141,16 +141,16 @@ func (m *mutex) release(s *step, r simba.ReleaseRequest) bool {
 	if owned {
 		// A session that ends is not its owner's word: it may believe in its lease.
 		s.forced = s.forced || r.Session != 0
-		m.vacate(s, simba.EventReleased, r.Reason)
+		m.endTenure(s, simba.EventReleased, r.Reason)
 	}
 	if c := m.contention; c != nil && r.Token == 0 && r.Session == 0 {
 		if e := c.find(r.Contender); e != nil {
 			m.leave(s, e, "left")
 		} else if c.reserved != nil && c.reserved.contender == r.Contender { // a script took it out of the queue
-			m.endTurn(s)
+			m.endReservation(s)
 		}
 	}
-	m.handOn(s)
+	m.handOff(s)
 	return owned
 }
 
@@ -161,45 +161,45 @@ func (m *mutex) breakTenure(s *step, reason string) bool {
 		return false
 	}
 	s.forced = true
-	m.vacate(s, simba.EventBroken, reason)
-	m.handOn(s)
+	m.endTenure(s, simba.EventBroken, reason)
+	m.handOff(s)
 	return true
 }
 
 // reach takes note of whether a polling waiter can be told now.
-func (m *mutex) reach(s *step, contender string) {
+func (m *mutex) resubscribe(s *step, contender string) {
 	m.advance(s)
 	c := m.contention
 	if c == nil {
 		return
 	}
 	if e := c.find(contender); e != nil && e.ticket == nil {
-		m.again(s, e)
+		m.offerAgain(s, e)
 	}
 }
 
 // again tells a polling waiter anew, if it listens: what it was told may have gone
 // to a subscription that is no more.
-func (m *mutex) again(s *step, e *entry) {
+func (m *mutex) offerAgain(s *step, e *entry) {
 	c := m.contention
-	c.untell(e)
+	c.clearOffered(e)
 	c.setReady(e, s.subscribed(m.name(), e.contender))
 	if c.reserved == e {
-		m.endTurn(s)
+		m.endReservation(s)
 	}
-	m.handOn(s)
+	m.handOff(s)
 }
 
-// missTurn ends the turn of a polling waiter whom the notice did not reach.
-func (m *mutex) missTurn(s *step, contender string) {
+// missReservation ends the turn of a polling waiter whom the notice did not reach.
+func (m *mutex) missReservation(s *step, contender string) {
 	m.advance(s)
 	c := m.contention
 	if c == nil || m.owned() {
 		return
 	}
 	e := c.find(contender)
-	if e != nil && e.ticket == nil && c.told(e) {
-		m.again(s, e)
+	if e != nil && e.ticket == nil && c.wasOffered(e) {
+		m.offerAgain(s, e)
 	}
 }
 
@@ -208,10 +208,10 @@ func (m *mutex) missTurn(s *step, contender string) {
 func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	m.advance(s) // it may be granted in this very step
 	e := t.entry
-	if why == simba.EndWoken && (e != nil || t.owns(m) && !t.tellable()) {
+	if why == simba.EndWoken && (e != nil || t.owns(m) && !t.committed()) {
 		if e != nil && !e.ready {
 			m.contention.readyAll()
-			m.handOn(s)
+			m.handOff(s)
 		}
 		t.absent = false
 		return simba.StatusWaiting
@@ -225,7 +225,7 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 		switch {
 		case !t.owns(m):
 		case t.token <= s.former:
-			return simba.StatusRenewed // by endQuiet
+			return simba.StatusRenewed // by endRecovery
 		default:
 			return simba.StatusAcquired
 		}
@@ -241,7 +241,7 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 			c.poll(e, m.lapse(s))
 		}
 		c.setReady(e, s.subscribed(m.name(), t.contender))
-		m.handOn(s) // one that waited on may not have had its turn
+		m.handOff(s) // one that waited on may not have had its turn
 		return simba.StatusQueued
 	case why == simba.EndTimeout:
 		m.contention.setTicket(e, nil)
@@ -258,24 +258,24 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 // connection and learned of its tenure there: then it keeps it.
 func (m *mutex) abandon(s *step, t *ticket) {
 	m.advance(s)
-	if t.token <= s.former || m.contention == nil || m.contention.untold != t || bugs.On(bugs.DeadKeepsGrant) {
+	if t.token <= s.former || m.contention == nil || m.contention.unconfirmed != t || bugs.On(bugs.DeadKeepsGrant) {
 		return
 	}
 	s.forced = true // a crash must not bring it back: nobody would release it
-	m.vacate(s, simba.EventReleased, "waiter gone")
-	m.handOn(s)
+	m.endTenure(s, simba.EventReleased, "waiter gone")
+	m.handOff(s)
 }
 
 // told notes that the owner knows of its tenure.
-func (m *mutex) told() {
+func (m *mutex) confirm() {
 	if m.contention != nil {
-		m.contention.untold = nil
+		m.contention.unconfirmed = nil
 	}
 }
 
 // open reports whether contender may have the mutex now.
 func (m *mutex) open(s *step, contender string) bool {
-	if m.owned() || s.now < s.quiet && !bugs.On(bugs.GrantInQuietTime) {
+	if m.owned() || s.now < s.recoverUntil && !bugs.On(bugs.GrantInQuietTime) {
 		return false
 	}
 	c := m.contention
@@ -289,8 +289,8 @@ func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, 
 	if c := m.contention; c != nil {
 		c.reserved = nil
 		if e := c.find(contender); e != nil {
-			if t := m.award(s, e); reason == reasonHandoff {
-				c.untold = t // else its contender learns of it by the request that grants it
+			if t := m.dequeueGranted(s, e); reason == reasonHandoff {
+				c.unconfirmed = t // else its contender learns of it by the request that grants it
 			}
 		}
 	}
@@ -309,7 +309,7 @@ func (m *mutex) renew(s *step, ttl, transition time.Duration) {
 }
 
 // vacate ends the tenure. The caller hands the mutex on.
-func (m *mutex) vacate(s *step, kind simba.EventKind, reason string) {
+func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 	owner := m.owner()
 	s.event(kind, m, owner, m.token, reason)
 	s.changed = true
@@ -320,14 +320,14 @@ func (m *mutex) vacate(s *step, kind simba.EventKind, reason string) {
 	m.setOwner("")
 	m.token = 0
 	if c := m.contention; c != nil {
-		t := c.untold
-		c.session, c.untold = 0, nil
+		t := c.unconfirmed
+		c.session, c.unconfirmed = 0, nil
 		c.long = 0
 		m.setFields(nil)
 		c.last = owner
 		c.newRound()
 		if t != nil && !t.ended && kind != simba.EventReleased && !bugs.On(bugs.UntoldForgotten) {
-			m.resume(s, t)
+			m.requeue(s, t)
 		}
 	}
 }
@@ -335,7 +335,7 @@ func (m *mutex) vacate(s *step, kind simba.EventKind, reason string) {
 // resume has one wait on whose tenure is over before it was told, in its old place. It has no turn before it could
 // have been told of that tenure. If it could, or has had such a turn already, it has none before it shows up:
 // else a connection that is stuck would have it own the mutex again and again.
-func (m *mutex) resume(s *step, t *ticket) {
+func (m *mutex) requeue(s *step, t *ticket) {
 	c, e := m.contention, t.from
 	t.token, t.from = 0, nil
 	if x := c.find(e.contender); x != nil { // a script has given it a place in this very step
@@ -347,19 +347,19 @@ func (m *mutex) resume(s *step, t *ticket) {
 		s.event(simba.EventQueued, m, e.contender, 0, "")
 	}
 	c.setTicket(e, t)
-	if !t.absent && !t.tellable() {
-		c.resumed = append(c.resumed, t)
+	if !t.absent && !t.committed() {
+		c.requeued = append(c.requeued, t)
 	}
 }
 
-// handOn gives a free mutex to the first reachable waiter: grants it to a blocked
+// handOff gives a free mutex to the first reachable waiter: grants it to a blocked
 // one, tells a polling one and keeps it for its turn.
-func (m *mutex) handOn(s *step) {
+func (m *mutex) handOff(s *step) {
 	c := m.contention
-	if c == nil || m.owned() || c.reserved != nil || s.now < s.quiet {
+	if c == nil || m.owned() || c.reserved != nil || s.now < s.recoverUntil {
 		return
 	}
-	c.readyResumed()
+	c.readyRequeued()
 	for e := c.next(); e != nil; e = c.next() {
 		if e.ticket != nil && !bugs.On(bugs.LostWakeUp) {
 			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)
@@ -369,8 +369,8 @@ func (m *mutex) handOn(s *step) {
 			c.setReady(e, false)
 			continue
 		}
-		c.tell(e)
-		s.turns = append(s.turns, turn{m.name(), e.contender, c.last})
+		c.markOffered(e)
+		s.reservations = append(s.reservations, reservation{m.name(), e.contender, c.last})
 		if s.window > 0 {
 			c.reserved, c.until = e, s.now.Add(s.window)
 			e.lapse = max(e.lapse, c.until)
@@ -384,7 +384,7 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 	c := m.contend()
 	e := c.find(r.Contender)
 	if e == nil {
-		e = &entry{contender: r.Contender, place: s.place(s.wall), since: s.now}
+		e = &entry{contender: r.Contender, order: s.newOrder(s.wall), since: s.now}
 		c.add(e)
 		s.event(simba.EventQueued, m, r.Contender, 0, "")
 	}
@@ -402,7 +402,7 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 		}
 	}
 	if e.ticket != nil {
-		c.untell(e) // it may have had its turn by a notice, and waits to be granted now
+		c.clearOffered(e) // it may have had its turn by a notice, and waits to be granted now
 		c.setReady(e, true)
 		return
 	}
@@ -417,13 +417,13 @@ func (m *mutex) leave(s *step, e *entry, reason string) {
 	c.remove(e)
 	s.event(simba.EventLeft, m, e.contender, 0, reason)
 	if c.reserved == e {
-		m.endTurn(s)
-		m.handOn(s)
+		m.endReservation(s)
+		m.handOff(s)
 	}
 }
 
-// endTurn ends the turn of the polling waiter for whom the mutex is kept. The caller hands it on.
-func (m *mutex) endTurn(s *step) {
+// endReservation ends the turn of the polling waiter for whom the mutex is kept. The caller hands it on.
+func (m *mutex) endReservation(s *step) {
 	c := m.contention
 	s.freed, s.last = true, cmp.Or(c.last, c.reserved.contender) // nobody had it since the start of the server
 	c.reserved = nil

@@ -37,25 +37,25 @@ type txKey struct {
 
 	// What was read.
 	readLock   simba.Lock
-	readPlaces []simba.Place
+	readQueue  []simba.Place
 	queueRead  bool
 	reserved   string        // whose turn it is
-	quiet      bool          // nobody new is granted anything
+	recovering bool          // nobody new is granted anything
 	kept       time.Duration // how long either lasts
 	refused    bool          // lock is that of whose turn it is, who does not have it yet
 	rests      simba.Seq
 	watch      *watch // nil = it may change and change back
-	seen       sights
+	seen       versions
 
 	// The same with what was done to it.
 	lock   simba.Lock
-	places places
+	queue  queueCopy
 	ended  uint64 // the token of the tenure that was dropped last
 	hidden bool   // the token of the present tenure was dropped
 
 	// Tokens that were reserved.
-	next uint64 // of the tenure that is to begin; 0 = none
-	told uint64 // the largest that its user knows, and may tell; 0 = none
+	next  uint64 // of the tenure that is to begin; 0 = none
+	shown uint64 // the largest that its user knows, and may tell; 0 = none
 
 	// What Commit does.
 	work     []op
@@ -169,10 +169,10 @@ func (t *tx) add(name string) *txKey {
 func (k *txKey) load(m *mutex, s *step) {
 	k.readLock = m.lock(s.now)
 	k.lock = k.readLock
-	k.quiet, k.reserved, k.refused = s.now < s.quiet, m.reservedFor(), false
+	k.recovering, k.reserved, k.refused = s.now < s.recoverUntil, m.reservedFor(), false
 	switch {
-	case k.quiet:
-		k.kept = left(s.quiet, s.now)
+	case k.recovering:
+		k.kept = left(s.recoverUntil, s.now)
 	case k.reserved != "":
 		k.kept = left(m.contention.until, s.now)
 	}
@@ -235,7 +235,7 @@ func (k *txKey) isUnwatched() bool {
 // isFresh reports whether what was read of the key is still so. The caller holds the lock of
 // its shard.
 func (k *txKey) isFresh(m *mutex, s *step) bool {
-	return k.isUnwatched() && m.isAs(k.readLock, s.now) && k.reserved == m.reservedFor() && (!k.queueRead || m.queueIs(k.readPlaces))
+	return k.isUnwatched() && m.isAs(k.readLock, s.now) && k.reserved == m.reservedFor() && (!k.queueRead || m.queueIs(k.readQueue))
 }
 
 func (k *txKey) unwatch() {
@@ -256,7 +256,7 @@ func (t *tx) Open(name, owner string) bool {
 	switch {
 	case k.lock.Exists() && !k.refused:
 		return false
-	case !k.quiet && (k.reserved == "" || k.reserved == owner):
+	case !k.recovering && (k.reserved == "" || k.reserved == owner):
 		return true
 	}
 	k.refused = true
@@ -282,7 +282,7 @@ func (t *tx) Take(name string, l simba.Lock) {
 	}
 	k.next, k.ended, k.hidden = 0, 0, false
 	if k.queueRead {
-		k.places.remove(l.Owner)
+		k.queue.remove(l.Owner)
 	}
 }
 
@@ -337,7 +337,7 @@ func (t *tx) Drop(name string) {
 
 // Queue implements simba.Tx.
 func (t *tx) Queue(name string) []simba.Place {
-	return t.queued(name).places.inOrder()
+	return t.queued(name).queue.inOrder()
 }
 
 // queued is key for one whose queue counts too.
@@ -348,12 +348,12 @@ func (t *tx) queued(name string) *txKey {
 	}
 	t.read(k, func(m *mutex, _ *step) {
 		k.queueRead = true
-		k.readPlaces = m.places()
-		k.places = places{list: k.readPlaces}
+		k.readQueue = m.queueState()
+		k.queue = queueCopy{list: k.readQueue}
 	})
 	for i := range k.work {
 		if o := &k.work[i]; o.kind == opTake {
-			k.places.remove(o.lock.Owner)
+			k.queue.remove(o.lock.Owner)
 		}
 	}
 	return k
@@ -361,7 +361,7 @@ func (t *tx) queued(name string) *txKey {
 
 // Place implements simba.Tx.
 func (t *tx) Place(name, contender string) (simba.Place, bool) {
-	p := &t.queued(name).places
+	p := &t.queued(name).queue
 	i, ok := p.find(contender)
 	if !ok {
 		return simba.Place{}, false
@@ -374,14 +374,14 @@ func (t *tx) Enqueue(name, contender string, score float64) {
 	k := t.queued(name)
 	k.work = append(k.work, op{kind: opEnqueue, contender: contender, score: score})
 	k.dequeued = slices.DeleteFunc(k.dequeued, func(c string) bool { return c == contender }) // it is back
-	k.places.add(simba.Place{Contender: contender, Score: score})
+	k.queue.add(simba.Place{Contender: contender, Score: score})
 }
 
 // Dequeue implements simba.Tx.
 func (t *tx) Dequeue(name, contender string) {
 	k := t.queued(name)
 	k.dequeued = append(k.dequeued, contender)
-	k.places.remove(contender)
+	k.queue.remove(contender)
 }
 
 // Publish implements simba.Tx.
@@ -400,7 +400,7 @@ func (t *tx) Discard() {
 	for _, k := range t.keys {
 		k.work, k.dequeued = k.room[:0], nil
 		k.ended, k.hidden, k.next = 0, false, 0
-		k.lock, k.places, k.refused = k.readLock, places{list: k.readPlaces}, false
+		k.lock, k.queue, k.refused = k.readLock, queueCopy{list: k.readQueue}, false
 	}
 }
 

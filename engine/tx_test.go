@@ -20,7 +20,7 @@ func (w *world) commit(do func(tx simba.Tx)) {
 	tx := w.e.Begin()
 	defer tx.Close()
 	do(tx)
-	w.settle(tx.Commit(context.Background()))
+	w.mustCommit(tx.Commit(context.Background()))
 }
 
 func (w *world) lock(key string) (l simba.Lock) {
@@ -70,7 +70,7 @@ func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 		if l.Token != o.Token || l.EndsAt != o.TransitionAt {
 			w.t.Errorf("%+v of %+v", l, o)
 		}
-		if got := w.radio.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
+		if got := w.recorder.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
 			w.t.Errorf("notices %q", got)
 		}
 		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusQueued {
@@ -91,7 +91,7 @@ func TestOfTwoTransactionsThatReadAFreeKeyOneTakesIt(t *testing.T) {
 				tx.Take("m", str(fmt.Sprint("c", i), sec))
 			}
 		}
-		w.settle(one.Commit(context.Background()))
+		w.mustCommit(one.Commit(context.Background()))
 		conflicts(w.t, two)
 		if o := w.owner("m"); o.Owner != "c0" {
 			w.t.Errorf("%+v", o)
@@ -150,7 +150,7 @@ func TestAWatchedKeyMustNotChangeAtAll(t *testing.T) {
 				tx.Watch("m", test.queue)
 				test.change(w)
 				if tx.Resume() == test.fails {
-					w.t.Errorf("resumed: %v", !test.fails)
+					w.t.Errorf("requeued: %v", !test.fails)
 				}
 				tx.Take("x", str("y", sec))
 				if _, err := tx.Commit(context.Background()); errors.Is(err, simba.ErrConflict) != test.fails {
@@ -171,7 +171,7 @@ func TestAQueueThatWasNotReadMayChange(t *testing.T) {
 		reader.Take("x", str("y", sec))
 		w.acquire("m", "b", sec, 0)
 		conflicts(w.t, reader)
-		w.settle(tx.Commit(context.Background()))
+		w.mustCommit(tx.Commit(context.Background()))
 		if l := w.lock("m"); l.TTL != 9*sec {
 			w.t.Errorf("%+v", l)
 		}
@@ -410,7 +410,7 @@ func TestWhoIsTakenOutOfTheQueueOfAFreeMutexHasItsTurn(t *testing.T) {
 			w.acquire("m", "c", sec, 0)
 			release(w, "b")
 			b.granted()
-			if got := w.turns("m", "c"); len(got) != 0 {
+			if got := w.reservations("m", "c"); len(got) != 0 {
 				w.t.Errorf("c was told %q", got)
 			}
 		})
@@ -422,7 +422,7 @@ func TestWhoIsTakenOutOfTheQueueOfAFreeMutexHasItsTurn(t *testing.T) {
 			w.acquire("m", "b", sec, 0)
 			c := w.block("m", "c", sec, 0)
 			release(w, "b")
-			if got := w.turns("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+			if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
 				w.t.Errorf("b was told %q", got)
 			}
 			w.commit(func(tx simba.Tx) {
@@ -504,15 +504,15 @@ func TestNothingOfATransactionIsToldBeforeAllOfItIsDurable(t *testing.T) {
 		told := make(chan struct{})
 		go func() {
 			defer close(told)
-			w.settle(seq, nil)
+			w.mustCommit(seq, nil)
 		}()
 		synctest.Wait()
-		if heard := w.radio.told("news"); len(heard) != 0 || len(w.radio.told(simba.MutexChannel("a"))) != 0 {
+		if heard := w.recorder.told("news"); len(heard) != 0 || len(w.recorder.told(simba.MutexChannel("a"))) != 0 {
 			t.Errorf("told %q", heard)
 		}
 		g.set(true)
 		<-told
-		if got := w.radio.told("news"); !slices.Equal(got, []string{"done"}) {
+		if got := w.recorder.told("news"); !slices.Equal(got, []string{"done"}) {
 			t.Errorf("news %q", got)
 		}
 	})
@@ -534,7 +534,7 @@ func TestATransactionHoldsUpOthersForABoundedTime(t *testing.T) {
 					w.t.Errorf("%d %s: %v", n, name, err)
 				}
 				tx.Close()
-				w.settle(seq, nil)
+				w.mustCommit(seq, nil)
 			}
 		}
 		if n := w.e.Stats().Held; n != simba.MaxTxKeys {
@@ -585,7 +585,7 @@ func TestDiscardKeepsTheReadsAlone(t *testing.T) {
 				w.t.Errorf("%+v", l)
 			}
 		})
-		if w.lock("m").Exists() || len(w.radio.told("news")) != 0 {
+		if w.lock("m").Exists() || len(w.recorder.told("news")) != 0 {
 			w.t.Error("something is left")
 		}
 		tx := w.e.Begin()
@@ -600,7 +600,7 @@ func TestDiscardKeepsTheReadsAlone(t *testing.T) {
 func TestChangesAreToldInTheWordsOfRedis(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.e.SetKeyEvents(simba.KeyEventsByKey | simba.KeyEventsByEvent | simba.KeyEventGeneric | simba.KeyEventString | simba.KeyEventExpired)
-		w.radio.subscribe("__keyspace@0__:m") // anyone, so that notices are sent at all
+		w.recorder.subscribe("__keyspace@0__:m") // anyone, so that notices are sent at all
 		w.commit(func(tx simba.Tx) { tx.Take("m", str("a", simba.Endless)) })
 		w.commit(func(tx simba.Tx) { tx.Take("m", str("b", sec)) })
 		w.guard("m", "b", 2*sec, 0, 0)
@@ -611,11 +611,11 @@ func TestChangesAreToldInTheWordsOfRedis(t *testing.T) {
 		synctest.Wait() // the timer tells it
 		want := []string{"set", "set", "expire", "expire", "set", "del", "set", "expire", "expired"}
 		for _, name := range []string{"m", "simba:{m}"} {
-			if got := w.radio.told("__keyspace@0__:" + name); !slices.Equal(got, want) {
+			if got := w.recorder.told("__keyspace@0__:" + name); !slices.Equal(got, want) {
 				w.t.Errorf("%s: %q", name, got)
 			}
 		}
-		if got := w.radio.told("__keyevent@0__:expired"); !slices.Equal(got, []string{"m", "simba:{m}"}) {
+		if got := w.recorder.told("__keyevent@0__:expired"); !slices.Equal(got, []string{"m", "simba:{m}"}) {
 			w.t.Errorf("%q", got)
 		}
 	})

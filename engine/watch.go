@@ -12,7 +12,7 @@ type watch struct {
 }
 
 // touch counts what a step has changed. It costs nothing if nobody looks.
-func (w watched) touch(m *mutex, s *step, before census) {
+func (w watched) touch(m *mutex, s *step, before mutexStats) {
 	if len(w) == 0 {
 		return
 	}
@@ -20,8 +20,8 @@ func (w watched) touch(m *mutex, s *step, before census) {
 	if x == nil {
 		return
 	}
-	after := censusOf(m, true)
-	if s.changed || len(s.turns) > 0 || before.reserved != after.reserved {
+	after := statsOf(m, true)
+	if s.changed || len(s.reservations) > 0 || before.reserved != after.reserved {
 		x.lock++
 	}
 	if before.contention != after.contention || before.queue != after.queue {
@@ -29,13 +29,13 @@ func (w watched) touch(m *mutex, s *step, before census) {
 	}
 }
 
-// sights are what a transaction saw of a watch.
-type sights struct {
+// versions are what a transaction saw of a watch.
+type versions struct {
 	lock, queue     uint64
 	ofLock, ofQueue bool
 }
 
-func (s *sights) add(x *watch, queue bool) {
+func (s *versions) add(x *watch, queue bool) {
 	if queue && !s.ofQueue {
 		s.ofQueue, s.queue = true, x.queue
 	}
@@ -44,7 +44,7 @@ func (s *sights) add(x *watch, queue bool) {
 	}
 }
 
-func (s *sights) same(x *watch) bool {
+func (s *versions) same(x *watch) bool {
 	return (!s.ofLock || s.lock == x.lock) && (!s.ofQueue || s.queue == x.queue)
 }
 

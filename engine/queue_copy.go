@@ -8,7 +8,7 @@ import (
 )
 
 // places is a copy of a queue that a transaction changes. What it is copied from stays as it is.
-type places struct {
+type queueCopy struct {
 	list  []simba.Place
 	index map[string]int // in list; nil until it is needed
 	gone  map[int]bool   // what of list is no more
@@ -16,7 +16,7 @@ type places struct {
 	dirty bool           // list is not what is left in order
 }
 
-func (p *places) find(contender string) (int, bool) {
+func (p *queueCopy) find(contender string) (int, bool) {
 	if p.index == nil {
 		p.index = make(map[string]int, len(p.list))
 		for i, x := range p.list {
@@ -28,7 +28,7 @@ func (p *places) find(contender string) (int, bool) {
 	return i, ok
 }
 
-func (p *places) remove(contender string) {
+func (p *queueCopy) remove(contender string) {
 	if i, ok := p.find(contender); ok {
 		p.gone[i] = true
 		p.dirty = true
@@ -37,7 +37,7 @@ func (p *places) remove(contender string) {
 }
 
 // add puts one behind all that have the same score.
-func (p *places) add(x simba.Place) {
+func (p *queueCopy) add(x simba.Place) {
 	p.remove(x.Contender)
 	p.dirty = true
 	if !p.own {
@@ -48,7 +48,7 @@ func (p *places) add(x simba.Place) {
 }
 
 // inOrder returns what is left, in order.
-func (p *places) inOrder() []simba.Place {
+func (p *queueCopy) inOrder() []simba.Place {
 	if !p.dirty {
 		return p.list
 	}
@@ -59,6 +59,6 @@ func (p *places) inOrder() []simba.Place {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b simba.Place) int { return cmp.Compare(a.Score, b.Score) })
-	*p = places{list: list, own: true}
+	*p = queueCopy{list: list, own: true}
 	return list
 }

@@ -11,35 +11,35 @@ import (
 	"github.com/simba-resp/simba-resp/history"
 )
 
-// ledger is where the steps of all shards come into one order: it numbers them,
+// sequencer is where the steps of all shards come into one order: it numbers them,
 // keeps the history, hands them to the journal, and holds their effects back
 // until they are durable.
-type ledger struct {
+type sequencer struct {
 	journal Journal
 	notices simba.Notices
 	missed  func(mutex, contender string) simba.Seq // a turn that reached nobody
 
-	// sending keeps notices in order: it is held from taking them out of the outbox
+	// sending keeps notices in order: it is held from taking them out of the unsent
 	// until they are sent.
 	sending sync.Mutex
 
 	mu      sync.Mutex // guards what follows
 	seq     simba.Seq
 	history history.Ring
-	outbox  []notice // in the order of after
+	unsent  []notice // in the order of after
 	wakes   []wakeUp // likewise; they overtake notices
 
-	waiting   atomic.Int64  // effects in outbox and wakes, to pass by without a lock
+	waiting   atomic.Int64  // effects in unsent and wakes, to pass by without a lock
 	keyEvents atomic.Uint32 // simba.KeyEvents
 }
 
 // notice is what subscribers are told of a step, once the change after is durable:
 // an event, that it is a polling waiter's turn, or any message.
 type notice struct {
-	after   simba.Seq
-	event   simba.Event // if it is none of the others
-	turn    turn        // if contender is not ""
-	message *message
+	after       simba.Seq
+	event       simba.Event // if it is none of the others
+	reservation reservation // if contender is not ""
+	message     *message
 }
 
 // message is what a transaction publishes.
@@ -57,8 +57,8 @@ func (w wakeUp) rests() simba.Seq { return w.after }
 // record gives the step its number and hands it on. It returns the Seq that what is
 // told of the mutex rests on from now on: 0 when only the queue changed, unless
 // the journal holds back on that. What a journal holds back is always settled by
-// the one whose step it was, so nothing in the outbox waits for nobody.
-func (l *ledger) record(m *mutex, s *step) (rests simba.Seq) {
+// the one whose step it was, so nothing in the unsent waits for nobody.
+func (l *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
 	if !s.hasEffects() {
 		return 0
 	}
@@ -71,13 +71,13 @@ func (l *ledger) record(m *mutex, s *step) (rests simba.Seq) {
 		rests = ch.Seq
 	}
 	l.post(m, s, announce)
-	l.waiting.Store(int64(len(l.outbox) + len(l.wakes)))
+	l.waiting.Store(int64(len(l.unsent) + len(l.wakes)))
 	return rests
 }
 
 // recordAll is record for the steps of a transaction: a crash leaves all of them or none.
 // What it publishes comes after what the steps themselves have to tell.
-func (l *ledger) recordAll(parts []part, messages []message) (rests simba.Seq) {
+func (l *sequencer) recordAll(parts []part, messages []message) (rests simba.Seq) {
 	announce := l.notices.Any()
 	changes := make([]simba.Change, 0, len(parts))
 
@@ -100,9 +100,9 @@ func (l *ledger) recordAll(parts []part, messages []message) (rests simba.Seq) {
 		l.journal.AppendAll(changes)
 	}
 	for i := range messages {
-		l.outbox = append(l.outbox, notice{after: l.seq, message: &messages[i]})
+		l.unsent = append(l.unsent, notice{after: l.seq, message: &messages[i]})
 	}
-	l.waiting.Store(int64(len(l.outbox) + len(l.wakes)))
+	l.waiting.Store(int64(len(l.unsent) + len(l.wakes)))
 	return rests
 }
 
@@ -122,7 +122,7 @@ func change(m *mutex, s *step) simba.Change {
 
 // number gives a change and its events their numbers, and reports whether there is
 // anything to store. The caller holds mu.
-func (l *ledger) number(ch *simba.Change, s *step) bool {
+func (l *sequencer) number(ch *simba.Change, s *step) bool {
 	for i := range s.events {
 		l.seq++
 		s.events[i].Seq = l.seq
@@ -141,22 +141,22 @@ func (l *ledger) number(ch *simba.Change, s *step) bool {
 	return true
 }
 
-// post puts what a step tells into the outbox. The caller holds mu.
-func (l *ledger) post(m *mutex, s *step, announce bool) {
+// post puts what a step tells into the unsent. The caller holds mu.
+func (l *sequencer) post(m *mutex, s *step, announce bool) {
 	if announce {
 		for _, e := range s.events {
-			l.outbox = append(l.outbox, notice{after: l.seq, event: e})
+			l.unsent = append(l.unsent, notice{after: l.seq, event: e})
 		}
 		if kinds := simba.KeyEvents(l.keyEvents.Load()); kinds != 0 && s.changed {
 			l.postKeyEvents(m, s, kinds)
 		}
 	}
-	for _, t := range s.turns {
-		l.outbox = append(l.outbox, notice{after: l.seq, turn: t})
+	for _, t := range s.reservations {
+		l.unsent = append(l.unsent, notice{after: l.seq, reservation: t})
 	}
 	if announce && s.freed && m.isOpen() {
 		free := message{simba.MutexChannel(m.name()), simba.ReleasedNotice(s.last)}
-		l.outbox = append(l.outbox, notice{after: l.seq, message: &free})
+		l.unsent = append(l.unsent, notice{after: l.seq, message: &free})
 	}
 	for _, t := range s.wakes {
 		t.after = l.seq
@@ -168,10 +168,10 @@ func (l *ledger) post(m *mutex, s *step, announce bool) {
 
 // begin reports whether settle may have to wait, and has the journal begin what it would wait for. A
 // turn that is told now may reach nobody, and then settle waits for what that leads to.
-func (l *ledger) begin(seq simba.Seq) bool { return l.journal.Begin(seq) || l.mayTell() }
+func (l *sequencer) begin(seq simba.Seq) bool { return l.journal.Begin(seq) || l.maySend() }
 
-// mayTell reports whether a notice is due and sending it may lead to a wait.
-func (l *ledger) mayTell() bool {
+// maySend reports whether a notice is due and sending it may lead to a wait.
+func (l *sequencer) maySend() bool {
 	if l.waiting.Load() == 0 {
 		return false
 	}
@@ -181,12 +181,12 @@ func (l *ledger) mayTell() bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.outbox) > 0 && l.outbox[0].after <= mark
+	return len(l.unsent) > 0 && l.unsent[0].after <= mark
 }
 
 // settle returns when everything up to seq is durable, and what may be told by
 // then has been sent.
-func (l *ledger) settle(ctx context.Context, seq simba.Seq) error {
+func (l *sequencer) commit(ctx context.Context, seq simba.Seq) error {
 	for {
 		if err := l.journal.Commit(ctx, seq); err != nil {
 			return err
@@ -204,7 +204,7 @@ func (l *ledger) settle(ctx context.Context, seq simba.Seq) error {
 // Everyone who settles takes part: it sends what may be told by then and ends. So
 // those who make effects faster than they can be sent wait for each other, and
 // nobody is caught in sending for all.
-func (l *ledger) deliver() (rests simba.Seq, missed bool) {
+func (l *sequencer) deliver() (rests simba.Seq, missed bool) {
 	if l.waiting.Load() == 0 {
 		return 0, false
 	}
@@ -216,16 +216,16 @@ func (l *ledger) deliver() (rests simba.Seq, missed bool) {
 	}
 	l.sending.Lock()
 	defer l.sending.Unlock()
-	for _, n := range take(l, &l.outbox) {
+	for _, n := range take(l, &l.unsent) {
 		if !l.send(n) {
-			rests, missed = max(rests, l.missed(n.turn.mutex, n.turn.contender)), true
+			rests, missed = max(rests, l.missed(n.reservation.mutex, n.reservation.contender)), true
 		}
 	}
 	return rests, missed
 }
 
 // take removes and returns the effects at the head of a list that may be told.
-func take[E interface{ rests() simba.Seq }](l *ledger, list *[]E) []E {
+func take[E interface{ rests() simba.Seq }](l *sequencer, list *[]E) []E {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	mark := l.journal.Committed()
@@ -245,17 +245,17 @@ func take[E interface{ rests() simba.Seq }](l *ledger, list *[]E) []E {
 }
 
 // send publishes a notice to its subscribers. It returns false for a turn that reached nobody.
-func (l *ledger) send(n notice) bool {
+func (l *sequencer) send(n notice) bool {
 	if n.message != nil {
 		l.notices.Publish(n.message.channel, n.message.payload)
-		l.copyTurn(n.message)
+		l.copyReservation(n.message)
 		return true
 	}
-	if t := n.turn; t.contender != "" {
+	if t := n.reservation; t.contender != "" {
 		if bugs.On(bugs.TurnNamesTheNext) {
 			t.last = t.contender
 		}
-		return l.tellTurn(t) > 0
+		return l.sendReservation(t) > 0
 	}
 	if n.event.Kind == simba.EventAcquired {
 		l.notices.Publish(simba.MutexChannel(n.event.Mutex), simba.AcquiredNotice(n.event.Owner))
@@ -264,8 +264,8 @@ func (l *ledger) send(n notice) bool {
 	return true
 }
 
-// tellTurn tells a polling waiter that it is its turn, and returns how many subscribers that reached.
-func (l *ledger) tellTurn(t turn) int {
+// sendReservation tells a polling waiter that it is its turn, and returns how many subscribers that reached.
+func (l *sequencer) sendReservation(t reservation) int {
 	payload := simba.ReleasedNotice(t.last)
 	reached := l.notices.Publish(simba.ContenderChannel(t.mutex, t.contender), payload)
 	if plain := simba.PlainContenderChannel(t.mutex, t.contender); l.notices.Subscribed(plain) {
@@ -274,9 +274,9 @@ func (l *ledger) tellTurn(t turn) int {
 	return reached
 }
 
-// copyTurn passes what a script tells a contender of its turn on to the channel that it listens
+// copyReservation passes what a script tells a contender of its turn on to the channel that it listens
 // to, if it leaves out the braces there.
-func (l *ledger) copyTurn(m *message) {
+func (l *sequencer) copyReservation(m *message) {
 	if !strings.HasPrefix(m.payload, simba.ReleasedNotice("")) {
 		return
 	}

@@ -89,7 +89,7 @@ func TestATurnIsAChange(t *testing.T) {
 		w.acquire("m", "a", 9*sec, 0)
 		w.listen("m", "c")
 		w.acquire("m", "c", sec, 0)
-		w.radio.unsubscribe(simba.ContenderChannel("m", "c"))
+		w.recorder.unsubscribe(simba.ContenderChannel("m", "c"))
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		watching, taking := w.e.Begin(), w.e.Begin()
 		defer watching.Close()
@@ -99,7 +99,7 @@ func TestATurnIsAChange(t *testing.T) {
 			w.t.Fatal("it is not open")
 		}
 		taking.Take("m", str("d", sec))
-		w.radio.subscribe(simba.ContenderChannel("m", "c"))
+		w.recorder.subscribe(simba.ContenderChannel("m", "c"))
 		w.commit(func(tx simba.Tx) { tx.Dequeue("m", "c") }) // it is its turn now
 		conflicts(w.t, taking)
 		conflicts(w.t, watching)
