@@ -107,7 +107,7 @@ func TestServerThatKnowsNothingGetsOneOwner(t *testing.T) {
 		for i := range 10 {
 			time.Sleep(20 * time.Second)
 			// A server that has lost its memory grants nothing new for as long as leases may run.
-			w.replace(engine.Recovery{Token: uint64(10 * (i + 1)), Quiet: 12 * time.Second})
+			w.replace(engine.Recovery{Token: uint64(10 * (i + 1)), Delay: 12 * time.Second})
 			time.Sleep(time.Minute)
 			if a.IsOwner() == b.IsOwner() {
 				t.Errorf("a is the owner: %v, b: %v", a.IsOwner(), b.IsOwner())

@@ -204,7 +204,7 @@ func TestTheCountIsWhatAWalkFinds(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
-			w := newWorld(t, Recovery{Token: 5, Quiet: 3 * sec, Leases: func(yield func(simba.Lease, error) bool) {
+			w := newWorld(t, Recovery{Token: 5, Delay: 3 * sec, Leases: func(yield func(simba.Lease, error) bool) {
 				yield(simba.Lease{Mutex: "x", Owner: "c1", Token: 5, TTL: sec, Fields: []simba.Field{{Name: "f", Value: "1"}}}, nil)
 			}})
 			text := func() string { return strings.Repeat("v", rng.IntN(3)*rng.IntN(300)) }

@@ -474,7 +474,7 @@ func TestRecoveredLeaseKeepsWhatIsLeftOfIt(t *testing.T) {
 
 func TestQuietTimeGrantsNobodyNewWhileRecoveredOwnersGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{Quiet: 30 * sec, Leases: leases(
+		w := newWorld(t, Recovery{Delay: 30 * sec, Leases: leases(
 			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: 8 * sec, Transition: 2 * sec},
 			simba.Lease{Mutex: "old", Owner: "o", Token: 8, Acquired: 1000, TTL: 8 * sec},
 		)})
@@ -508,7 +508,7 @@ func TestQuietTimeGrantsNobodyNewWhileRecoveredOwnersGuard(t *testing.T) {
 
 func TestReleaseInTheQuietTimeAlsoLeavesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{Quiet: 30 * sec, Leases: leases(
+		w := newWorld(t, Recovery{Delay: 30 * sec, Leases: leases(
 			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: time.Hour},
 		)})
 		w.acquire("m", "a", sec, 0)

@@ -25,7 +25,7 @@ type Config struct {
 	Hash func(name string) uint64
 	// Turn is called by each timer that fires, before it does its work, with the least hash of the mutexes that it is for, and may
 	// wait; nil = it does not. Several fire at one instant: the simulation has one come after the other.
-	Turn func(hash uint64)
+	OnTimer func(hash uint64)
 }
 
 // Engine keeps mutexes in memory and its changes in a Journal. It is a
@@ -75,9 +75,9 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	for _, ev := range rec.History {
 		e.sequencer.history.Push(ev)
 	}
-	e.recoverUntil = e.clock.Now().Add(rec.Quiet)
+	e.recoverUntil = e.clock.Now().Add(rec.Delay)
 	for i := range e.shards {
-		e.shards[i].start(e, shardStart(i), cfg.Turn)
+		e.shards[i].start(e, shardStart(i), cfg.OnTimer)
 	}
 	if err := e.restore(rec.Leases); err != nil {
 		e.Stop()

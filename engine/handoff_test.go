@@ -668,7 +668,7 @@ func TestNoQueueTakesNoPlaceAndKeepsTheOneThereIs(t *testing.T) {
 // Nobody owned the mutex in this run, so replies about it rest on no change.
 func TestAMissedTurnAfterTheQuietTimeGoesToTheNextAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{Quiet: 2 * sec})
+		w := newWorld(t, Recovery{Delay: 2 * sec})
 		w.recorder.deaf = map[string]bool{simba.ContenderChannel("m", "a"): true}
 		for _, c := range []string{"a", "b"} {
 			w.listen("m", c)

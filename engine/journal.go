@@ -42,7 +42,7 @@ type Recovery struct {
 	Token uint64    // the next tenure gets a larger one
 	// Quiet is how long nobody new may be granted anything, since leases may have
 	// been lost that still run. Their owners may believe in them.
-	Quiet   time.Duration
+	Delay   time.Duration
 	Leases  iter.Seq2[simba.Lease, error] // nil = none; ended ones included
 	History []simba.Event                 // from old to new
 }

@@ -77,7 +77,7 @@ func TestTheEndOfATenureOfAnEarlierRunIsForcedToDisk(t *testing.T) {
 
 func TestOwnerThatQueuedInTheQuietTimeIsRenewedAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{Token: 7, Quiet: 30 * sec, Leases: leases(
+		w := newWorld(t, Recovery{Token: 7, Delay: 30 * sec, Leases: leases(
 			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: time.Hour},
 			simba.Lease{Mutex: "n", Owner: "a", Token: 6, Acquired: 1000, TTL: time.Hour},
 		)})

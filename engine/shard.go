@@ -43,7 +43,7 @@ func (c *counts) add(o counts) {
 	c.handedOn += o.handedOn
 }
 
-func (sh *shard) start(e *Engine, hash uint64, turn func(hash uint64)) {
+func (sh *shard) start(e *Engine, hash uint64, onTimer func(hash uint64)) {
 	sh.engine = e
 	sh.table = newTable(0)
 	sh.armed = never
@@ -56,9 +56,9 @@ func (sh *shard) start(e *Engine, hash uint64, turn func(hash uint64)) {
 		subscribed:   e.subscribed,
 	}
 	tick := sh.tick
-	if turn != nil {
+	if onTimer != nil {
 		tick = func() {
-			turn(hash)
+			onTimer(hash)
 			sh.tick()
 		}
 	}

@@ -475,7 +475,7 @@ func TestWhoIsTakenOutOfTheQueueOfAFreeMutexHasItsTurn(t *testing.T) {
 
 func TestInTheQuietTimeNoKeyIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{Quiet: 5 * sec})
+		w := newWorld(t, Recovery{Delay: 5 * sec})
 		tx := w.e.Begin()
 		if tx.Open("m", "a") {
 			t.Error("it is open")

@@ -144,8 +144,8 @@ func TestQuietLastsAsLongAsTheLongestLeaseThatMayBeLost(t *testing.T) {
 	mustCommit(t, s, 4)
 	for _, mode := range []Mode{Always, Async} {
 		_, r := openClosed(t, testOptions(t, crash(fsys), mode))
-		if want := time.Hour + 2*time.Second; r.Quiet != want {
-			t.Errorf("Quiet = %v for a run in %v, want %v", r.Quiet, mode, want)
+		if want := time.Hour + 2*time.Second; r.Delay != want {
+			t.Errorf("Delay = %v for a run in %v, want %v", r.Delay, mode, want)
 		}
 	}
 }
@@ -155,8 +155,8 @@ func TestNoQuietAfterAlwaysOrACleanStop(t *testing.T) {
 	s, _ := openClosed(t, testOptions(t, fsys, Always))
 	s.Append(put(1, "m"))
 	mustCommit(t, s, 1)
-	if _, r := openClosed(t, testOptions(t, crash(fsys), Always)); r.Quiet != 0 {
-		t.Errorf("Quiet = %v after a crash of Always, want 0", r.Quiet)
+	if _, r := openClosed(t, testOptions(t, crash(fsys), Always)); r.Delay != 0 {
+		t.Errorf("Delay = %v after a crash of Always, want 0", r.Delay)
 	}
 
 	fsys = vfs.NewCrashableMem()
@@ -164,8 +164,8 @@ func TestNoQuietAfterAlwaysOrACleanStop(t *testing.T) {
 	s.Append(put(1, "m"))
 	mustCommit(t, s, 1)
 	mustClose(t, s)
-	if _, r := openClosed(t, testOptions(t, crash(fsys), Async)); r.Quiet != 0 {
-		t.Errorf("Quiet = %v after a clean stop of Async, want 0", r.Quiet)
+	if _, r := openClosed(t, testOptions(t, crash(fsys), Async)); r.Delay != 0 {
+		t.Errorf("Delay = %v after a clean stop of Async, want 0", r.Delay)
 	}
 }
 
@@ -188,8 +188,8 @@ func TestACrashInTheQuietTimeBeginsItAnew(t *testing.T) {
 		mustCommit(t, s, s.Committed()+1)
 
 		_, r := openClosed(t, testOptions(t, crash(fsys), mode))
-		if r.Quiet != 12*time.Second {
-			t.Errorf("%v: Quiet = %v after a crash at 11 s of 12 s, want 12s", mode, r.Quiet)
+		if r.Delay != 12*time.Second {
+			t.Errorf("%v: Delay = %v after a crash at 11 s of 12 s, want 12s", mode, r.Delay)
 		}
 	}
 }
@@ -202,8 +202,8 @@ func TestALongerLeaseInTheQuietTimeMakesTheNextOneLonger(t *testing.T) {
 	ch.Lease.Token, ch.Lease.TTL = 1, time.Hour
 	s.Append(ch)
 	mustCommit(t, s, ch.Seq)
-	if _, r := openClosed(t, testOptions(t, crash(fsys), Async)); r.Quiet < time.Hour {
-		t.Errorf("Quiet = %v after a lease of an hour", r.Quiet)
+	if _, r := openClosed(t, testOptions(t, crash(fsys), Async)); r.Delay < time.Hour {
+		t.Errorf("Delay = %v after a lease of an hour", r.Delay)
 	}
 }
 
@@ -218,8 +218,8 @@ func TestACleanStopInTheQuietTimeKeepsTheRest(t *testing.T) {
 		mustClose(t, s)
 
 		_, r := openClosed(t, testOptions(t, crash(fsys), mode))
-		if r.Quiet != time.Second {
-			t.Errorf("%v: Quiet = %v after a stop at 11 s of 12 s, want 1s", mode, r.Quiet)
+		if r.Delay != time.Second {
+			t.Errorf("%v: Delay = %v after a stop at 11 s of 12 s, want 1s", mode, r.Delay)
 		}
 	}
 }
@@ -230,10 +230,10 @@ func TestTheQuietTimeEnds(t *testing.T) {
 	o := testOptions(t, fsys, Always)
 	o.Now = c.now
 	s, r := openClosed(t, o)
-	c.advance(r.Quiet)
+	c.advance(r.Delay)
 	s.Append(del(r.Seq+1, "first"))
 	mustCommit(t, s, r.Seq+1)
-	if _, r := openClosed(t, testOptions(t, crash(fsys), Always)); r.Quiet != 0 {
-		t.Errorf("Quiet = %v after a crash beyond it, want 0", r.Quiet)
+	if _, r := openClosed(t, testOptions(t, crash(fsys), Always)); r.Delay != 0 {
+		t.Errorf("Delay = %v after a crash beyond it, want 0", r.Delay)
 	}
 }

@@ -99,7 +99,7 @@ func (c *checkpoint) add(index uint64, payload []byte) error {
 	if events.count > 0 {
 		c.history.add(events)
 	}
-	c.meta.Seq, c.meta.Token, c.meta.Quiet, c.meta.Latest = h.seq, h.token, h.quiet, h.instant
+	c.meta.Seq, c.meta.Token, c.meta.Delay, c.meta.Latest = h.seq, h.token, h.delay, h.instant
 	c.meta.Index = index
 	c.size += int64(len(payload))
 	return nil

@@ -187,13 +187,13 @@ func (s *Store) promiseLocked(final bool) (floors, head) {
 	if s.mode == Async && !final {
 		f.token += tokenReserve
 	}
-	h := head{seq: f.seq, token: f.token, quiet: f.longest, instant: s.bootNow(), wall: s.wall().UnixMilli()}
-	if left := s.quietUntil.Sub(s.now()); left > 0 {
+	h := head{seq: f.seq, token: f.token, delay: f.longest, instant: s.bootNow(), wall: s.wall().UnixMilli()}
+	if left := s.recoverUntil.Sub(s.now()); left > 0 {
 		if final {
-			h.quiet = left
+			h.delay = left
 		} else {
 			// A crash does not tell when it was, so the next run waits in full.
-			h.quiet = max(h.quiet, s.inherited)
+			h.delay = max(h.delay, s.inherited)
 		}
 	}
 	return f, h

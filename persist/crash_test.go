@@ -219,15 +219,15 @@ func (m *machine) check(r *Recovered) {
 		m.t.Errorf("Token = %d, but %d was told", r.Token, m.token)
 	}
 	for _, ch := range m.appended[min(kept, told):told] {
-		if w := ch.Lease.TTL + ch.Lease.Transition; r.Quiet < w {
-			m.t.Errorf("Quiet = %v, but a lease of %v was told and lost", r.Quiet, w)
+		if w := ch.Lease.TTL + ch.Lease.Transition; r.Delay < w {
+			m.t.Errorf("Delay = %v, but a lease of %v was told and lost", r.Delay, w)
 		}
 	}
-	if r.Quiet < m.quiet {
-		m.t.Errorf("Quiet = %v, but the quiet time of %v has not passed", r.Quiet, m.quiet)
+	if r.Delay < m.quiet {
+		m.t.Errorf("Delay = %v, but the quiet time of %v has not passed", r.Delay, m.quiet)
 	}
 	// The clock stands still, so a quiet time never ends.
-	m.quiet = r.Quiet
+	m.quiet = r.Delay
 }
 
 func TestACrashAtAnyMomentLosesNothingThatWasPromised(t *testing.T) {

@@ -34,7 +34,7 @@ type meta struct {
 
 	Seq   simba.Seq     // no larger one was told
 	Token uint64        // no larger one was told
-	Quiet time.Duration // how long the next run has to be quiet; 0 after a clean stop
+	Delay time.Duration // recovery delay of the next run; 0 after a clean stop
 
 	// Latest is the boot's clock when the record was made: stored instants of this
 	// generation are not later, but for the time between two readings of a clock.
@@ -67,7 +67,7 @@ func appendMeta(b []byte, m *meta) []byte {
 	b = appendEpoch(b, &m.epoch)
 	b = binary.AppendUvarint(b, uint64(m.Seq))
 	b = binary.AppendUvarint(b, m.Token)
-	b = binary.AppendUvarint(b, uint64(m.Quiet))
+	b = binary.AppendUvarint(b, uint64(m.Delay))
 	b = binary.AppendVarint(b, int64(m.Latest))
 	b = binary.AppendUvarint(b, m.Index)
 	return append(b, m.Store[:]...)
@@ -86,7 +86,7 @@ func decodeMeta(value []byte) (m meta, err error) {
 	m.epoch = r.epoch()
 	m.Seq = simba.Seq(r.uvarint())
 	m.Token = r.uvarint()
-	m.Quiet = r.duration(math.MaxInt64)
+	m.Delay = r.duration(math.MaxInt64)
 	if format >= 2 {
 		m.Latest = simba.Instant(r.varint())
 	}

@@ -43,7 +43,7 @@ type head struct {
 	wall        int64
 	seq         simba.Seq
 	token       uint64
-	quiet       time.Duration
+	delay       time.Duration
 	generation  uint64
 	base        simba.Instant
 
@@ -65,7 +65,7 @@ func (h *head) put(record []byte) {
 	binary.LittleEndian.PutUint32(record, recordFormat)
 	for i, v := range [...]uint64{
 		0, uint64(h.first), uint64(h.last), uint64(h.instant), uint64(h.wall),
-		uint64(h.seq), h.token, uint64(h.quiet), h.generation, uint64(h.base),
+		uint64(h.seq), h.token, uint64(h.delay), h.generation, uint64(h.base),
 	} {
 		binary.LittleEndian.PutUint64(record[4+8*i:], v)
 	}
@@ -94,7 +94,7 @@ func decodeHead(record []byte) (h head, changes []byte, err error) {
 		wall:    int64(field(4)),
 		seq:     simba.Seq(field(5)),
 		token:   field(6),
-		quiet:   time.Duration(field(7)),
+		delay:   time.Duration(field(7)),
 		format:  format,
 	}
 	if format > 1 {

@@ -17,7 +17,7 @@ type Recovered struct {
 	Token uint64    // the same for tokens
 	// Quiet is how long from now leases may run that were told and then lost: until
 	// it has passed nobody new may be granted anything.
-	Quiet time.Duration
+	Delay time.Duration
 	// Leases reads the leases, in the order of the mutexes' names, ended ones included.
 	// It ends at the first error. It shows the leases as of Open until the first Append.
 	Leases  iter.Seq2[simba.Lease, error]
@@ -44,10 +44,10 @@ func (s *Store) recover(o *Options) (*Recovered, error) {
 		m.epoch = epoch{o.Boot.ID, m.Generation + 1, now, o.Wall().UnixMilli()}
 	}
 	s.epoch = m.epoch
-	s.inherited, s.quietUntil = m.Quiet, now.Add(m.Quiet)
+	s.inherited, s.recoverUntil = m.Delay, now.Add(m.Delay)
 	s.appended = floors{seq: m.Seq, token: m.Token}
 	s.tellable.Store(uint64(m.Seq))
-	r, err := s.recovered(m.Quiet)
+	r, err := s.recovered(m.Delay)
 	if err != nil {
 		return nil, err
 	}
@@ -71,11 +71,11 @@ func (s *Store) Replay() (*Recovered, error) {
 		s.failCheckpoint(err)
 		return nil, err
 	}
-	return s.recovered(max(0, s.quietUntil.Sub(s.now())))
+	return s.recovered(max(0, s.recoverUntil.Sub(s.now())))
 }
 
 // recovered returns what the checkpoint has. The caller holds checkpointing.
-func (s *Store) recovered(quiet time.Duration) (*Recovered, error) {
+func (s *Store) recovered(delay time.Duration) (*Recovered, error) {
 	events, err := s.checkpoint.readHistory()
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (s *Store) recovered(quiet time.Duration) (*Recovered, error) {
 	return &Recovered{
 		Seq:     s.appended.seq,
 		Token:   s.appended.token,
-		Quiet:   quiet,
+		Delay:   delay,
 		Leases:  s.leases,
 		History: events,
 	}, nil

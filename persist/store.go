@@ -23,9 +23,9 @@ const (
 	seqReserve = 1 << 20
 	// tokenReserve is the same for tokens, in Async only.
 	tokenReserve = 1 << 20
-	// longestQuiet is the longest that the next run may have to wait for leases that were lost.
+	// longestDelay is the longest that the next run may have to wait for leases that were lost.
 	// One that is longer, as only a lock key's can be, is never lost: it holds, in Async too.
-	longestQuiet = simba.MaxTTL + simba.MaxTransition
+	longestDelay = simba.MaxTTL + simba.MaxTransition
 	// maxPending is how many bytes may wait for an fsync that nobody asked for:
 	// beyond it every change holds, so whoever wants to tell one writes them all.
 	maxPending = 4 << 20
@@ -39,19 +39,19 @@ const (
 // Append must be called by one goroutine at a time; all other methods may be
 // called concurrently with it and with each other.
 type Store struct {
-	mode       Mode
-	now        func() simba.Instant
-	bootNow    func() simba.Instant
-	wall       func() time.Time
-	slept      func() time.Duration // nil = now is the boot's clock
-	timeout    time.Duration
-	syncEvery  time.Duration
-	yield      func()
-	step       int64         // of the checkpoint, in bytes: a segment
-	maxRecord  int           // bytes; the constant, but in tests
-	inherited  time.Duration // quiet time left behind by earlier runs
-	quietUntil simba.Instant // the end of it
-	epoch      epoch         // of this run
+	mode         Mode
+	now          func() simba.Instant
+	bootNow      func() simba.Instant
+	wall         func() time.Time
+	slept        func() time.Duration // nil = now is the boot's clock
+	timeout      time.Duration
+	syncEvery    time.Duration
+	yield        func()
+	step         int64         // of the checkpoint, in bytes: a segment
+	maxRecord    int           // bytes; the constant, but in tests
+	inherited    time.Duration // quiet time left behind by earlier runs
+	recoverUntil simba.Instant // the end of it
+	epoch        epoch         // of this run
 
 	lock    *pebble.Lock
 	db      *pebble.DB
@@ -141,7 +141,7 @@ func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
 	s.appended.token = max(s.appended.token, ch.Token)
 	if ch.Kind == simba.ChangePut {
 		s.appended.token = max(s.appended.token, ch.Lease.Token)
-		if windows := ch.Lease.TTL + ch.Lease.Transition; windows <= longestQuiet {
+		if windows := ch.Lease.TTL + ch.Lease.Transition; windows <= longestDelay {
 			s.appended.longest = max(s.appended.longest, windows)
 		}
 	}

@@ -467,8 +467,8 @@ func TestCloseWritesWhatNobodyCommitted(t *testing.T) {
 		if got := leasesOf(t, r); len(got) != 1 || len(r.History) != 2 {
 			t.Errorf("%v: leases %v, history %v", mode, got, r.History)
 		}
-		if r.Seq != 2 || r.Token != 1 || r.Quiet != 0 {
-			t.Errorf("%v: Seq %d, Token %d, Quiet %v, want the exact 2, 1, 0", mode, r.Seq, r.Token, r.Quiet)
+		if r.Seq != 2 || r.Token != 1 || r.Delay != 0 {
+			t.Errorf("%v: Seq %d, Token %d, Delay %v, want the exact 2, 1, 0", mode, r.Seq, r.Token, r.Delay)
 		}
 		mustClose(t, s)
 	}

@@ -250,9 +250,9 @@ func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int)
 		t.Errorf("token %d and seq %d were told, the floors are %d and %d", p.token, p.seq, rec.Token, rec.Seq)
 	}
 	// Before the first grant is told nothing can have been lost; its quiet time may be on disk by then, or not.
-	quiet := rec.Quiet >= crashLease
+	quiet := rec.Delay >= crashLease
 	if quiet != (mode == persist.Async) && (quiet || p.token > 0) {
-		t.Errorf("quiet time %v after token %d", rec.Quiet, p.token)
+		t.Errorf("quiet time %v after token %d", rec.Delay, p.token)
 	}
 	goOn(t, p, quiet, store, rec, found)
 	return lost

@@ -124,9 +124,9 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	}
 	a.store = store
 	a.undo = append(a.undo, func(context.Context) error { return store.Close() })
-	if recovered.Quiet > 0 {
+	if recovered.Delay > 0 {
 		a.log.Warn("durability async and no orderly stop: nobody new is granted anything until every lease that may have been lost has ended",
-			"wait", recovered.Quiet)
+			"wait", recovered.Delay)
 	}
 	return store, clock, engine.Recovery(*recovered), nil
 }
