@@ -132,7 +132,7 @@ func TestAStoreThatReleasesItsSegmentsIsNotTakenForLost(t *testing.T) {
 	defer writer.Wait()
 	defer close(enough)
 	for end := time.Now().Add(30 * time.Second); len(segments) < 5; {
-		if err := s.watch.look(); err != nil {
+		if err := s.watch.check(); err != nil {
 			t.Fatal(err)
 		}
 		path, _ := s.watch.segment()
