@@ -8,8 +8,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// How a transaction becomes a step: with the locks of its shards held, time does its work on
-// every mutex, what was read is compared with what is, and then all is done and recorded as one.
+// How a transaction becomes a step. With the locks of its shards held, it advances every mutex to
+// the present. It compares the mutexes with the state that was read. Then it applies and records
+// all changes as one.
 
 func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) == 0 && k.shown == 0 }
 
@@ -17,7 +18,7 @@ func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) =
 func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
 	sh := k.shard
 	if k.isReadOnly() && k.watch == nil && !k.queueRead {
-		return k.rests, nil // what was read was so at one instant
+		return k.rests, nil // the values that were read existed at one instant
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -46,7 +47,7 @@ func (k *txKey) check(m *mutex, s *step) error {
 	return nil
 }
 
-// apply does a key's part.
+// apply applies a key's part.
 func (k *txKey) apply(m *mutex, s *step) {
 	if k.isReadOnly() {
 		return
@@ -66,11 +67,11 @@ func (k *txKey) apply(m *mutex, s *step) {
 			m.enqueueAt(s, o.contender, o.score)
 		}
 	}
-	s.chosen = 0 // it was not needed
+	s.chosen = 0 // no tenure has used it
 	m.conclude(s, k.dequeued)
 }
 
-// part is a mutex in the step that a transaction of several is.
+// part is a mutex in the step of a transaction that has several.
 type part struct {
 	*txKey
 	m      *mutex
@@ -101,8 +102,8 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 	return seq, err
 }
 
-// news returns the messages that say what the step does not say itself: the scripts of Simba
-// announce what they have taken and released.
+// extraMessages returns the messages that the step itself does not imply. Simba's scripts announce
+// tenures that they begin and end.
 func (t *tx) extraMessages() []message {
 	return slices.DeleteFunc(t.messages, func(msg message) bool {
 		name, ok := simba.CutMutexChannel(msg.channel)
@@ -114,9 +115,9 @@ func (t *tx) extraMessages() []message {
 	})
 }
 
-// says reports whether subscribers of the mutex learn from the step itself what a notice says: which
-// tenure began, or which its owner ended. What came of the latter is told in its place: that the mutex
-// is free, whose it is next, or nothing while it is kept.
+// announces reports whether the step itself notifies the mutex's subscribers of the same thing:
+// that a tenure began, or that its owner ended it. For the latter the step announces the next
+// state: the mutex is free, or has another owner.
 func (s *step) announces(payload string) bool {
 	if owner, ok := strings.CutPrefix(payload, simba.AcquiredNotice("")); ok {
 		return s.began != "" && s.began == owner
@@ -125,7 +126,7 @@ func (s *step) announces(payload string) bool {
 	return ok && s.freed && s.last == owner
 }
 
-// lockShards locks those of all keys, each once and in one order for all transactions.
+// lockShards locks the shards of all keys, each once and in one order for all transactions.
 func (t *tx) lockShards() (unlock func()) {
 	list := slices.Clone(t.keys)
 	slices.SortFunc(list, func(a, b *txKey) int { return cmp.Compare(a.index, b.index) })
@@ -140,7 +141,7 @@ func (t *tx) lockShards() (unlock func()) {
 	}
 }
 
-// prepare lets time do its work on every mutex, and returns them if all can be done.
+// prepare advances every mutex to the present. It returns the mutexes if all parts can be applied.
 func (t *tx) prepare() (parts []part, err error) {
 	now, wall := t.engine.clock.read()
 	parts = make([]part, len(t.keys))
@@ -148,7 +149,7 @@ func (t *tx) prepare() (parts []part, err error) {
 		p := &parts[i]
 		p.txKey = k
 		p.step = *k.shard.begin()
-		p.step.events, p.step.reservations, p.step.wakes = nil, nil, nil // they are the shard's
+		p.step.events, p.step.reservations, p.step.wakes = nil, nil, nil // these belong to the shard
 		p.step.now, p.step.wall = now, wall
 		p.m, p.before = k.shard.find(k.name, k.hash)
 		if p.m.advance(&p.step); p.step.hasEffects() {

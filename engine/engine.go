@@ -12,19 +12,20 @@ import (
 	"github.com/simba-resp/simba-resp/bugs"
 )
 
-// Config is what an Engine needs. Only Clock must be set.
+// Config is the configuration of an Engine. Only Clock must be set.
 type Config struct {
 	Clock         Clock
-	HandoffWindow time.Duration // how long a polling waiter's turn lasts; 0 = free for all
-	QueueGrace    time.Duration // how long a polling waiter that is not heard of keeps its place
+	HandoffWindow time.Duration // how long a mutex stays reserved for a polling waiter; 0 = not at all
+	QueueGrace    time.Duration // how long a polling waiter that does not ask again stays in the queue
 	Notices       simba.Notices // nil = Silent
 	HistoryLen    int           // events that History can answer from; 0 = 10,000
 
-	// Hash says where a mutex is kept; nil = by a hash that is drawn anew for every engine, so that
-	// nobody can choose names which meet. A simulation whose seed decides everything brings its own.
+	// Hash returns the hash that selects a mutex's shard. Nil means a hash that is random for
+	// every engine, so that nobody can choose names which collide. A simulation brings its own.
 	Hash func(name string) uint64
-	// Turn is called by each timer that fires, before it does its work, with the least hash of the mutexes that it is for, and may
-	// wait; nil = it does not. Several fire at one instant: the simulation has one come after the other.
+	// OnTimer is called by each timer that fires, before it does its work. It gets the least hash
+	// of the mutexes of the timer. It may wait: a simulation orders timers of one instant by it.
+	// Nil means that it is not called.
 	OnTimer func(hash uint64)
 }
 
@@ -33,7 +34,7 @@ type Config struct {
 type Engine struct {
 	clock        Clock
 	hash         func(name string) uint64
-	recoverUntil simba.Instant // nobody new is granted anything before it
+	recoverUntil simba.Instant // until then no new tenure begins
 	former       uint64        // tenures up to this token began in an earlier run
 	sequencer    sequencer
 	token        atomic.Uint64 // the last one given
@@ -49,8 +50,8 @@ type Engine struct {
 
 var _ simba.Backend = (*Engine)(nil)
 
-// New starts an engine with what the journal remembers. The caller stops it with
-// Stop, and closes the journal after that.
+// New starts an engine with the state that the journal recovered. The caller stops it with Stop,
+// and closes the journal after that.
 func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	if cfg.Notices == nil {
 		cfg.Notices = Silent{}
@@ -86,9 +87,8 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	return e, nil
 }
 
-// Stop ends the engine: timers fire no more, and every method returns
-// simba.ErrStopped. It waits for the calls that run. Leases stay as they are in
-// the journal. Calling it again does nothing.
+// Stop stops the engine: timers fire no more, and every method returns simba.ErrStopped. It waits
+// for the calls that run. Leases stay as they are in the journal. Stop is idempotent.
 func (e *Engine) Stop() {
 	e.life.Lock()
 	e.stopped = true
@@ -110,10 +110,10 @@ func (e *Engine) enter() bool {
 
 func (e *Engine) leave() { e.life.RUnlock() }
 
-// SetHandoffWindow changes how long the turns that begin from now on last.
+// SetHandoffWindow changes how long later reservations last.
 func (e *Engine) SetHandoffWindow(d time.Duration) { e.window.Store(int64(d)) }
 
-// SetQueueGrace changes how long polling waiters that ask from now on are waited for.
+// SetQueueGrace changes how long the engine waits for polling waiters that ask from now on.
 func (e *Engine) SetQueueGrace(d time.Duration) { e.grace.Store(int64(d)) }
 
 func (e *Engine) shard(name string) (*shard, uint64) {
@@ -121,13 +121,13 @@ func (e *Engine) shard(name string) (*shard, uint64) {
 	return &e.shards[shardOf(hash)], hash
 }
 
-// subscribed reports whether a contender can be told of its turn.
+// subscribed reports whether a contender can receive the notice of its reservation.
 func (e *Engine) subscribed(mutex, contender string) bool {
 	n := e.sequencer.notices
 	return n.Any() && (n.Subscribed(simba.ContenderChannel(mutex, contender)) || n.Subscribed(simba.PlainContenderChannel(mutex, contender)))
 }
 
-// do runs one transition on a mutex and returns what its result rests on.
+// do runs one transition on a mutex and returns the Seq that its result rests on.
 func (e *Engine) do(name string, transition func(m *mutex, s *step)) (simba.Seq, error) {
 	if !e.enter() {
 		return 0, simba.ErrStopped
@@ -147,7 +147,7 @@ func (e *Engine) run(name string, transition func(m *mutex, s *step)) simba.Seq 
 	return m.rests
 }
 
-// missed is told of a turn that reached nobody.
+// missed handles a reservation whose notice reached no subscriber.
 func (e *Engine) missed(name, contender string) simba.Seq {
 	return e.run(name, func(m *mutex, s *step) { m.missReservation(s, contender) })
 }
