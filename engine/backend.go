@@ -43,7 +43,7 @@ func (t *ticket) End(why simba.EndReason) (o simba.Outcome, err error) {
 		first = o.Status != simba.StatusWaiting && t.owns(m) && m.contention != nil && m.contention.unconfirmed == t
 	})
 	o.Seq = seq
-	if first { // nobody has changed its lease, so it does not rest on later changes
+	if first { // it does not rest on later changes
 		o.Seq = t.after
 	}
 	return o, err
@@ -99,7 +99,7 @@ func listeners(channel string) iter.Seq2[string, string] {
 			return
 		}
 		rest, ok := strings.CutPrefix(channel, "simba:")
-		for i := max(0, len(rest)-simba.MaxContenderLen-1); ok && i < len(rest); i++ { // no id is longer
+		for i := max(0, len(rest)-1-simba.MaxContenderLen); ok && i < len(rest); i++ { // no longer ids
 			if rest[i] == ':' && !yield(rest[:i], rest[i+1:]) {
 				return
 			}

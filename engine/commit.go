@@ -149,7 +149,7 @@ func (t *tx) prepare() (parts []part, err error) {
 		p := &parts[i]
 		p.txKey = k
 		p.step = *k.shard.begin()
-		p.step.events, p.step.reservations, p.step.wakes = nil, nil, nil // these belong to the shard
+		p.step.events, p.step.reservations, p.step.wakes = nil, nil, nil // these are the shard's
 		p.step.now, p.step.wall = now, wall
 		p.m, p.before = k.shard.find(k.name, k.hash)
 		if p.m.advance(&p.step); p.step.hasEffects() {

@@ -18,10 +18,10 @@
 //     rest on. Notices and wake-ups wait in the sequencer for theirs. A mutex remembers the Seq of
 //     its last change. A shard does so for mutexes that are not in memory, because a crash could
 //     undo the change that freed them.
-//   - While a mutex is free, not reserved and the recovery delay is over, every reachable waiter has
-//     had an offer. Each transition that could break this ends in handOff. A waiter whose lease
-//     ended before it could see it is unreachable until that lease is durable, or longer: see
-//     requeue.
+//   - While a mutex is free and not reserved, and the recovery delay is over, every reachable
+//     waiter has had an offer. Each transition that could break this ends in handOff. A waiter
+//     whose lease ended before it could see it is unreachable until that lease is durable, or
+//     longer: see requeue.
 //   - A step that frees a mutex and reserves it for no waiter announces that on the mutex's
 //     channel, unless a lease has expired.
 //   - The owner is not in the queue, except during the recovery delay.

@@ -15,8 +15,8 @@ import (
 // Config is the configuration of an Engine. Only Clock must be set.
 type Config struct {
 	Clock         Clock
-	HandoffWindow time.Duration // how long a mutex stays reserved for a polling waiter; 0 = not at all
-	QueueGrace    time.Duration // how long a polling waiter that does not ask again stays in the queue
+	HandoffWindow time.Duration // length of a reservation for a polling waiter; 0 = none
+	QueueGrace    time.Duration // how long a polling waiter stays that does not ask again
 	Notices       simba.Notices // nil = Silent
 	HistoryLen    int           // events that History can answer from; 0 = 10,000
 

@@ -7,8 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The transitions of lock keys. Unlike those of contenders they are parts of a step, which
-// transactions put together: who is next is decided when all of it is done, by conclude.
+// The transitions of lock keys. They are parts of a step, which transactions put together. When
+// all parts are done, conclude decides who owns the mutex next.
 
 // Why a key's tenure ended, for the history.
 const (
@@ -18,16 +18,16 @@ const (
 	reasonRemoved     = "removed"
 )
 
-// leaseOf is how long the lease is that a lock asks for in this step.
+// leaseOf returns how long the lease of a lock is that is taken or renewed in this step.
 func (s *step) leaseOf(l simba.Lock) time.Duration {
 	if l.EndsAt == 0 {
 		return l.TTL
 	}
 	left := time.Duration(l.EndsAt-s.wall) * time.Millisecond
-	return min(max(left, time.Millisecond), simba.MaxLockTTL) // what has ended meanwhile ends at once
+	return min(max(left, time.Millisecond), simba.MaxLockTTL) // a lease that has ended ends at once
 }
 
-// take begins a tenure for whoever asks for it, and breaks the one that there is.
+// take begins a tenure. It breaks the present one, if there is one.
 func (m *mutex) take(s *step, l simba.Lock) {
 	was := m.lease()
 	if m.owned() {
@@ -43,14 +43,14 @@ func (m *mutex) take(s *step, l simba.Lock) {
 	m.setFields(l.Fields)
 }
 
-// change alters what the key holds, within its tenure.
+// change changes the value, the fields or the lease of a key, within its tenure.
 func (m *mutex) change(s *step, l simba.Lock, renew bool) {
-	if !m.owned() { // it was shown as another's, whose turn it is
+	if !m.owned() { // the transaction saw it as that of the reservation
 		m.take(s, l)
 		return
 	}
-	// A count or a value that someone was told of must not be lost, nor that a lease has an end:
-	// nothing else would bring them back.
+	// A client that saw a count, a value or an expiry relies on it. Nothing else would bring it
+	// back after a crash, so it is forced.
 	other := m.owner() != l.Owner || !slices.Equal(m.fields(), l.Fields)
 	s.forced = s.forced || other || m.end() == never
 	if other {
@@ -64,8 +64,7 @@ func (m *mutex) change(s *step, l simba.Lock, renew bool) {
 	m.confirm()
 }
 
-// drop ends the tenure. Whether its owner wanted that, a key does not say: so it is not to be
-// lost.
+// drop ends the tenure. A key does not say whether its owner wanted that, so the change is forced.
 func (m *mutex) drop(s *step) {
 	if m.owned() {
 		s.forced = true
@@ -73,7 +72,7 @@ func (m *mutex) drop(s *step) {
 	}
 }
 
-// place gives a contender that polls a place by score, or moves it there.
+// enqueueAt adds a contender that polls to the queue by score, or moves it.
 func (m *mutex) enqueueAt(s *step, contender string, score float64) {
 	c := m.contend()
 	e := c.find(contender)
@@ -91,9 +90,9 @@ func (m *mutex) enqueueAt(s *step, contender string, score float64) {
 	}
 }
 
-// conclude ends the part of a step that is one key's. Who was taken out of the queue has its
-// turn if the mutex is free: a script that releases as Simba's does takes out the first, and
-// tells it so.
+// conclude ends the part of a step for one key. A script that releases as Simba's does takes the
+// first waiter out of the queue and notifies it. So if the mutex is free, it is reserved for that
+// waiter.
 func (m *mutex) conclude(s *step, dequeued []string) {
 	for _, contender := range dequeued {
 		c := m.contention
@@ -103,7 +102,7 @@ func (m *mutex) conclude(s *step, dequeued []string) {
 		e := c.find(contender)
 		switch {
 		case e == nil:
-		case c.reserved == e: // it was told, and keeps its turn
+		case c.reserved == e: // it was notified, and keeps its reservation
 			c.reserved = nil
 			m.leave(s, e, reasonReserved)
 			c.reserved = e
@@ -122,8 +121,8 @@ func (m *mutex) conclude(s *step, dequeued []string) {
 	m.handOff(s)
 }
 
-// dequeueOwner takes an owner out of the queue who has not come by it: a script put it there, or a
-// key was given the value of one that waits. In the quiet time one may wait for its end.
+// dequeueOwner removes from the queue an owner that a script has put there, or that became the
+// owner by a key's value. During the recovery delay the owner may wait for its end.
 func (m *mutex) dequeueOwner(s *step) {
 	c := m.contention
 	if c == nil || !m.owned() || m.token <= s.former && s.now < s.recoverUntil {
@@ -134,13 +133,13 @@ func (m *mutex) dequeueOwner(s *step) {
 	}
 }
 
-// isAs reports whether the key holds what was read of it.
+// isAs reports whether the key has the same value as when it was read.
 func (m *mutex) isAs(l simba.Lock, now simba.Instant) bool {
 	is := m.lock(now)
 	return is.Token == l.Token && is.Owner == l.Owner && is.EndsAt == l.EndsAt && slices.Equal(is.Fields, l.Fields)
 }
 
-// reservedFor returns whose turn it is.
+// reservedFor returns the contender that the mutex is reserved for, or "".
 func (m *mutex) reservedFor() string {
 	if c := m.contention; c != nil && c.reserved != nil && !m.owned() {
 		return c.reserved.contender
@@ -148,7 +147,7 @@ func (m *mutex) reservedFor() string {
 	return ""
 }
 
-// places is the queue as a sorted set.
+// queueState returns the queue as a sorted set.
 func (m *mutex) queueState() []simba.Place {
 	if m.contention == nil {
 		return nil
@@ -160,7 +159,7 @@ func (m *mutex) queueState() []simba.Place {
 	return list
 }
 
-// queueIs reports whether the queue is as it was read.
+// queueIs reports whether the queue is the same as when it was read.
 func (m *mutex) queueIs(places []simba.Place) bool {
 	if m.waiters() != len(places) {
 		return false
@@ -173,7 +172,7 @@ func (m *mutex) queueIs(places []simba.Place) bool {
 	return true
 }
 
-// lock is the mutex as a key.
+// lock returns the mutex as a key.
 func (m *mutex) lock(now simba.Instant) simba.Lock {
 	if !m.owned() {
 		return simba.Lock{}

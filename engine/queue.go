@@ -9,8 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp/bugs"
 )
 
-// place is where an entry stands in a queue: by score, and of those with the same one by
-// arrival, which no two in a shard have in common.
+// order is the sort key of a queue entry: its score, then its arrival. No two entries in a shard
+// have the same arrival.
 type order struct {
 	score   float64
 	arrival uint64
@@ -20,23 +20,23 @@ func (p order) compare(o order) int {
 	return cmp.Or(cmp.Compare(p.score, o.score), cmp.Compare(p.arrival, o.arrival))
 }
 
-// entry is a contender that waits. Its place, larger for later comers, never changes,
-// whatever becomes of its connection, unless a ZADD changes it.
+// entry is a contender that waits. Its order is larger for later arrivals. Only a ZADD changes it,
+// no matter what happens to the contender's connection.
 type entry struct {
 	contender  string
 	order      order
 	since      simba.Instant
-	lapse      simba.Instant // when a polling waiter that is not heard of is forgotten
-	ttl        time.Duration // what it asked for last
+	lapse      simba.Instant // when a polling waiter that does not ask again is removed
+	ttl        time.Duration // of its last request
 	transition time.Duration
 	session    uint64
-	ticket     *ticket // its connection waits for it; nil = it polls
-	offered    uint64  // the queue's round in which it had its turn last, and 1
-	ready      bool    // it stands in queue.ready
+	ticket     *ticket // of the connection that waits; nil = it polls
+	offered    uint64  // the round of its last offer, plus 1
+	ready      bool    // it is in queue.ready
 }
 
-// line is a list of entries by order. Coming at the end and going at the front
-// cost nothing; a place is found by bisection, so a rank is exact and cheap.
+// entryList is a list of entries by order. Adding at the end and removing at the front are cheap.
+// Bisection finds an entry, so a rank is exact and cheap.
 type entryList []*entry
 
 func (l entryList) rank(e *entry) int {
@@ -44,7 +44,7 @@ func (l entryList) rank(e *entry) int {
 	return i
 }
 
-// search returns the index of a place, or that of the first behind it.
+// search returns the index of an order, or that of the first entry behind it.
 func (l entryList) search(p order) (index int, found bool) {
 	return slices.BinarySearchFunc(l, p, func(x *entry, p order) int { return x.order.compare(p) })
 }
@@ -70,28 +70,28 @@ func (l *entryList) remove(e *entry) {
 // indexFrom is the length of a queue from which a map finds entries by name.
 const indexFrom = 16
 
-// queue holds those who wait for a mutex.
+// queue has the contenders that wait for a mutex.
 type queue struct {
-	all     entryList // everyone
-	ready   entryList // those who can be told: blocked ones, and polling ones with a subscriber
+	all     entryList // all waiters
+	ready   entryList // reachable waiters: blocked ones, and polling ones with a subscriber
 	index   map[string]*entry
-	room    int    // the longest that all was since shrink
+	room    int    // the largest length of all since shrink
 	names   int    // bytes of the names of all
-	blocked int64  // how many of all wait on a connection
-	version uint64 // counts the changes of who waits, and in which order
-	// round counts how often the mutex became free: everyone has one turn a round.
+	blocked int64  // how many of all block
+	version uint64 // counts the changes of all
+	// round counts how often the mutex became free. A waiter gets one offer a round.
 	round   uint64
 	offered mark
-	// requeued are those that mutex.resume left out of ready, in the order of what they missed: they come back as
-	// soon as that is tellable.
+	// requeued are the tickets that mutex.requeue left out of ready, in the order of their lost
+	// grants. They come back as soon as that grant is committed.
 	requeued []*ticket
-	// nextLapse is not later than the first lapse of a polling waiter.
-	// The zero value means that no one can lapse.
+	// nextLapse is not later than the first lapse of a polling waiter. 0 means that none can
+	// lapse.
 	nextLapse simba.Instant
 }
 
-// mark parts a queue: those before it, and at it if it is closed, are on one side.
-// The zero mark has nobody before it.
+// mark divides a queue: entries before it, and at it if it is closed, are on one side. The zero
+// mark has no entry before it.
 type mark struct {
 	order  order
 	set    bool
@@ -142,7 +142,7 @@ func (q *queue) makeIndex() {
 	}
 }
 
-// shrink gives memory back when the queue is empty, or has a quarter of the length that it had.
+// shrink releases memory when the queue is empty, or has a quarter of the length that it had.
 func (q *queue) shrink() {
 	if n := len(q.all); n > 0 && (q.room <= indexFrom || n > q.room/4) {
 		return
@@ -164,7 +164,7 @@ func (q *queue) remove(e *entry) {
 	q.shrink()
 }
 
-// move gives an entry another place.
+// move gives an entry another order.
 func (q *queue) move(e *entry, to order) {
 	ready := e.ready
 	q.version++
@@ -175,8 +175,7 @@ func (q *queue) move(e *entry, to order) {
 	q.setReady(e, ready)
 }
 
-// setTicket says whose connection waits for the entry, nil = none, and returns
-// the one that did.
+// setTicket sets the ticket of the entry, nil = none, and returns the one before.
 func (q *queue) setTicket(e *entry, t *ticket) (old *ticket) {
 	if old = e.ticket; old != nil {
 		old.entry = nil
@@ -202,8 +201,8 @@ func (q *queue) setReady(e *entry, ready bool) {
 	q.clearOffered(e)
 }
 
-// readyRequeued gives a turn to those whose waits go on and who could have been told by now what they missed. It is
-// the only one before they show up.
+// readyRequeued makes requeued waiters ready whose lost grant is committed by now. Each gets one
+// offer before it shows up.
 func (q *queue) readyRequeued() {
 	for len(q.requeued) > 0 && q.requeued[0].committed() {
 		t := q.requeued[0]
@@ -218,8 +217,8 @@ func (q *queue) readyRequeued() {
 	}
 }
 
-// readyAll gives a turn to all whose waits go on, when one of them has shown up: the others are about to, and
-// keep their order.
+// readyAll makes all requeued waiters ready when one of them has shown up. The others are about
+// to, and keep their order.
 func (q *queue) readyAll() {
 	q.readyRequeued()
 	for _, e := range q.all {
@@ -229,13 +228,13 @@ func (q *queue) readyAll() {
 	}
 }
 
-// newRound gives everyone another turn.
+// newRound lets every waiter get another offer.
 func (q *queue) newRound() { q.round, q.offered = q.round+1, mark{} }
 
-// tell notes that e has its turn.
+// markOffered notes that e has had its offer.
 func (q *queue) markOffered(e *entry) { e.offered, q.offered = q.round+1, mark{e.order, true, true} }
 
-// untell gives e another turn in this round.
+// clearOffered lets e get another offer in this round.
 func (q *queue) clearOffered(e *entry) {
 	e.offered = 0
 	if q.offered.set && e.order.compare(q.offered.order) <= 0 {
@@ -245,7 +244,7 @@ func (q *queue) clearOffered(e *entry) {
 
 func (q *queue) wasOffered(e *entry) bool { return e.offered > q.round }
 
-// next is the first reachable waiter that has not had its turn.
+// next returns the first reachable waiter that has had no offer in this round.
 func (q *queue) next() *entry {
 	if n := len(q.ready); bugs.On(bugs.LastComeFirstServed) && n > 0 && !q.wasOffered(q.ready[n-1]) {
 		return q.ready[n-1]
@@ -259,7 +258,7 @@ func (q *queue) next() *entry {
 	return nil
 }
 
-// position counts from 1; 0 means that the contender does not wait.
+// position returns the position of a contender, from 1. 0 means that it does not wait.
 func (q *queue) position(contender string) int {
 	if e := q.find(contender); e != nil {
 		return q.all.rank(e) + 1
@@ -267,7 +266,7 @@ func (q *queue) position(contender string) int {
 	return 0
 }
 
-// poll gives a polling waiter until lapse to be heard of again.
+// poll keeps a polling waiter in the queue until lapse.
 func (q *queue) poll(e *entry, lapse simba.Instant) {
 	e.lapse = lapse
 	if q.nextLapse == 0 || lapse < q.nextLapse {
@@ -294,7 +293,7 @@ func (q *queue) lapsed(now simba.Instant) (gone []*entry) {
 		return nil
 	}
 	q.version++
-	// Many may lapse at once, so they go in one pass.
+	// Many may lapse at once, so one pass removes all.
 	lapses := func(e *entry) bool { return e.ticket == nil && e.lapse <= now }
 	q.ready = slices.DeleteFunc(q.ready, lapses)
 	q.all = slices.DeleteFunc(q.all, lapses)

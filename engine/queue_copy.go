@@ -7,13 +7,13 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// places is a copy of a queue that a transaction changes. What it is copied from stays as it is.
+// queueCopy is a copy of a queue that a transaction changes. The original does not change.
 type queueCopy struct {
 	list  []simba.Place
 	index map[string]int // in list; nil until it is needed
-	gone  map[int]bool   // what of list is no more
-	own   bool           // list is no one else's
-	dirty bool           // list is not what is left in order
+	gone  map[int]bool   // indexes of entries that were removed
+	own   bool           // list is not shared
+	dirty bool           // list differs from the entries in order
 }
 
 func (p *queueCopy) find(contender string) (int, bool) {
@@ -36,7 +36,7 @@ func (p *queueCopy) remove(contender string) {
 	}
 }
 
-// add puts one behind all that have the same score.
+// add adds an entry behind all that have the same score.
 func (p *queueCopy) add(x simba.Place) {
 	p.remove(x.Contender)
 	p.dirty = true
@@ -47,7 +47,7 @@ func (p *queueCopy) add(x simba.Place) {
 	p.list = append(p.list, x)
 }
 
-// inOrder returns what is left, in order.
+// inOrder returns the entries in order.
 func (p *queueCopy) inOrder() []simba.Place {
 	if !p.dirty {
 		return p.list

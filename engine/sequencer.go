@@ -11,30 +11,29 @@ import (
 	"github.com/simba-resp/simba-resp/history"
 )
 
-// sequencer is where the steps of all shards come into one order: it numbers them,
-// keeps the history, hands them to the journal, and holds their effects back
-// until they are durable.
+// sequencer puts the steps of all shards into one order. It numbers them, keeps the history and
+// appends them to the journal. It holds back their notices and wake-ups until they are durable.
 type sequencer struct {
 	journal Journal
 	notices simba.Notices
-	missed  func(mutex, contender string) simba.Seq // a turn that reached nobody
+	missed  func(mutex, contender string) simba.Seq // a reservation reached no subscriber
 
-	// sending keeps notices in order: it is held from taking them out of the unsent
-	// until they are sent.
+	// sending keeps notices in order. It is held from taking them out of unsent until they are
+	// sent.
 	sending sync.Mutex
 
 	mu      sync.Mutex // guards what follows
 	seq     simba.Seq
 	history history.Ring
 	unsent  []notice // in the order of after
-	wakes   []wakeUp // likewise; they overtake notices
+	wakes   []wakeUp // in the order of after; sent before notices
 
-	waiting   atomic.Int64  // effects in unsent and wakes, to pass by without a lock
+	waiting   atomic.Int64  // length of unsent and wakes, to read without the lock
 	keyEvents atomic.Uint32 // simba.KeyEvents
 }
 
-// notice is what subscribers are told of a step, once the change after is durable:
-// an event, that it is a polling waiter's turn, or any message.
+// notice is a message for subscribers that is sent when the change after is durable: an event, a
+// reservation, or any other message.
 type notice struct {
 	after       simba.Seq
 	event       simba.Event // if it is none of the others
@@ -42,10 +41,10 @@ type notice struct {
 	message     *message
 }
 
-// message is what a transaction publishes.
+// message is a message that a transaction publishes.
 type message struct{ channel, payload string }
 
-// wakeUp is what a blocked waiter is told.
+// wakeUp wakes a blocked waiter when the change after is durable.
 type wakeUp struct {
 	after  simba.Seq
 	waiter simba.Waiter
@@ -54,10 +53,9 @@ type wakeUp struct {
 func (n notice) rests() simba.Seq { return n.after }
 func (w wakeUp) rests() simba.Seq { return w.after }
 
-// record gives the step its number and hands it on. It returns the Seq that what is
-// told of the mutex rests on from now on: 0 when only the queue changed, unless
-// the journal holds back on that. What a journal holds back is always settled by
-// the one whose step it was, so nothing in the unsent waits for nobody.
+// record numbers the step, and appends it to the journal. It returns the Seq that later replies
+// about the mutex rest on. That is 0 if only the queue changed, unless the journal holds that
+// change. The caller of each step commits a change that holds, so every unsent effect is sent.
 func (l *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
 	if !s.hasEffects() {
 		return 0
@@ -75,8 +73,8 @@ func (l *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
 	return rests
 }
 
-// recordAll is record for the steps of a transaction: a crash leaves all of them or none.
-// What it publishes comes after what the steps themselves have to tell.
+// recordAll is record for the steps of a transaction: a crash leaves all of them or none. Its
+// messages follow the notices of the steps.
 func (l *sequencer) recordAll(parts []part, messages []message) (rests simba.Seq) {
 	announce := l.notices.Any()
 	changes := make([]simba.Change, 0, len(parts))
@@ -106,7 +104,7 @@ func (l *sequencer) recordAll(parts []part, messages []message) (rests simba.Seq
 	return rests
 }
 
-// change is what a step does to what is stored.
+// change returns the change that a step makes to the stored state.
 func change(m *mutex, s *step) simba.Change {
 	ch := simba.Change{Token: s.spent}
 	if s.changed {
@@ -120,8 +118,8 @@ func change(m *mutex, s *step) simba.Change {
 	return ch
 }
 
-// number gives a change and its events their numbers, and reports whether there is
-// anything to store. The caller holds mu.
+// number numbers a change and its events. It reports whether there is anything to store. The
+// caller holds mu.
 func (l *sequencer) number(ch *simba.Change, s *step) bool {
 	for i := range s.events {
 		l.seq++
@@ -141,7 +139,7 @@ func (l *sequencer) number(ch *simba.Change, s *step) bool {
 	return true
 }
 
-// post puts what a step tells into the unsent. The caller holds mu.
+// post adds the notices and wake-ups of a step to the unsent ones. The caller holds mu.
 func (l *sequencer) post(m *mutex, s *step, announce bool) {
 	if announce {
 		for _, e := range s.events {
@@ -166,11 +164,11 @@ func (l *sequencer) post(m *mutex, s *step, announce bool) {
 	}
 }
 
-// begin reports whether settle may have to wait, and has the journal begin what it would wait for. A
-// turn that is told now may reach nobody, and then settle waits for what that leads to.
+// begin reports whether commit may have to wait, and begins the work that it would wait for. The
+// notice of a reservation may reach no subscriber. Then commit waits for the change that follows.
 func (l *sequencer) begin(seq simba.Seq) bool { return l.journal.Begin(seq) || l.maySend() }
 
-// maySend reports whether a notice is due and sending it may lead to a wait.
+// maySend reports whether a notice is due whose sending may lead to a wait.
 func (l *sequencer) maySend() bool {
 	if l.waiting.Load() == 0 {
 		return false
@@ -184,8 +182,8 @@ func (l *sequencer) maySend() bool {
 	return len(l.unsent) > 0 && l.unsent[0].after <= mark
 }
 
-// settle returns when everything up to seq is durable, and what may be told by
-// then has been sent.
+// commit returns when everything up to seq is durable, and the notices and wake-ups of these
+// changes are sent.
 func (l *sequencer) commit(ctx context.Context, seq simba.Seq) error {
 	for {
 		if err := l.journal.Commit(ctx, seq); err != nil {
@@ -198,12 +196,13 @@ func (l *sequencer) commit(ctx context.Context, seq simba.Seq) error {
 	}
 }
 
-// deliver wakes who may be woken and sends what may be told. A turn that reached
-// nobody is missed, and goes to the next in line: deliver returns what that rests on.
+// deliver wakes the waiters and sends the notices whose changes are durable. If the notice of a
+// reservation reaches no subscriber, the next waiter gets the mutex, and deliver returns the Seq
+// of that change.
 //
-// Everyone who settles takes part: it sends what may be told by then and ends. So
-// those who make effects faster than they can be sent wait for each other, and
-// nobody is caught in sending for all.
+// Every commit takes part: it sends the notices that are due when it begins, and ends. So clients
+// that cause notices faster than they can be sent wait for each other, and no client sends for
+// all.
 func (l *sequencer) deliver() (rests simba.Seq, missed bool) {
 	if l.waiting.Load() == 0 {
 		return 0, false
@@ -224,7 +223,7 @@ func (l *sequencer) deliver() (rests simba.Seq, missed bool) {
 	return rests, missed
 }
 
-// take removes and returns the effects at the head of a list that may be told.
+// take removes and returns the effects at the head of a list whose changes are durable.
 func take[E interface{ rests() simba.Seq }](l *sequencer, list *[]E) []E {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,7 +243,7 @@ func take[E interface{ rests() simba.Seq }](l *sequencer, list *[]E) []E {
 	return taken
 }
 
-// send publishes a notice to its subscribers. It returns false for a turn that reached nobody.
+// send publishes a notice. It returns false for a reservation that reached no subscriber.
 func (l *sequencer) send(n notice) bool {
 	if n.message != nil {
 		l.notices.Publish(n.message.channel, n.message.payload)
@@ -264,7 +263,8 @@ func (l *sequencer) send(n notice) bool {
 	return true
 }
 
-// sendReservation tells a polling waiter that it is its turn, and returns how many subscribers that reached.
+// sendReservation notifies a polling waiter of its reservation. It returns how many subscribers
+// that reached.
 func (l *sequencer) sendReservation(t reservation) int {
 	payload := simba.ReleasedNotice(t.last)
 	reached := l.notices.Publish(simba.ContenderChannel(t.mutex, t.contender), payload)
@@ -274,8 +274,8 @@ func (l *sequencer) sendReservation(t reservation) int {
 	return reached
 }
 
-// copyReservation passes what a script tells a contender of its turn on to the channel that it listens
-// to, if it leaves out the braces there.
+// copyReservation publishes a script's notice of a reservation on the channel without braces, too,
+// if the contender subscribes to that one.
 func (l *sequencer) copyReservation(m *message) {
 	if !strings.HasPrefix(m.payload, simba.ReleasedNotice("")) {
 		return
@@ -289,7 +289,7 @@ func (l *sequencer) copyReservation(m *message) {
 	}
 }
 
-// Silent is the Notices of an engine that nobody can subscribe to.
+// Silent is the Notices of an engine without subscribers.
 type Silent struct{}
 
 // Publish reaches nobody.

@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// shard keeps a part of the mutexes under one lock.
+// shard has a part of the mutexes, under one lock.
 type shard struct {
 	engine *Engine
 
@@ -16,9 +16,9 @@ type shard struct {
 	table    table
 	due      deadlines
 	seq      simba.Seq // the last change of any lease here
-	arrivals uint64    // given out in queues
-	latest   float64   // the last score that was given out by time
-	step     step      // used again by every step
+	arrivals uint64    // the last arrival in a queue
+	latest   float64   // the largest score by time so far
+	step     step      // reused by every step
 	watched  watched   // by transactions
 	counts   counts
 	timer    *time.Timer
@@ -66,7 +66,8 @@ func (sh *shard) start(e *Engine, hash uint64, onTimer func(hash uint64)) {
 	sh.timer.Stop()
 }
 
-// place is that of who comes at a time: behind all who came before, whatever the clock does.
+// newOrder returns the order of a contender that arrives at a time: behind all that came before,
+// whatever the clock does.
 func (sh *shard) newOrder(wall int64) order {
 	sh.latest = max(sh.latest, float64(wall)/1000)
 	return order{sh.latest, sh.arrival()}
@@ -77,7 +78,7 @@ func (sh *shard) arrival() uint64 {
 	return sh.arrivals
 }
 
-// begin starts a step; the one before has left nothing in it. The caller holds mu.
+// begin starts a step. The one before has left no effects in it. The caller holds mu.
 func (sh *shard) begin() *step {
 	s := &sh.step
 	s.now, s.wall = sh.engine.clock.read()
@@ -86,19 +87,19 @@ func (sh *shard) begin() *step {
 	return s
 }
 
-// find returns a mutex, a new one if the table has none of that name, and its mutexStats.
+// find returns a mutex and its stats. If the table has none of that name, the mutex is new.
 func (sh *shard) find(name string, hash uint64) (*mutex, mutexStats) {
 	m := sh.table.get(hash, name)
 	if m == nil {
 		m = newMutex(name, hash)
-		m.rests = sh.seq // it may have been removed by a change that is not durable yet
+		m.rests = sh.seq // the change that removed it may not be durable yet
 		return m, mutexStats{}
 	}
 	return m, statsOf(m, true)
 }
 
-// finish ends a step on m: records it, and keeps the mutex only if there is
-// something to remember. before is the mutexStats of it when the step began.
+// finish ends a step on m: it records it, and keeps the mutex only if that has state. before is
+// its stats when the step began.
 func (sh *shard) finish(m *mutex, s *step, before mutexStats) {
 	sh.keep(m, s, before, sh.engine.sequencer.record(m, s))
 }
@@ -129,7 +130,7 @@ func (sh *shard) keep(m *mutex, s *step, before mutexStats, rests simba.Seq) {
 	}
 }
 
-// mutexStats is what a mutex adds to the figures that go up and down.
+// mutexStats are the figures of a mutex that a step may change.
 type mutexStats struct {
 	known            bool // the table has it
 	bytes            int64
@@ -197,14 +198,14 @@ func (sh *shard) arm(at, now simba.Instant) {
 // tickPart is how many mutexes one step of the timer advances under one lock.
 const tickPart = 128
 
-// tick runs when the earliest deadline is due.
+// tick is the function of the timer, which fires at the earliest deadline.
 func (sh *shard) tick() {
 	for sh.tickOnce() {
 	}
 }
 
-// tickOnce reports whether more is due. Each is a call of its own, so that Stop does
-// not have to wait for everything that is due.
+// tickOnce reports whether more mutexes are due. Each call holds Engine.life anew, so that Stop
+// does not wait for all of them.
 func (sh *shard) tickOnce() (more bool) {
 	if !sh.engine.enter() {
 		return false
@@ -212,11 +213,11 @@ func (sh *shard) tickOnce() (more bool) {
 	defer sh.engine.leave()
 	seq, more := sh.advance()
 	err := sh.engine.sequencer.commit(context.Background(), seq)
-	return more && err == nil // a journal that has failed says so itself
+	return more && err == nil // a journal that fails reports that itself
 }
 
-// advance lets time do its work on some of the mutexes that are due. It returns
-// what to settle, and whether more are due.
+// advance advances some of the mutexes that are due to the present. It returns the Seq to commit,
+// and whether more are due.
 func (sh *shard) advance() (seq simba.Seq, more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

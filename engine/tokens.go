@@ -1,9 +1,9 @@
 package engine
 
 // Tokens in transactions: the keys simba:{m}:fence and simba:{m}:token show those of the mutex. A
-// script is told its token before it commits. So a number is reserved when it is told, and
-// the mutex is watched from then on: if anybody has it meanwhile, the transaction conflicts. So no
-// tenure has a token that is smaller than that of one before.
+// script gets its token before it commits. So the token is reserved when the script gets it, and
+// the transaction watches the mutex from then on. If the mutex changes meanwhile, the transaction
+// conflicts. So no tenure has a smaller token than one before.
 
 // Token implements simba.Tx.
 func (t *tx) Token(name string) uint64 {
@@ -65,7 +65,7 @@ func (t *tx) NextToken(name string) uint64 {
 	return o.token
 }
 
-// reserve watches the mutex, and gives the tenures that the transaction has begun their tokens.
+// reserve watches the mutex, and draws tokens for the tenures that the transaction has begun.
 func (t *tx) reserve(k *txKey) {
 	if t.tooLarge {
 		return
@@ -86,13 +86,14 @@ func (t *tx) reserve(k *txKey) {
 	}
 }
 
-// draw returns a token that no tenure has had. The mutex is watched.
+// draw returns a token that no tenure has. The mutex is watched.
 func (k *txKey) draw() uint64 {
 	k.shown = k.shard.engine.token.Add(1)
 	return k.shown
 }
 
-// begun returns the taking that began the tenure which the mutex has now, nil if the transaction has not begun it.
+// begun returns the operation that began the present tenure, or nil if the transaction has not
+// begun it.
 func (k *txKey) begun() *op {
 	for i := len(k.work) - 1; i >= 0; i-- {
 		switch o := &k.work[i]; o.kind {

@@ -12,8 +12,8 @@ import (
 
 var _ simba.Keyspace = (*Engine)(nil)
 
-// tx is a transaction: what it has read, as copies that its own changes alter, and what is to
-// be done with the mutexes themselves if what it has read is still so at Commit.
+// tx is a transaction. It has copies of the state that it has read, which its own changes alter.
+// At Commit it changes the mutexes, if they are still in the state that it has read.
 type tx struct {
 	engine   *Engine
 	now      time.Time
@@ -35,19 +35,19 @@ type txKey struct {
 	shard *shard
 	index int // of the shard: they are locked in this order
 
-	// What was read.
+	// The state that was read.
 	readLock   simba.Lock
 	readQueue  []simba.Place
 	queueRead  bool
-	reserved   string        // whose turn it is
-	recovering bool          // nobody new is granted anything
-	kept       time.Duration // how long either lasts
-	refused    bool          // lock is that of whose turn it is, who does not have it yet
+	reserved   string        // the contender that the mutex is reserved for
+	recovering bool          // no new tenure may begin
+	kept       time.Duration // how long the reservation or the recovery delay lasts
+	refused    bool          // lock shows the reservation
 	rests      simba.Seq
 	watch      *watch // nil = it may change and change back
 	seen       versions
 
-	// The same with what was done to it.
+	// The same state with the transaction's own changes.
 	lock   simba.Lock
 	queue  queueCopy
 	ended  uint64 // the token of the tenure that was dropped last
@@ -55,16 +55,16 @@ type txKey struct {
 
 	// Tokens that were reserved.
 	next  uint64 // of the tenure that is to begin; 0 = none
-	shown uint64 // the largest that its user knows, and may tell; 0 = none
+	shown uint64 // the largest that its user knows; 0 = none
 
-	// What Commit does.
+	// The work of Commit.
 	work     []op
 	dequeued []string
 	room     [1]op
 	did      *step // what it did
 }
 
-// op is a change of a mutex that a transaction makes.
+// op is a change of a mutex by a transaction.
 type op struct {
 	kind      opKind
 	renew     bool
@@ -83,7 +83,7 @@ const (
 	opEnqueue
 )
 
-// idleTxs are transactions that are over.
+// idleTxs are transactions for reuse.
 var idleTxs = sync.Pool{New: func() any { return new(tx) }}
 
 // Begin implements simba.Keyspace.
@@ -94,7 +94,7 @@ func (e *Engine) Begin() simba.Tx {
 	return &handle{t}
 }
 
-// handle is a tx for its user, who may Close it again when the tx is another's already.
+// handle is a tx for its user. The user may Close it again when another user has the tx already.
 type handle struct{ *tx }
 
 // Close implements simba.Tx.
@@ -120,7 +120,7 @@ func (t *tx) key(name string) *txKey {
 		return k
 	}
 	k := t.add(name)
-	if t.tooLarge { // nothing of it will ever be told
+	if t.tooLarge { // Commit will refuse it
 		k.queueRead = true
 		return k
 	}
@@ -150,7 +150,7 @@ func (t *tx) add(name string) *txKey {
 	k.shard, k.hash = t.engine.shard(name)
 	k.index = shardOf(k.hash)
 	k.work = k.room[:0]
-	if t.tooLarge { // Commit will refuse it: nothing more is to be remembered
+	if t.tooLarge { // Commit will refuse it
 		return k
 	}
 	t.keys = append(t.keys, k)
@@ -178,8 +178,8 @@ func (k *txKey) load(m *mutex, s *step) {
 	}
 }
 
-// read lets time do its work on a mutex, and then looks at it.
-func (t *tx) read(k *txKey, look func(m *mutex, s *step)) {
+// read brings a mutex to the present, and then calls load.
+func (t *tx) read(k *txKey, load func(m *mutex, s *step)) {
 	e, sh := t.engine, k.shard
 	if !e.enter() {
 		t.stopped = true
@@ -192,7 +192,7 @@ func (t *tx) read(k *txKey, look func(m *mutex, s *step)) {
 	m, before := sh.find(k.name, k.hash)
 	m.advance(s)
 	sh.finish(m, s, before)
-	look(m, s)
+	load(m, s)
 	k.rests = m.rests
 }
 
@@ -227,13 +227,13 @@ func (t *tx) Resume() bool {
 	return same
 }
 
-// isUnwatched reports whether what is watched of the key has not changed.
+// isUnwatched reports whether the watched parts of the key have not changed.
 func (k *txKey) isUnwatched() bool {
 	return k.watch == nil || k.seen.same(k.watch) || bugs.On(bugs.LostUpdate)
 }
 
-// isFresh reports whether what was read of the key is still so. The caller holds the lock of
-// its shard.
+// isFresh reports whether the key is still in the state that was read. The caller holds the lock
+// of its shard.
 func (k *txKey) isFresh(m *mutex, s *step) bool {
 	return k.isUnwatched() && m.isAs(k.readLock, s.now) && k.reserved == m.reservedFor() && (!k.queueRead || m.queueIs(k.readQueue))
 }
@@ -297,8 +297,8 @@ func (t *tx) Change(name string, l simba.Lock, renew bool) {
 	k.lock.Token = was.Token
 }
 
-// change adds a change to the work: to the change before it, if there is one. So a key that is changed a thousand times
-// is changed once.
+// change adds a change to the work, or merges it with the change before. So a key that is changed
+// a thousand times is changed once.
 func (k *txKey) change(l simba.Lock, renew bool) {
 	n := len(k.work)
 	if n == 0 || k.work[n-1].kind != opChange {
@@ -312,7 +312,7 @@ func (k *txKey) change(l simba.Lock, renew bool) {
 	last.lock, last.renew = l, last.renew || renew
 }
 
-// timed is a lock as it will be read, when it is written now.
+// timed returns a lock as a later read returns it, if it is written now.
 func (t *tx) timed(l simba.Lock) simba.Lock {
 	now := t.now.UnixMilli()
 	switch {
@@ -340,7 +340,7 @@ func (t *tx) Queue(name string) []simba.Place {
 	return t.queued(name).queue.inOrder()
 }
 
-// queued is key for one whose queue counts too.
+// queued is key for a transaction that depends on the queue, too.
 func (t *tx) queued(name string) *txKey {
 	k := t.key(name)
 	if k.queueRead {
@@ -373,7 +373,7 @@ func (t *tx) Place(name, contender string) (simba.Place, bool) {
 func (t *tx) Enqueue(name, contender string, score float64) {
 	k := t.queued(name)
 	k.work = append(k.work, op{kind: opEnqueue, contender: contender, score: score})
-	k.dequeued = slices.DeleteFunc(k.dequeued, func(c string) bool { return c == contender }) // it is back
+	k.dequeued = slices.DeleteFunc(k.dequeued, func(c string) bool { return c == contender })
 	k.queue.add(simba.Place{Contender: contender, Score: score})
 }
 

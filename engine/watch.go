@@ -1,17 +1,16 @@
 package engine
 
-// watched are the mutexes of a shard that transactions have read, by name. It is guarded by
-// the shard's lock.
+// watched has the watches of a shard by mutex. The shard's lock guards it.
 type watched map[string]*watch
 
-// watch counts the changes of a mutex while any transaction looks at it.
+// watch counts the changes of a mutex while a transaction watches it.
 type watch struct {
 	refs  int
-	lock  uint64 // changes of the lock, or of whose turn it is
-	queue uint64 // changes of who waits
+	lock  uint64 // changes of the lock, or of the reservation
+	queue uint64 // changes of the queue
 }
 
-// touch counts what a step has changed. It costs nothing if nobody looks.
+// touch counts the changes of a step. It costs nothing if no transaction watches.
 func (w watched) touch(m *mutex, s *step, before mutexStats) {
 	if len(w) == 0 {
 		return
@@ -29,7 +28,7 @@ func (w watched) touch(m *mutex, s *step, before mutexStats) {
 	}
 }
 
-// versions are what a transaction saw of a watch.
+// versions are the counters of a watch when a transaction read the mutex.
 type versions struct {
 	lock, queue     uint64
 	ofLock, ofQueue bool
@@ -48,7 +47,7 @@ func (s *versions) same(x *watch) bool {
 	return (!s.ofLock || s.lock == x.lock) && (!s.ofQueue || s.queue == x.queue)
 }
 
-// watch returns the watch of a mutex, for unwatch to give back.
+// watch returns the watch of a mutex. The caller gives it back by unwatch.
 func (sh *shard) watch(name string) *watch {
 	if sh.watched == nil {
 		sh.watched = make(watched)
