@@ -99,7 +99,7 @@ func listeners(channel string) iter.Seq2[string, string] {
 			return
 		}
 		rest, ok := strings.CutPrefix(channel, "simba:")
-		for i := max(0, len(rest)-1-simba.MaxContenderLen); ok && i < len(rest); i++ { // no longer ids
+		for i := max(0, len(rest)-1-simba.MaxContenderLen); ok && i < len(rest); i++ {
 			if rest[i] == ':' && !yield(rest[:i], rest[i+1:]) {
 				return
 			}

@@ -22,8 +22,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestBytesAreWhatTheHeapHolds allows a third of difference: tables and lists grow by doubling.
-func TestBytesAreWhatTheHeapHolds(t *testing.T) {
+// TestBytesMatchTheHeap allows a third of difference: tables and lists grow by doubling.
+func TestBytesMatchTheHeap(t *testing.T) {
 	const n = 50_000
 	long := strings.Repeat("x", 200)
 	ask := func(e *Engine, mutex, contender string) {
@@ -103,8 +103,8 @@ type bell struct{}
 
 func (bell) Wake() {}
 
-// TestNothingIsKeptOfAHugeQueue leaves one of many waiters, and one of many effects of a step.
-func TestNothingIsKeptOfAHugeQueue(t *testing.T) {
+// TestAHugeQueueReleasesItsMemory leaves one of many waiters, and one of many effects of a step.
+func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 	const n, spare = 20_000, 128 << 10
 	name := func(i int) string { return fmt.Sprint("c", i) }
 	for _, c := range []struct {
@@ -152,7 +152,7 @@ func TestNothingIsKeptOfAHugeQueue(t *testing.T) {
 	}
 }
 
-func TestNothingIsKeptOfTheNamesInAStep(t *testing.T) {
+func TestAStepKeepsNoNames(t *testing.T) {
 	const length = 64 << 10
 	for _, n := range []int{8, 60} { // few effects, whose list is used again, and many
 		synctest.Test(t, func(t *testing.T) {
@@ -199,8 +199,8 @@ func walked(m *mutex) int64 {
 	return int64(n)
 }
 
-// TestTheCountIsWhatAWalkFinds has contenders and transactions do anything at all.
-func TestTheCountIsWhatAWalkFinds(t *testing.T) {
+// TestCountedBytesMatchAWalk has contenders and transactions do anything at all.
+func TestCountedBytesMatchAWalk(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
@@ -275,7 +275,7 @@ func TestTheCountIsWhatAWalkFinds(t *testing.T) {
 	}
 }
 
-func TestNothingIsCountedOfWhatHasGone(t *testing.T) {
+func TestRemovedMutexesCountNoBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("released", "a", sec, 0)

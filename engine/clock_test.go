@@ -16,7 +16,7 @@ func (s *stepped) now() time.Time { return time.Now().Add(time.Duration(s.by.Loa
 
 func (s *stepped) step(d time.Duration) { s.by.Add(int64(d)) }
 
-func TestAClockShowsWhatItIsOfThoughReadingsAreHeldUp(t *testing.T) {
+func TestAClockMatchesItsSourceThoughReadingsAreSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		boot := time.Now().Add(-time.Hour)
 		readings := 0
@@ -35,7 +35,7 @@ func TestAClockShowsWhatItIsOfThoughReadingsAreHeldUp(t *testing.T) {
 	})
 }
 
-func TestAClockIsNeverAheadOfWhatItShows(t *testing.T) {
+func TestAClockIsNeverAheadOfItsSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		boot := time.Now().Add(-time.Hour)
 		c := ClockOf(func() simba.Instant {

@@ -205,7 +205,7 @@ func TestWithFsyncHeldBackNobodyCanSeeAGrant(t *testing.T) {
 	})
 }
 
-func TestWhatIsToldOfAMutexWaitsForItsOwnChangesAlone(t *testing.T) {
+func TestRepliesWaitForTheirMutexAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		w := newWorldOn(t, g, Recovery{})
@@ -250,7 +250,7 @@ func TestWhatIsToldOfAMutexWaitsForItsOwnChangesAlone(t *testing.T) {
 	})
 }
 
-func TestTrySettleBeginsWhatItDoesNotWaitFor(t *testing.T) {
+func TestTryCommitBeginsTheCommitWithoutWaiting(t *testing.T) {
 	g := newGate()
 	w := newWorldOn(t, g, Recovery{})
 	o, _, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Hour})
@@ -276,7 +276,7 @@ func TestTrySettleBeginsWhatItDoesNotWaitFor(t *testing.T) {
 	}
 }
 
-func TestFreeIsNotToldBeforeTheReleaseIsDurable(t *testing.T) {
+func TestAMutexIsNotShownFreeBeforeTheReleaseIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		g.set(true)
@@ -326,7 +326,7 @@ func (g *gate) upTo(seq simba.Seq) {
 	g.opened.Broadcast()
 }
 
-func TestOneThatIsWokenForALeaseThatIsOverWaitsForTheNextToBeDurable(t *testing.T) {
+func TestAWaiterOfAnEndedLeaseWaitsUntilTheNextIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		g.set(true)
@@ -412,7 +412,7 @@ func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 
 // A journal may hold back on the change of a queue too, and then all notices and
 // wake-ups wait behind it.
-func TestWhoeverQueuesSettlesWhatTheJournalHoldsBack(t *testing.T) {
+func TestAQueuedRequestCommitsTheChangeThatHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		g.set(true)
@@ -442,7 +442,7 @@ func leases(ls ...simba.Lease) func(func(simba.Lease, error) bool) {
 	}
 }
 
-func TestRecoveredLeaseKeepsWhatIsLeftOfIt(t *testing.T) {
+func TestRecoveredLeaseKeepsItsRemainingTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Token: 9, Leases: leases(
 			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000 - simba.Instant(4*sec), AcquiredAt: 5, TTL: 8 * sec, Transition: 2 * sec},
@@ -472,7 +472,7 @@ func TestRecoveredLeaseKeepsWhatIsLeftOfIt(t *testing.T) {
 	})
 }
 
-func TestQuietTimeGrantsNobodyNewWhileRecoveredOwnersGuard(t *testing.T) {
+func TestRecoveryDelayGrantsNothingNewWhileRecoveredOwnersGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Delay: 30 * sec, Leases: leases(
 			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: 8 * sec, Transition: 2 * sec},
@@ -506,7 +506,7 @@ func TestQuietTimeGrantsNobodyNewWhileRecoveredOwnersGuard(t *testing.T) {
 	})
 }
 
-func TestReleaseInTheQuietTimeAlsoLeavesTheQueue(t *testing.T) {
+func TestReleaseDuringTheRecoveryDelayAlsoLeavesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Delay: 30 * sec, Leases: leases(
 			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: time.Hour},

@@ -29,7 +29,7 @@ func (w *world) askFull(r simba.AcquireRequest) (o simba.Outcome, refused bool) 
 	return o, refused
 }
 
-func TestAFullEngineRenewsForTheOwnerAndRefusesWhoIsNew(t *testing.T) {
+func TestAFullEngineRenewsForTheOwnerAndRefusesNewContenders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		first := w.acquire("m", "a", sec, 0)
@@ -59,7 +59,7 @@ func TestAFullEngineRenewsForTheOwnerAndRefusesWhoIsNew(t *testing.T) {
 	})
 }
 
-func TestAFullEngineKeepsThePlacesOfThoseWhoWaitAndGrantsThemTheirTurn(t *testing.T) {
+func TestAFullEngineKeepsItsQueuesAndHandsOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", sec, 0)
@@ -81,7 +81,7 @@ func TestAFullEngineKeepsThePlacesOfThoseWhoWaitAndGrantsThemTheirTurn(t *testin
 	})
 }
 
-func TestAFullEngineGrantsTheTurnOfOneWhomAScriptTookOutOfTheQueue(t *testing.T) {
+func TestAFullEngineGrantsAReservationThatAScriptMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", sec, 0)

@@ -63,7 +63,7 @@ func TestRenewalPostponesTheHandoff(t *testing.T) {
 	})
 }
 
-func TestBreakHandsToTheNextWaiter(t *testing.T) {
+func TestBreakHandsOffToTheNextWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -113,7 +113,7 @@ func TestDeadWaiterIsSkipped(t *testing.T) {
 	})
 }
 
-func TestWaiterThatDiedBetweenChosenAndToldIsSkippedInTheSameStep(t *testing.T) {
+func TestAWaiterThatDiedAfterItsGrantIsSkippedInTheSameStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -128,7 +128,7 @@ func TestWaiterThatDiedBetweenChosenAndToldIsSkippedInTheSameStep(t *testing.T) 
 	})
 }
 
-func TestGrantThatCouldNotBeToldIsPassedOn(t *testing.T) {
+func TestAGrantWhoseWaiterIsGoneIsHandedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -146,7 +146,7 @@ func TestGrantThatCouldNotBeToldIsPassedOn(t *testing.T) {
 	})
 }
 
-func TestWaiterWhoCameBackKeepsWhatItsOldConnectionWasGranted(t *testing.T) {
+func TestAWaiterThatReconnectsKeepsTheGrantOfItsOldConnection(t *testing.T) {
 	for _, how := range []string{"end", "abandon"} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestWaiterWhoCameBackKeepsWhatItsOldConnectionWasGranted(t *testing.T) {
 	}
 }
 
-func TestBrokenConnectionKeepsItsPlaceInTheQueue(t *testing.T) {
+func TestBrokenConnectionKeepsItsQueueEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", 10*sec, 0)
@@ -193,7 +193,7 @@ func TestBrokenConnectionKeepsItsPlaceInTheQueue(t *testing.T) {
 	})
 }
 
-func TestSecondConnectionOfAContenderTakesItsPlaceOver(t *testing.T) {
+func TestSecondConnectionOfAContenderTakesOverItsQueueEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -212,7 +212,7 @@ func TestSecondConnectionOfAContenderTakesItsPlaceOver(t *testing.T) {
 	})
 }
 
-func TestTimeoutLeavesTheQueueButTellsAGrantThatCameFirst(t *testing.T) {
+func TestTimeoutLeavesTheQueueButReturnsAGrantThatCameFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -243,7 +243,7 @@ func TestReleaseByAWaiterEndsItsWaitElsewhere(t *testing.T) {
 	})
 }
 
-func TestWhoseLeaseEndsBeforeItCanBeToldWaitsOnInItsPlace(t *testing.T) {
+func TestAWaiterWhoseLeaseEndedUnseenKeepsItsQueueEntry(t *testing.T) {
 	for _, end := range []struct {
 		name   string
 		others uint64 // tenures until c's
@@ -318,7 +318,7 @@ func (w *world) waitingOn(contender string) *blocked {
 	return b
 }
 
-func TestWhatTheContenderOfOneThatWaitsOnIsGivenElsewhereIsItsOwn(t *testing.T) {
+func TestAWaitingContenderMayBeGrantedOnAnotherConnection(t *testing.T) {
 	for name, ask := range map[string]func(*world){
 		"by asking again": func(w *world) { w.acquire("m", "b", time.Hour, 0) },
 		"as a key":        func(w *world) { w.commit(func(tx simba.Tx) { tx.Take("m", str("b", time.Hour)) }) },
@@ -344,7 +344,7 @@ func TestWhatTheContenderOfOneThatWaitsOnIsGivenElsewhereIsItsOwn(t *testing.T) 
 	}
 }
 
-func TestOneThatWaitsOnHasOnePlaceWhateverAScriptDoes(t *testing.T) {
+func TestARequeuedWaiterHasOneEntryWhateverAScriptDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -369,7 +369,7 @@ func TestOneThatWaitsOnHasOnePlaceWhateverAScriptDoes(t *testing.T) {
 	})
 }
 
-func TestThoseWhoWaitOnKeepTheirOrder(t *testing.T) {
+func TestRequeuedWaitersKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -393,7 +393,7 @@ func TestThoseWhoWaitOnKeepTheirOrder(t *testing.T) {
 	})
 }
 
-func TestOneWhoseLeaseWasOverBeforeTheDiskAnsweredComesFirstAgain(t *testing.T) {
+func TestAWaiterWhoseLeaseEndedBeforeItsFsyncComesFirstAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		w := newWorldOn(t, g, Recovery{})
@@ -426,7 +426,7 @@ func TestOneWhoseLeaseWasOverBeforeTheDiskAnsweredComesFirstAgain(t *testing.T) 
 	})
 }
 
-func TestOneThatDoesNotShowUpHasOneTurnHoweverOftenTheDiskHangs(t *testing.T) {
+func TestAnAbsentWaiterGetsOneOfferHoweverOftenTheDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		w := newWorldOn(t, g, Recovery{})
@@ -459,7 +459,7 @@ func TestOneThatDoesNotShowUpHasOneTurnHoweverOftenTheDiskHangs(t *testing.T) {
 	})
 }
 
-func TestAReleaseEndsTheWaitThatItsTenureHasYetToBeTold(t *testing.T) {
+func TestAReleaseEndsTheWaitOfATenureThatIsNotDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -473,7 +473,7 @@ func TestAReleaseEndsTheWaitThatItsTenureHasYetToBeTold(t *testing.T) {
 	})
 }
 
-func TestReachablePollingWaiterIsToldAndTheMutexKeptForIt(t *testing.T) {
+func TestAReachablePollingWaiterGetsAReservationAndANotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -499,7 +499,7 @@ func TestReachablePollingWaiterIsToldAndTheMutexKeptForIt(t *testing.T) {
 	})
 }
 
-func TestMissedTurnGoesToTheNextInLine(t *testing.T) {
+func TestAMissedReservationGoesToTheNextWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -517,7 +517,7 @@ func TestMissedTurnGoesToTheNextInLine(t *testing.T) {
 	})
 }
 
-func TestSubscriberThatVanishedBeforeItsNoticeLosesItsTurnAtOnce(t *testing.T) {
+func TestASubscriberThatVanishedLosesItsReservationAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -548,7 +548,7 @@ func TestBrokenConnectionIsStillReachableByItsSubscription(t *testing.T) {
 	})
 }
 
-func TestSubscriberThatCameBackAfterItsNoticeIsToldAgain(t *testing.T) {
+func TestASubscriberThatCameBackIsNotifiedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -563,7 +563,7 @@ func TestSubscriberThatCameBackAfterItsNoticeIsToldAgain(t *testing.T) {
 	})
 }
 
-func TestUnreachablePollingWaiterIsPassedOverAndKeepsItsPlace(t *testing.T) {
+func TestAnUnreachablePollingWaiterIsSkippedAndKeepsItsEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -577,7 +577,7 @@ func TestUnreachablePollingWaiterIsPassedOverAndKeepsItsPlace(t *testing.T) {
 	})
 }
 
-func TestWaiterThatSubscribesWhileTheMutexIsFreeIsTold(t *testing.T) {
+func TestAWaiterThatSubscribesWhileTheMutexIsFreeIsNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -617,7 +617,7 @@ func TestHandoffWindowOfZeroIsFreeForAll(t *testing.T) {
 	})
 }
 
-func TestLeavingInOnesTurnPassesItOn(t *testing.T) {
+func TestLeavingHandsTheReservationOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -650,7 +650,7 @@ func TestPollingWaiterLapsesAfterTheGrace(t *testing.T) {
 	})
 }
 
-func TestNoQueueTakesNoPlaceAndKeepsTheOneThereIs(t *testing.T) {
+func TestNoQueueAddsNoEntryAndKeepsAnExistingOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", sec, 0)
@@ -666,7 +666,7 @@ func TestNoQueueTakesNoPlaceAndKeepsTheOneThereIs(t *testing.T) {
 }
 
 // Nobody owned the mutex in this run, so replies about it rest on no change.
-func TestAMissedTurnAfterTheQuietTimeGoesToTheNextAtOnce(t *testing.T) {
+func TestAMissedReservationAfterTheRecoveryDelayGoesToTheNextAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Delay: 2 * sec})
 		w.recorder.deaf = map[string]bool{simba.ContenderChannel("m", "a"): true}

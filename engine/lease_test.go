@@ -135,7 +135,7 @@ func TestLateReleaseWithTokenLeavesTheQueueAlone(t *testing.T) {
 	})
 }
 
-func TestCheckHoldsOnlyForTheTenureThatRuns(t *testing.T) {
+func TestCheckIsTrueOnlyForThePresentTenure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		token := w.acquire("m", "a", sec, sec).Token
@@ -158,7 +158,7 @@ func TestCheckHoldsOnlyForTheTenureThatRuns(t *testing.T) {
 	})
 }
 
-func TestSessionReleasesOnlyWhatIsBoundToIt(t *testing.T) {
+func TestASessionReleasesOnlyItsLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 7})
@@ -204,7 +204,7 @@ func TestAnIdleMutexCostsNothing(t *testing.T) {
 	})
 }
 
-func TestHistoryTellsEveryChangeInOrder(t *testing.T) {
+func TestHistoryHasEveryChangeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Seq: 100})
 		w.acquire("m", "a", sec, 0)

@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-func TestAnOwnerHasNoPlaceInItsOwnQueue(t *testing.T) {
+func TestAnOwnerIsNotInItsOwnQueue(t *testing.T) {
 	t.Run("that a script gives it", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
@@ -32,7 +32,7 @@ func TestAnOwnerHasNoPlaceInItsOwnQueue(t *testing.T) {
 	})
 }
 
-func TestPlacesOfTheSameScoreAreThoseOfDifferentContenders(t *testing.T) {
+func TestEntriesOfTheSameScoreAreOfDifferentContenders(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
 		w.commit(func(tx simba.Tx) { tx.Enqueue("m", "polls", float64(time.Now().UnixMilli())/1000) })
@@ -46,7 +46,7 @@ func TestPlacesOfTheSameScoreAreThoseOfDifferentContenders(t *testing.T) {
 	})
 }
 
-func TestOfTheSameScoreTheFirstToComeIsTheFirstAlsoAfterOthersLeft(t *testing.T) {
+func TestEntriesOfTheSameScoreKeepTheirOrderAfterOthersLeave(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
 		for _, c := range []string{"c1", "c2"} {
@@ -84,7 +84,7 @@ func TestAMoveInTheQueueIsAChange(t *testing.T) {
 	})
 }
 
-func TestATurnIsAChange(t *testing.T) {
+func TestAReservationIsAChange(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
 		w.listen("m", "c")
@@ -120,7 +120,7 @@ func TestAReadOfAKeyAndItsQueueIsOfOneInstant(t *testing.T) {
 	})
 }
 
-func TestWhoTakesItIsNotInTheQueueThatIsReadAfterwards(t *testing.T) {
+func TestATakerIsNotInTheQueueAfterwards(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
 		w.acquire("m", "b", sec, 0)
@@ -151,7 +151,7 @@ func TestATenureMayTakeOverTheLease(t *testing.T) {
 }
 
 // What async may lose: not a count that someone was told, nor the end of an endless lock.
-func TestWhatNothingWouldBringBackIsForced(t *testing.T) {
+func TestIrreversibleChangesAreForced(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after simba.Lock
 		renew, forced bool
@@ -175,7 +175,7 @@ func TestWhatNothingWouldBringBackIsForced(t *testing.T) {
 	}
 }
 
-func TestTheHistoryDoesNotKeepWhatAKeyHolds(t *testing.T) {
+func TestTheHistoryKeepsNoValues(t *testing.T) {
 	w := newWorld(t, Recovery{})
 	name, value := strings.Repeat("n", 1<<16), strings.Repeat("v", 1<<16)
 	w.commit(func(tx simba.Tx) { tx.Take(name, str(value, sec)) })

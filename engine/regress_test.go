@@ -12,7 +12,7 @@ import (
 
 // Rules that were broken once, or could be without any other test noticing.
 
-func TestNoNoticeOrWakeUpIsSentByOthersBeforeItIsDurable(t *testing.T) {
+func TestNoNoticeOrWakeUpIsSentBeforeItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		g.set(true)
@@ -75,7 +75,7 @@ func TestTheEndOfATenureOfAnEarlierRunIsForcedToDisk(t *testing.T) {
 	})
 }
 
-func TestOwnerThatQueuedInTheQuietTimeIsRenewedAfterIt(t *testing.T) {
+func TestAnOwnerThatQueuedDuringTheRecoveryDelayIsRenewedAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Token: 7, Delay: 30 * sec, Leases: leases(
 			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: time.Hour},
@@ -102,7 +102,7 @@ func TestOwnerThatQueuedInTheQuietTimeIsRenewedAfterIt(t *testing.T) {
 	})
 }
 
-func TestAPollingWaiterHasItsTurnHoweverShortTheGrace(t *testing.T) {
+func TestAPollingWaiterGetsAReservationHoweverShortTheGrace(t *testing.T) {
 	for _, grace := range []time.Duration{0, testWindow / 2} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, Recovery{})
@@ -142,7 +142,7 @@ func TestALeaseThatIsLoadedSlowlyEndsInTime(t *testing.T) {
 	})
 }
 
-func TestOneThatMissedItsTurnAndBlocksThenIsGranted(t *testing.T) {
+func TestAWaiterThatMissedItsReservationAndBlocksIsGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -159,7 +159,7 @@ func TestOneThatMissedItsTurnAndBlocksThenIsGranted(t *testing.T) {
 	})
 }
 
-func TestAFreshSubscriptionIsToldAgain(t *testing.T) {
+func TestAFreshSubscriptionIsNotifiedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -218,7 +218,7 @@ func TestTheEndOfASessionLeavesTheQueueAlone(t *testing.T) {
 	})
 }
 
-func TestWhatIsLeftIsRoundedUp(t *testing.T) {
+func TestRemainingTimeIsRoundedUp(t *testing.T) {
 	for d, want := range map[time.Duration]time.Duration{
 		-1: 0, 0: 0, 1: ms, ms - 1: ms, ms: ms, ms + 1: 2 * ms,
 	} {

@@ -75,7 +75,7 @@ func TestDeadlinesThatAreOrderedAtOnceComeInOrder(t *testing.T) {
 	}
 }
 
-func TestTableFindsWhatItHoldsWhileItGrowsAndShrinks(t *testing.T) {
+func TestTheTableFindsItsMutexesWhileItGrowsAndShrinks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	tab := newTable(0)
 	want := map[string]*mutex{}

@@ -77,7 +77,7 @@ func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 	}
 }
 
-func TestATokenThatIsReservedIsOnlyUsedIfNobodyHadTheMutexMeanwhile(t *testing.T) {
+func TestAReservedTokenIsOnlyUsedIfTheMutexHasNotChanged(t *testing.T) {
 	inBubble(t, func(w *world) {
 		tx := w.e.Begin()
 		tx.Take("m", str("a", sec))
@@ -147,7 +147,7 @@ func TestATokenStaysUntilItIsDroppedBesideItsLock(t *testing.T) {
 	})
 }
 
-func TestATokenIsNotToldBeforeACrashCannotRepeatIt(t *testing.T) {
+func TestATokenIsNotShownBeforeACrashCannotRepeatIt(t *testing.T) {
 	for name, ask := range map[string]func(tx simba.Tx) uint64{
 		"counted": func(tx simba.Tx) uint64 { return tx.NextToken("m") },
 		"read":    func(tx simba.Tx) uint64 { return tx.Fence("m") },

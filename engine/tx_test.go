@@ -99,7 +99,7 @@ func TestOfTwoTransactionsThatReadAFreeKeyOneTakesIt(t *testing.T) {
 	})
 }
 
-func TestWhatWasReadMustBeSoAtTheCommit(t *testing.T) {
+func TestReadValuesMustBeCurrentAtTheCommit(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"renewed":  func(w *world) { w.guard("m", "a", sec, 0, 0) },
 		"released": func(w *world) { w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"}) },
@@ -194,7 +194,7 @@ func TestATransactionThatIsOverWatchesNothing(t *testing.T) {
 	})
 }
 
-func TestDroppingAKeyHandsTheMutexOn(t *testing.T) {
+func TestDroppingAKeyHandsTheMutexOff(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.commit(func(tx simba.Tx) { tx.Take("m", str("a", simba.Endless)) })
 		b := w.block("m", "b", 3*sec, sec)
@@ -340,7 +340,7 @@ func TestALeaseMayBeLongOrWithoutEnd(t *testing.T) {
 	})
 }
 
-func TestTheQueueStandsByScoreAndThenByArrival(t *testing.T) {
+func TestTheQueueIsOrderedByScoreThenArrival(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
 		w.acquire("m", "native", sec, 0)
@@ -391,7 +391,7 @@ func contenders(places []simba.Place) string {
 
 // A script that releases as Simba's does: it deletes the lock, takes the first out of the queue
 // and tells it so itself.
-func TestWhoIsTakenOutOfTheQueueOfAFreeMutexHasItsTurn(t *testing.T) {
+func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 	release := func(w *world, next string) {
 		w.commit(func(tx simba.Tx) {
 			tx.Drop("m")
@@ -473,7 +473,7 @@ func TestWhoIsTakenOutOfTheQueueOfAFreeMutexHasItsTurn(t *testing.T) {
 	})
 }
 
-func TestInTheQuietTimeNoKeyIsTaken(t *testing.T) {
+func TestDuringTheRecoveryDelayNoKeyIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Delay: 5 * sec})
 		tx := w.e.Begin()
@@ -489,7 +489,7 @@ func TestInTheQuietTimeNoKeyIsTaken(t *testing.T) {
 	})
 }
 
-func TestNothingOfATransactionIsToldBeforeAllOfItIsDurable(t *testing.T) {
+func TestNoPartOfATransactionIsShownBeforeAllOfItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		w := newWorldOn(t, g, Recovery{})
@@ -518,7 +518,7 @@ func TestNothingOfATransactionIsToldBeforeAllOfItIsDurable(t *testing.T) {
 	})
 }
 
-func TestATransactionHoldsUpOthersForABoundedTime(t *testing.T) {
+func TestATransactionBlocksOthersForABoundedTime(t *testing.T) {
 	inBubble(t, func(w *world) {
 		for name, fill := range map[string]func(tx simba.Tx, i int){
 			"keys":     func(tx simba.Tx, i int) { tx.Take(fmt.Sprint("k", i), str("a", sec)) },
@@ -597,7 +597,7 @@ func TestDiscardKeepsTheReadsAlone(t *testing.T) {
 	})
 }
 
-func TestChangesAreToldInTheWordsOfRedis(t *testing.T) {
+func TestChangesSendKeyspaceNotifications(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.e.SetKeyEvents(simba.KeyEventsByKey | simba.KeyEventsByEvent | simba.KeyEventGeneric | simba.KeyEventString | simba.KeyEventExpired)
 		w.recorder.subscribe("__keyspace@0__:m") // anyone, so that notices are sent at all

@@ -48,8 +48,8 @@ func (r *Ring) at(i int) simba.Event {
 const part = 256
 
 // Find returns the newest events that match a request, from old to new. q.Count must not be 0. It
-// takes mu, the lock around the ring, for a part of the ring at a time, so that a long search
-// delays no other goroutine.
+// takes mu, the lock around the ring, for a part of the ring at a time. So a long search delays no
+// other goroutine.
 func (r *Ring) Find(mu sync.Locker, q simba.HistoryRequest) []simba.Event {
 	var found []simba.Event
 	before := simba.Seq(1<<64 - 1) // all from here on have been examined

@@ -132,7 +132,7 @@ func TestTheFirstAsyncLeaseWaits(t *testing.T) {
 // crash is the file system as an end of power finds it.
 func crash(fsys *vfs.MemFS) *vfs.MemFS { return fsys.CrashClone(vfs.CrashCloneCfg{}) }
 
-func TestQuietLastsAsLongAsTheLongestLeaseThatMayBeLost(t *testing.T) {
+func TestRecoveryDelayCoversTheLongestLeaseThatMayBeLost(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	s := openPrimed(t, testOptions(t, fsys, Async))
 	long := put(2, "long")
@@ -150,7 +150,7 @@ func TestQuietLastsAsLongAsTheLongestLeaseThatMayBeLost(t *testing.T) {
 	}
 }
 
-func TestNoQuietAfterAlwaysOrACleanStop(t *testing.T) {
+func TestNoRecoveryDelayAfterAlwaysOrACleanStop(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	s, _ := openClosed(t, testOptions(t, fsys, Always))
 	s.Append(put(1, "m"))
@@ -176,7 +176,7 @@ func crashedAsync(t *testing.T) *vfs.MemFS {
 	return crash(fsys)
 }
 
-func TestACrashInTheQuietTimeBeginsItAnew(t *testing.T) {
+func TestACrashDuringTheRecoveryDelayBeginsItAnew(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		fsys := crashedAsync(t)
 		var c clock
@@ -195,7 +195,7 @@ func TestACrashInTheQuietTimeBeginsItAnew(t *testing.T) {
 }
 
 // A recovered owner may guard in the quiet time, for longer than anyone before.
-func TestALongerLeaseInTheQuietTimeMakesTheNextOneLonger(t *testing.T) {
+func TestALongerLeaseDuringTheRecoveryDelayMakesTheNextOneLonger(t *testing.T) {
 	fsys := crashedAsync(t)
 	s, r := openClosed(t, testOptions(t, fsys, Async))
 	ch := put(r.Seq+1, "first")
@@ -207,7 +207,7 @@ func TestALongerLeaseInTheQuietTimeMakesTheNextOneLonger(t *testing.T) {
 	}
 }
 
-func TestACleanStopInTheQuietTimeKeepsTheRest(t *testing.T) {
+func TestACleanStopDuringTheRecoveryDelayKeepsTheRest(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		fsys := crashedAsync(t)
 		var c clock
@@ -224,7 +224,7 @@ func TestACleanStopInTheQuietTimeKeepsTheRest(t *testing.T) {
 	}
 }
 
-func TestTheQuietTimeEnds(t *testing.T) {
+func TestTheRecoveryDelayEnds(t *testing.T) {
 	fsys := crashedAsync(t)
 	var c clock
 	o := testOptions(t, fsys, Always)

@@ -123,7 +123,7 @@ func TestARecordKeepsTheLastChangeOfEachMutexWhenItIsLarge(t *testing.T) {
 	}
 }
 
-func TestWhatALargeRecordDropsChangesNothing(t *testing.T) {
+func TestReducingALargeRecordChangesNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 200 {
 		s, _ := mustOpen(t, testOptions(t, vfs.NewMem(), Always))

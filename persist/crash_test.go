@@ -230,7 +230,7 @@ func (m *machine) check(r *Recovered) {
 	m.quiet = r.Delay
 }
 
-func TestACrashAtAnyMomentLosesNothingThatWasPromised(t *testing.T) {
+func TestACrashAtAnyMomentLosesNoCommittedChange(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		for seed := range uint64(10) {
 			t.Run(fmt.Sprintf("%v/%d", mode, seed), func(t *testing.T) {

@@ -48,7 +48,7 @@ func failing(o *Options) (fatal <-chan error) {
 
 var errBroken = errors.New("broken disk")
 
-func TestTheFirstFailureIsFatalOnceAndNothingIsToldFromItOn(t *testing.T) {
+func TestTheFirstFailureIsFatalOnceAndNothingIsCommittedAfterIt(t *testing.T) {
 	isSpare := func(op errorfs.Op) bool { return strings.Contains(op.Path, "spare-") }
 	tests := []struct {
 		name string

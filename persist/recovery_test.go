@@ -129,7 +129,7 @@ func TestAMutexThatIsNamedLikeAnothersKeyKeepsItsName(t *testing.T) {
 }
 
 // A number that was told, of no tenure, or of one that began and ended in one change.
-func TestATokenThatWasToldIsNotGivenOutAfterACrash(t *testing.T) {
+func TestACommittedTokenIsNotGivenOutAfterACrash(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		fsys := vfs.NewCrashableMem()
 		s, _ := openClosed(t, testOptions(t, fsys, mode))
@@ -328,7 +328,7 @@ func countRows(t *testing.T, s *Store) (n int) {
 	return n
 }
 
-func TestLeasesCanBeLeftAndReadAgain(t *testing.T) {
+func TestReadingLeasesCanStopAndBeginAgain(t *testing.T) {
 	o := testOptions(t, vfs.NewMem(), Always)
 	s, _ := mustOpen(t, o)
 	s.Append(put(1, "a"))
@@ -348,7 +348,7 @@ func TestLeasesCanBeLeftAndReadAgain(t *testing.T) {
 
 // The engine's clock stands still while the machine sleeps, and the next run's
 // begins where the boot's is.
-func TestASleepOfTheMachineShortensNoLeaseOfAfterwards(t *testing.T) {
+func TestASleepOfTheMachineShortensNoLaterLease(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	var boot, engine clock
 	o := testOptions(t, fsys, Always)

@@ -308,7 +308,7 @@ func TestClientsBehindAnFsyncShareTheNext(t *testing.T) {
 	}
 }
 
-func TestCommitOfWhatWasToldByAnEarlierRunReturnsAtOnce(t *testing.T) {
+func TestCommitOfChangesOfAnEarlierRunReturnsAtOnce(t *testing.T) {
 	fsys := vfs.NewMem()
 	s, _ := mustOpen(t, testOptions(t, fsys, Always))
 	s.Append(put(7, "m"))
@@ -455,7 +455,7 @@ func TestAppendAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestCloseWritesWhatNobodyCommitted(t *testing.T) {
+func TestCloseWritesUncommittedChanges(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		fsys := vfs.NewCrashableMem()
 		s, _ := mustOpen(t, testOptions(t, fsys, mode))
@@ -474,7 +474,7 @@ func TestCloseWritesWhatNobodyCommitted(t *testing.T) {
 	}
 }
 
-func TestWhatComesAfterCloseIsNeverTold(t *testing.T) {
+func TestChangesAfterCloseAreNeverCommitted(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		gate := newSyncGate(vfs.NewMem())
 		s, _ := mustOpen(t, testOptions(t, gate, mode))

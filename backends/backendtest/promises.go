@@ -167,7 +167,7 @@ var Promises = []Promise{
 		ZooKeeper: KeptIf("the server is not restarted: the leases that it granted end with its session, at the latest after the session timeout; what other servers tell of a lease's end is by the leader's clock, its end is not"),
 		Tests: Tests{
 			Embedded: []string{
-				"engine.TestAStepOfTheWallClockNeitherCutsNorExtendsALease", "engine.TestRecoveredLeaseKeepsWhatIsLeftOfIt",
+				"engine.TestAStepOfTheWallClockNeitherCutsNorExtendsALease", "engine.TestRecoveredLeaseKeepsItsRemainingTime",
 				"persist.TestALeaseOfTheSameBootIsAsItWas", "persist.TestAfterARebootLeasesBeginAnew", "tests/simulation.TestSimulation",
 			},
 			Redis: []string{

@@ -153,9 +153,9 @@ func TestAFlippedBitInAHeaderIsRefused(t *testing.T) {
 	}
 }
 
-// TestABitBehindTheEndSaysNothing: what follows the last frame of a segment is zeros, an
+// TestABitBehindTheEndIsIgnored: what follows the last frame of a segment is zeros, an
 // earlier use's, or what a crash has torn off.
-func TestABitBehindTheEndSaysNothing(t *testing.T) {
+func TestABitBehindTheEndIsIgnored(t *testing.T) {
 	o, places := damageable(t, false)
 	for i, p := range places {
 		if i+1 < len(places) && places[i+1].file == p.file {

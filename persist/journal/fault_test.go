@@ -104,8 +104,8 @@ func TestAFailedSealIsAnErrorOfClose(t *testing.T) {
 	}
 }
 
-// TestAFailureToFillAheadIsNoneOfTheJournal, which needs the spare only later.
-func TestAFailureToFillAheadIsNoneOfTheJournal(t *testing.T) {
+// TestAFailureToFillAheadDoesNotFailTheJournal, which needs the spare only later.
+func TestAFailureToFillAheadDoesNotFailTheJournal(t *testing.T) {
 	fault := &failing{kind: "write", path: "spare", err: unix.ENOSPC}
 	o := testOptions(newTrapFS(vfs.NewMem(), fault.hook))
 	j := mustOpen(t, o)
@@ -205,9 +205,9 @@ func (f unreadableFile) ReadAt(p []byte, offset int64) (int, error) {
 	return f.File.ReadAt(p, offset)
 }
 
-// TestWhatASyncHasLostIsNotRecoveredUntilItIsWrittenAgain: after a sync that failed, the
+// TestRecordsLostByASyncAreWrittenAgainBeforeRecovery: after a sync that failed, the
 // kernel shows what was written, never writes it, and lets the next sync succeed.
-func TestWhatASyncHasLostIsNotRecoveredUntilItIsWrittenAgain(t *testing.T) {
+func TestRecordsLostByASyncAreWrittenAgainBeforeRecovery(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	forgetful := &forgetfulFS{FS: disk, dirty: map[string][]dirt{}}
 	o := testOptions(forgetful)

@@ -44,7 +44,7 @@ func TestASegmentHasRoomForAHeaderAndFrames(t *testing.T) {
 	}
 }
 
-func TestAClosedJournalSaysSo(t *testing.T) {
+func TestAClosedJournalReturnsErrClosed(t *testing.T) {
 	j := mustOpen(t, testOptions(vfs.NewMem()))
 	mustClose(t, j)
 	mustClose(t, j)
@@ -56,8 +56,8 @@ func TestAClosedJournalSaysSo(t *testing.T) {
 	}
 }
 
-// TestASyncPromisesWhatWasAppendedBefore, and a frame says no more than that.
-func TestASyncPromisesWhatWasAppendedBefore(t *testing.T) {
+// TestASyncCoversEarlierAppends, and a frame says no more than that.
+func TestASyncCoversEarlierAppends(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
 	defer mustClose(t, j)
