@@ -16,7 +16,7 @@ import (
 // heap is how many bytes are alive.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what the first has found to be garbage is gone
+	runtime.GC() // the first one only finds the garbage
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
@@ -66,7 +66,7 @@ func TestBytesMatchTheHeap(t *testing.T) {
 		{"tenures that were handed on", func(e *Engine, i int) {
 			mutex, contender := fmt.Sprint(long, i), fmt.Sprint("b", i)
 			ask(e, mutex, "a")
-			_, ticket, err := e.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: time.Hour, Waiter: bell{}})
+			_, ticket, err := e.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: time.Hour, Waiter: silent{}})
 			if err != nil || ticket == nil {
 				t.Fatal(ticket, err)
 			}
@@ -98,10 +98,10 @@ func TestBytesMatchTheHeap(t *testing.T) {
 	}
 }
 
-// bell is a waiter that need not be woken.
-type bell struct{}
+// silent is a waiter that ignores its wake-up.
+type silent struct{}
 
-func (bell) Wake() {}
+func (silent) Wake() {}
 
 // TestAHugeQueueReleasesItsMemory leaves one of many waiters, and one of many effects of a step.
 func TestAHugeQueueReleasesItsMemory(t *testing.T) {

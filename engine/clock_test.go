@@ -72,7 +72,7 @@ func TestAStepOfTheWallClockNeitherCutsNorExtendsALease(t *testing.T) {
 				t.Errorf("after a step of %v the lease ended after %v", step, took)
 			}
 			if got := w.owner("m").AcquiredAt; got != wall.now().UnixMilli() {
-				t.Errorf("people are told that it was acquired at %d, at %d", got, wall.now().UnixMilli())
+				t.Errorf("OWNER shows that it was acquired at %d, at %d", got, wall.now().UnixMilli())
 			}
 			w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
 		})

@@ -141,7 +141,8 @@ func TestAStoredLeaseSaysWhenItsTenureBeganAndWhetherAConnectionIsBoundToIt(t *t
 	})
 }
 
-// settles reports, when everything has come to rest, whether Commit(seq) returned.
+// commits begins Commit(seq). The function that it returns reports, when all goroutines are idle,
+// whether Commit has returned.
 func commits(e *Engine, seq simba.Seq) func() bool {
 	done := make(chan struct{})
 	go func() {
@@ -185,8 +186,8 @@ func TestWithFsyncHeldBackNobodyCanSeeAGrant(t *testing.T) {
 		views := map[string]func() bool{
 			"its reply": reply, "OWNER": owner, "CHECK": check, "HISTORY": history, "SCAN": scan, "another's reply": queued,
 		}
-		for name, settled := range views {
-			if settled() {
+		for name, committed := range views {
+			if committed() {
 				t.Errorf("%s shows a grant that a crash could undo", name)
 			}
 		}
@@ -194,12 +195,12 @@ func TestWithFsyncHeldBackNobodyCanSeeAGrant(t *testing.T) {
 			t.Errorf("notices %q", w.recorder.heard)
 		}
 		g.set(true)
-		for name, settled := range views {
-			if !settled() {
+		for name, committed := range views {
+			if !committed() {
 				t.Errorf("%s hangs after the fsync", name)
 			}
 		}
-		if got := w.recorder.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
+		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
 			t.Errorf("notices %q", got)
 		}
 	})
@@ -218,7 +219,7 @@ func TestRepliesWaitForTheirMutexAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		told := func() map[string]func() bool {
+		replies := func() map[string]func() bool {
 			views := map[string]func() bool{}
 			_, seq, _ := w.e.Owner(ctx, "m")
 			views["OWNER"] = commits(w.e, seq)
@@ -233,16 +234,16 @@ func TestRepliesWaitForTheirMutexAlone(t *testing.T) {
 			views["GET"] = commits(w.e, seq)
 			return views
 		}
-		for name, settled := range told() {
-			if !settled() {
+		for name, committed := range replies() {
+			if !committed() {
 				t.Errorf("%s of a mutex waits for others' changes", name)
 			}
 		}
 		if _, _, err := w.e.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"}); err != nil {
 			t.Fatal(err)
 		}
-		for name, settled := range told() {
-			if settled() {
+		for name, committed := range replies() {
+			if committed() {
 				t.Errorf("%s shows a release that a crash could undo", name)
 			}
 		}
@@ -261,8 +262,8 @@ func TestTryCommitBeginsTheCommitWithoutWaiting(t *testing.T) {
 		t.Errorf("with the disk held back: %v, %v, and %d of %d is begun", done, err, g.begun, o.Seq)
 	}
 	g.set(true)
-	if done, err := w.e.TryCommit(0); done || err != nil { // to tell a notice may lead to a wait
-		t.Errorf("with a notice to be told: %v, %v", done, err)
+	if done, err := w.e.TryCommit(0); done || err != nil { // a notice may lead to a wait
+		t.Errorf("with a notice to send: %v, %v", done, err)
 	}
 	if err := w.e.Commit(t.Context(), o.Seq); err != nil {
 		t.Error(err)
@@ -291,7 +292,7 @@ func TestAMutexIsNotShownFreeBeforeTheReleaseIsDurable(t *testing.T) {
 		}
 		owner := commits(w.e, seq)
 		if release() || owner() {
-			t.Error("told too early")
+			t.Error("committed too early")
 		}
 		g.set(true)
 		if !release() || !owner() {
@@ -343,21 +344,21 @@ func TestAWaiterOfAnEndedLeaseWaitsUntilTheNextIsDurable(t *testing.T) {
 		released := commits(w.e, first)
 		time.Sleep(time.Minute) // the disk hangs for longer than the lease lasts
 		if s := w.e.Stats(); s.Acquired != 2 || s.Expired != 1 || s.Blocked != 1 {
-			t.Errorf("b is granted again what it cannot be told of: %+v", s)
+			t.Errorf("b is granted again a lease that it cannot see: %+v", s)
 		}
 		if released() || b.isWoken() {
-			t.Fatal("told of what is not durable")
+			t.Fatal("the lease is not durable")
 		}
 		g.upTo(first)
 		if !released() || !b.isWoken() {
-			t.Fatal("b is not told of what is durable")
+			t.Fatal("b does not get a durable lease")
 		}
 		o, err = ticket.End(simba.EndWoken)
 		if err != nil || o.Status != simba.StatusWaiting || o.Owner != "b" {
 			t.Fatalf("%+v, %v", o, err)
 		}
 		time.Sleep(2 * ms)
-		// Nor may it be told of the next one before that is durable.
+		// Nor may it return the next lease before that is durable.
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
 			t.Fatalf("%+v, %v", o, err)
 		}
@@ -423,7 +424,7 @@ func TestAQueuedRequestCommitsTheChangeThatHolds(t *testing.T) {
 		o, _, _ := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Hour})
 		queued := commits(w.e, o.Seq)
 		if queued() {
-			t.Error("told before what holds it back was committed")
+			t.Error("committed before the change that holds")
 		}
 		g.set(true)
 		if !queued() {
@@ -479,10 +480,10 @@ func TestRecoveryDelayGrantsNothingNewWhileRecoveredOwnersGuard(t *testing.T) {
 			simba.Lease{Mutex: "old", Owner: "o", Token: 8, Acquired: 1000, TTL: 8 * sec},
 		)})
 		if o := w.guard("m", "a", 40*sec, 0, 7); o.Status != simba.StatusRenewed {
-			t.Errorf("guard in the quiet time: %+v", o)
+			t.Errorf("guard during the recovery delay: %+v", o)
 		}
 		if o := w.ask(simba.AcquireRequest{Mutex: "free", Contender: "b", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy || o.Transition != 30*sec {
-			t.Errorf("granted in the quiet time, or not told how long it is: %+v", o)
+			t.Errorf("granted during the recovery delay, or without its length: %+v", o)
 		}
 		// Its release may have been lost together with another's tenure.
 		if o := w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy {

@@ -73,10 +73,10 @@ func TestAFullEngineKeepsItsQueuesAndHandsOff(t *testing.T) {
 		b.granted()
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
 		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "d"}); !refused {
-			t.Errorf("in the turn of another: %+v", o)
+			t.Errorf("in another's reservation: %+v", o)
 		}
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "c"}); o.Status != simba.StatusAcquired {
-			t.Errorf("who has its turn: %+v", o)
+			t.Errorf("with a reservation: %+v", o)
 		}
 	})
 }

@@ -25,7 +25,7 @@ func TestReleaseGrantsTheFirstBlockedWaiterInTheSameStep(t *testing.T) {
 		if c.isWoken() {
 			t.Error("c was woken too")
 		}
-		if got := w.recorder.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a", "acquired@@b"}) {
+		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a", "acquired@@b"}) {
 			t.Errorf("notices %q", got)
 		}
 		w.audit()
@@ -89,7 +89,7 @@ func TestQueueIsFirstComeFirstServed(t *testing.T) {
 			w.release(simba.ReleaseRequest{Mutex: "m", Contender: last})
 			last = b.granted().Owner
 			if want := fmt.Sprintf("c%02d", 99-i); last != want {
-				t.Fatalf("turn %d: %s, want %s", i, last, want)
+				t.Fatalf("offer %d: %s, want %s", i, last, want)
 			}
 			w.audit()
 		}
@@ -167,7 +167,7 @@ func TestAWaiterThatReconnectsKeepsTheGrantOfItsOldConnection(t *testing.T) {
 					b.end(simba.EndGone)
 				}
 				if got := w.owner("m"); got.Owner != "b" {
-					t.Errorf("taken from one who was told: %+v", got)
+					t.Errorf("taken from a waiter that saw it: %+v", got)
 				}
 			})
 		})
@@ -268,7 +268,7 @@ func TestAWaiterWhoseLeaseEndedUnseenKeepsItsQueueEntry(t *testing.T) {
 				end.by(w)
 				synctest.Wait()
 				w.audit()
-				// Others go on: it may be that b can never be told.
+				// Other waiters go on: b may never come back.
 				if o := c.granted(); o.Token != a.Token+end.others {
 					t.Errorf("c: %+v", o)
 				}
@@ -306,7 +306,7 @@ func TestAWaitThatEndsInTheStepThatGrantsItIsNotWokenForThat(t *testing.T) {
 	})
 }
 
-// waitingOn returns one who waits for m on, as the only one: its lease is over, and it was not told of it.
+// waitingOn returns the only waiter of m. Its lease ended before it could see it.
 func (w *world) waitingOn(contender string) *blocked {
 	w.t.Helper()
 	w.acquire("m", "a", time.Hour, 0)
@@ -332,7 +332,7 @@ func TestAWaitingContenderMayBeGrantedOnAnotherConnection(t *testing.T) {
 					w.block("m", "c", sec, 0)
 					o := b.end(why)
 					if got := w.owner("m"); got.Owner != "b" || o.Token != got.Token {
-						t.Errorf("%+v is told, and %+v owns it", o, got)
+						t.Errorf("the waiter gets %+v, and %+v owns it", o, got)
 					}
 					if _, err := b.ticket.Abandon(); err != nil || w.owner("m").Owner != "b" {
 						t.Errorf("passed on: %v", err)
@@ -375,12 +375,12 @@ func TestRequeuedWaitersKeepTheirOrder(t *testing.T) {
 		w.acquire("m", "a", time.Hour, 0)
 		b, c, d := w.block("m", "b", 10*ms, 0), w.block("m", "c", 10*ms, 0), w.block("m", "d", 10*ms, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		time.Sleep(time.Minute) // all three are granted it, and none is told
+		time.Sleep(time.Minute) // all three are granted it, and none sees its lease
 		synctest.Wait()
 		if got := w.queue("m"); w.owner("m").Owner != "" || !slices.Equal(got, []string{"b", "c", "d"}) {
 			t.Errorf("%q", got)
 		}
-		for _, x := range []*blocked{d, c} { // who shows up first is not served first
+		for _, x := range []*blocked{d, c} { // the first to show up is not served first
 			if o := x.end(simba.EndWoken); o.Status != simba.StatusWaiting {
 				t.Errorf("%+v", o)
 			}
@@ -407,7 +407,7 @@ func TestAWaiterWhoseLeaseEndedBeforeItsFsyncComesFirstAgain(t *testing.T) {
 		}
 		g.set(true)
 		w.block("m", "c", sec, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "x"}) // before the connection of b gets to run
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "x"}) // before b's connection runs
 		if got := w.owner("m"); got.Owner != "b" {
 			t.Errorf("%q owns the mutex, and b came first", got.Owner)
 		}
@@ -440,7 +440,7 @@ func TestAnAbsentWaiterGetsOneOfferHoweverOftenTheDiskHangs(t *testing.T) {
 			if err != nil || o.Status != simba.StatusAcquired {
 				t.Fatalf("%+v %v", o, err)
 			}
-			g.set(true) // for a moment: b could be told of what it missed
+			g.set(true) // for a moment: the grant that b missed is durable
 			g.set(false)
 			time.Sleep(11 * sec) // the lease of x ends
 			if got, _, err := w.e.Owner(t.Context(), "m"); err != nil || got.Owner != want {
@@ -481,19 +481,19 @@ func TestAReachablePollingWaiterGetsAReservationAndANotice(t *testing.T) {
 		w.acquire("m", "b", sec, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
-			t.Fatalf("b was told %q", got)
+			t.Fatalf("b got the notices %q", got)
 		}
 		time.Sleep(testWindow / 4)
 		o := w.acquire("m", "c", sec, 0)
 		if o.Status != simba.StatusQueued || o.Owner != "" || o.Position != 2 {
-			t.Errorf("c in b's turn: %+v", o)
+			t.Errorf("c in b's reservation: %+v", o)
 		}
 		if o.Transition != testWindow*3/4 {
 			t.Errorf("c would ask again after %v", o.Transition)
 		}
 		time.Sleep(testWindow*3/4 - 1)
 		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-			t.Errorf("b in its turn: %+v", o)
+			t.Errorf("b in its reservation: %+v", o)
 		}
 		w.audit()
 	})
@@ -510,7 +510,7 @@ func TestAMissedReservationGoesToTheNextWaiter(t *testing.T) {
 		start := time.Now()
 		<-c.woken
 		if took := time.Since(start); took != testWindow {
-			t.Errorf("c's turn came after %v", took)
+			t.Errorf("c's reservation came after %v", took)
 		}
 		c.granted()
 		w.audit()
@@ -543,7 +543,7 @@ func TestBrokenConnectionIsStillReachableByItsSubscription(t *testing.T) {
 		w.block("m", "b", sec, 0).end(simba.EndGone)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
-			t.Errorf("b was told %q", got)
+			t.Errorf("b got the notices %q", got)
 		}
 	})
 }
@@ -557,7 +557,7 @@ func TestASubscriberThatCameBackIsNotifiedAgain(t *testing.T) {
 		w.recorder.late = map[string]bool{simba.ContenderChannel("m", "b"): true}
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		if got := w.reservations("m", "b"); len(got) != 2 {
-			t.Errorf("b was told %d times", len(got))
+			t.Errorf("b was notified %d times", len(got))
 		}
 		w.audit()
 	})
@@ -584,11 +584,11 @@ func TestAWaiterThatSubscribesWhileTheMutexIsFreeIsNotified(t *testing.T) {
 		w.acquire("m", "b", sec, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		if got := w.reservations("m", "b"); len(got) != 0 {
-			t.Fatalf("told without a subscription: %q", got)
+			t.Fatalf("notified without a subscription: %q", got)
 		}
 		w.listen("m", "b")
 		if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
-			t.Errorf("b was told %q", got)
+			t.Errorf("b got the notices %q", got)
 		}
 		w.audit()
 	})
@@ -605,14 +605,14 @@ func TestHandoffWindowOfZeroIsFreeForAll(t *testing.T) {
 		}
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		if len(w.reservations("m", "b")) != 1 || len(w.reservations("m", "c")) != 1 {
-			t.Error("not everyone was told")
+			t.Error("not every waiter was notified")
 		}
 		if o := w.acquire("m", "stranger", time.Hour, 0); o.Status != simba.StatusAcquired {
 			t.Errorf("the mutex is kept: %+v", o)
 		}
 		d := w.block("m", "d", time.Hour, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "stranger"})
-		d.granted() // behind two who are told but do not come
+		d.granted() // behind two that are notified but do not come
 		w.audit()
 	})
 }
@@ -678,8 +678,8 @@ func TestAMissedReservationAfterTheRecoveryDelayGoesToTheNextAtOnce(t *testing.T
 		}
 		time.Sleep(2 * sec)
 		synctest.Wait()
-		if got := w.recorder.told(simba.ContenderChannel("m", "b")); len(got) != 1 {
-			t.Errorf("the next is told %q", got)
+		if got := w.recorder.published(simba.ContenderChannel("m", "b")); len(got) != 1 {
+			t.Errorf("the next got the notices %q", got)
 		}
 	})
 }

@@ -20,7 +20,7 @@ func TestAnOwnerIsNotInItsOwnQueue(t *testing.T) {
 			}
 		})
 	})
-	t.Run("and one that waits and is made the owner is told", func(t *testing.T) {
+	t.Run("and a waiter that becomes the owner is woken", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.commit(func(tx simba.Tx) { tx.Take("m", str("1", 9*sec)) })
 			two := w.block("m", "2", sec, 0)
@@ -100,7 +100,7 @@ func TestAReservationIsAChange(t *testing.T) {
 		}
 		taking.Take("m", str("d", sec))
 		w.recorder.subscribe(simba.ContenderChannel("m", "c"))
-		w.commit(func(tx simba.Tx) { tx.Dequeue("m", "c") }) // it is its turn now
+		w.commit(func(tx simba.Tx) { tx.Dequeue("m", "c") }) // it gets the reservation
 		conflicts(w.t, taking)
 		conflicts(w.t, watching)
 	})
@@ -150,7 +150,7 @@ func TestATenureMayTakeOverTheLease(t *testing.T) {
 	})
 }
 
-// What async may lose: not a count that someone was told, nor the end of an endless lock.
+// Async must not lose a count that a client saw, or the end of an endless lock.
 func TestIrreversibleChangesAreForced(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after simba.Lock

@@ -40,7 +40,7 @@ func TestNoNoticeOrWakeUpIsSentBeforeItIsDurable(t *testing.T) {
 		w.mustCommit(0, nil)
 		b.granted()
 		if got := w.reservations("n", "c"); len(got) != 1 {
-			t.Errorf("c was told %q", got)
+			t.Errorf("c got the notices %q", got)
 		}
 	})
 }
@@ -113,14 +113,14 @@ func TestAPollingWaiterGetsAReservationHoweverShortTheGrace(t *testing.T) {
 			time.Sleep(sec)
 			synctest.Wait()
 			if got := w.reservations("m", "b"); len(got) != 1 {
-				t.Fatalf("grace %v: b was told %q", grace, got)
+				t.Fatalf("grace %v: b got the notices %q", grace, got)
 			}
 			time.Sleep(testWindow - 1)
 			if o := w.acquire("m", "c", sec, 0); o.Status != simba.StatusQueued {
-				t.Errorf("grace %v: c in b's turn: %+v", grace, o)
+				t.Errorf("grace %v: c in b's reservation: %+v", grace, o)
 			}
 			if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-				t.Errorf("grace %v: b in its turn: %+v", grace, o)
+				t.Errorf("grace %v: b in its reservation: %+v", grace, o)
 			}
 			w.audit()
 		})
@@ -151,7 +151,7 @@ func TestAWaiterThatMissedItsReservationAndBlocksIsGranted(t *testing.T) {
 			w.acquire("m", who, time.Hour, 0)
 		}
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		time.Sleep(testWindow) // the turn of b is over, c has its own
+		time.Sleep(testWindow) // the reservation of b is over, c has its own
 		b := w.block("m", "b", time.Hour, 0)
 		time.Sleep(testWindow)
 		b.granted()
@@ -171,7 +171,7 @@ func TestAFreshSubscriptionIsNotifiedAgain(t *testing.T) {
 		time.Sleep(2 * testWindow)
 		w.listen("m", "b")
 		if got := w.reservations("m", "b"); len(got) != 2 {
-			t.Errorf("b was told %q", got)
+			t.Errorf("b got the notices %q", got)
 		}
 		w.audit()
 	})

@@ -70,7 +70,7 @@ func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 		if l.Token != o.Token || l.EndsAt != o.TransitionAt {
 			w.t.Errorf("%+v of %+v", l, o)
 		}
-		if got := w.recorder.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
+		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
 			w.t.Errorf("notices %q", got)
 		}
 		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusQueued {
@@ -411,11 +411,11 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			release(w, "b")
 			b.granted()
 			if got := w.reservations("m", "c"); len(got) != 0 {
-				w.t.Errorf("c was told %q", got)
+				w.t.Errorf("c got the notices %q", got)
 			}
 		})
 	})
-	t.Run("for a polling one it is kept, and it is told once", func(t *testing.T) {
+	t.Run("for a polling one it is reserved, with one notice", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			w.listen("m", "b")
@@ -423,7 +423,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			c := w.block("m", "c", sec, 0)
 			release(w, "b")
 			if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
-				w.t.Errorf("b was told %q", got)
+				w.t.Errorf("b got the notices %q", got)
 			}
 			w.commit(func(tx simba.Tx) {
 				if tx.Lock("m").Exists() || !tx.Open("m", "b") || tx.Open("m", "x") || !tx.Open("m", "b") {
@@ -437,7 +437,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			c.granted()
 		})
 	})
-	t.Run("one whose turn it is already keeps it", func(t *testing.T) {
+	t.Run("a waiter with a reservation keeps it", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			w.listen("m", "b")
@@ -501,18 +501,18 @@ func TestNoPartOfATransactionIsShownBeforeAllOfItIsDurable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := make(chan struct{})
+		committed := make(chan struct{})
 		go func() {
-			defer close(told)
+			defer close(committed)
 			w.mustCommit(seq, nil)
 		}()
 		synctest.Wait()
-		if heard := w.recorder.told("news"); len(heard) != 0 || len(w.recorder.told(simba.MutexChannel("a"))) != 0 {
-			t.Errorf("told %q", heard)
+		if heard := w.recorder.published("news"); len(heard) != 0 || len(w.recorder.published(simba.MutexChannel("a"))) != 0 {
+			t.Errorf("published %q", heard)
 		}
 		g.set(true)
-		<-told
-		if got := w.recorder.told("news"); !slices.Equal(got, []string{"done"}) {
+		<-committed
+		if got := w.recorder.published("news"); !slices.Equal(got, []string{"done"}) {
 			t.Errorf("news %q", got)
 		}
 	})
@@ -585,7 +585,7 @@ func TestDiscardKeepsTheReadsAlone(t *testing.T) {
 				w.t.Errorf("%+v", l)
 			}
 		})
-		if w.lock("m").Exists() || len(w.recorder.told("news")) != 0 {
+		if w.lock("m").Exists() || len(w.recorder.published("news")) != 0 {
 			w.t.Error("something is left")
 		}
 		tx := w.e.Begin()
@@ -611,11 +611,11 @@ func TestChangesSendKeyspaceNotifications(t *testing.T) {
 		synctest.Wait() // the timer tells it
 		want := []string{"set", "set", "expire", "expire", "set", "del", "set", "expire", "expired"}
 		for _, name := range []string{"m", "simba:{m}"} {
-			if got := w.recorder.told("__keyspace@0__:" + name); !slices.Equal(got, want) {
+			if got := w.recorder.published("__keyspace@0__:" + name); !slices.Equal(got, want) {
 				w.t.Errorf("%s: %q", name, got)
 			}
 		}
-		if got := w.recorder.told("__keyevent@0__:expired"); !slices.Equal(got, []string{"m", "simba:{m}"}) {
+		if got := w.recorder.published("__keyevent@0__:expired"); !slices.Equal(got, []string{"m", "simba:{m}"}) {
 			w.t.Errorf("%q", got)
 		}
 	})

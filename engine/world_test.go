@@ -17,7 +17,7 @@ import (
 type recorder struct {
 	mu        sync.Mutex
 	listening map[string]bool
-	deaf      map[string]bool // subscribed when asked, gone when told
+	deaf      map[string]bool // subscribed until the next notice
 	late      map[string]bool // subscribes just after its first notice
 	heard     []string        // "channel payload"
 }
@@ -72,8 +72,8 @@ func (r *recorder) SubscribedPattern(string) bool { return false }
 
 func (r *recorder) Any() bool { return true }
 
-// told returns what was published on a channel.
-func (r *recorder) told(channel string) (payloads []string) {
+// published returns the payloads that were published on a channel.
+func (r *recorder) published(channel string) (payloads []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.heard {
@@ -91,8 +91,8 @@ func cutChannel(heard, channel string) (string, bool) {
 	return "", false
 }
 
-// world is an engine in fake time, with short words for the tests. Every call
-// settles, as a connection does before it answers.
+// world is an engine in fake time, with short method names for the tests. Every call commits, as a
+// connection does before it replies.
 type world struct {
 	t        *testing.T
 	e        *Engine
@@ -196,7 +196,7 @@ func (w *world) listen(mutex, contender string) {
 }
 
 func (w *world) reservations(mutex, contender string) []string {
-	return w.recorder.told(simba.ContenderChannel(mutex, contender))
+	return w.recorder.published(simba.ContenderChannel(mutex, contender))
 }
 
 // blocked is a waiter on an open connection.
@@ -333,7 +333,7 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 			w.t.Errorf("%s: its owner %s is in the queue", m.name(), m.owner())
 		}
 		if !m.owned() && c.reserved == nil && c.next() != nil {
-			w.t.Errorf("%s is free and %s was not told: lost wake-up", m.name(), c.next().contender)
+			w.t.Errorf("%s is free and %s was not notified: lost wake-up", m.name(), c.next().contender)
 		}
 	}
 	if !slices.IsSortedFunc(c.all, func(a, b *entry) int { return a.order.compare(b.order) }) {
@@ -348,14 +348,14 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 		if e.ticket != nil {
 			blocked++
 			if !e.ready && e.ticket.after == 0 || e.ticket.entry != e {
-				w.t.Errorf("%s: blocked waiter %s cannot be told", m.name(), e.contender)
+				w.t.Errorf("%s: blocked waiter %s is unreachable", m.name(), e.contender)
 			}
 		} else if c.nextLapse == 0 || c.nextLapse > e.lapse {
 			w.t.Errorf("%s: polling waiter %s never lapses", m.name(), e.contender)
 		}
 		if free := !m.owned() && c.reserved == nil && now >= w.e.recoverUntil; free && e.ticket == nil && !c.wasOffered(e) &&
 			w.recorder.Subscribed(simba.ContenderChannel(m.name(), e.contender)) {
-			w.t.Errorf("%s is free, %s listens and was not told: lost wake-up", m.name(), e.contender)
+			w.t.Errorf("%s is free, %s subscribes and was not notified: lost wake-up", m.name(), e.contender)
 		}
 		if e.ready != slices.Contains(c.ready, e) {
 			w.t.Errorf("%s: ready flag of %s", m.name(), e.contender)

@@ -69,7 +69,7 @@ func TestAsyncSyncsInTheBackground(t *testing.T) {
 	})
 }
 
-// holding checks that the change holds back what is told until it is synced.
+// holding checks that the change holds.
 func holding(t *testing.T, s *Store, gate *syncGate, ch simba.Change) {
 	t.Helper()
 	s.Append(ch)
@@ -194,7 +194,7 @@ func TestACrashDuringTheRecoveryDelayBeginsItAnew(t *testing.T) {
 	}
 }
 
-// A recovered owner may guard in the quiet time, for longer than anyone before.
+// A recovered owner may guard during the recovery delay, for longer than anyone before.
 func TestALongerLeaseDuringTheRecoveryDelayMakesTheNextOneLonger(t *testing.T) {
 	fsys := crashedAsync(t)
 	s, r := openClosed(t, testOptions(t, fsys, Async))

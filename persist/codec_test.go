@@ -100,7 +100,7 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-// What is on disk must be readable by the next version, so the bytes are fixed.
+// The next version must read the data on disk, so the bytes are fixed.
 func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 	lease := simba.Lease{
 		Mutex: "m", Owner: "o", Token: 5, Acquired: 100, AcquiredAt: 200, TTL: 300, Transition: 1,

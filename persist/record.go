@@ -30,7 +30,7 @@ const (
 //	36  8  the same by the writer's wall clock, in Unix milliseconds
 //	44  8  floor of Seq, see meta
 //	52  8  floor of tokens
-//	60  8  quiet time, in nanoseconds
+//	60  8  recovery delay, in nanoseconds
 //	68  8  generation of the writer's boot
 //	76  8  base: an instant of that boot, from which the puts count
 //	84  …  changes, each a kind (1 byte), the length of its body (uvarint) and its body

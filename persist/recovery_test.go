@@ -128,7 +128,7 @@ func TestAMutexThatIsNamedLikeAnothersKeyKeepsItsName(t *testing.T) {
 	}
 }
 
-// A number that was told, of no tenure, or of one that began and ended in one change.
+// The token of no tenure, or of one that began and ended in one change.
 func TestACommittedTokenIsNotGivenOutAfterACrash(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		fsys := vfs.NewCrashableMem()
@@ -144,14 +144,14 @@ func TestACommittedTokenIsNotGivenOutAfterACrash(t *testing.T) {
 			mustCommit(t, s, seq)
 			_, r := openClosed(t, testOptions(t, crash(fsys), mode))
 			if r.Token < token {
-				t.Errorf("mode %v: the next run gives out what is above %d, and %d was told", mode, r.Token, token)
+				t.Errorf("mode %v: the next run gives out what is above %d, and %d was committed", mode, r.Token, token)
 			}
 		}
 	}
 }
 
-// A restart shortly after a reboot must neither begin the leases anew once more
-// nor take instants of the boot before for ones of this boot.
+// A restart shortly after a reboot must not begin the leases anew once more. Nor must it take
+// instants of the boot before for ones of this boot.
 func TestOnlyTheFirstStartOfABootBeginsLeasesAnew(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	s, _ := openClosed(t, testOptions(t, fsys, Always))
@@ -202,13 +202,13 @@ func TestNoNumberComesTwiceThoughEveryMutexIsGone(t *testing.T) {
 		s.Append(del(5, "older tenure"))
 		mustCommit(t, s, 5)
 		s.Append(note(6))
-		told := s.Committed()
-		if told != 6 {
-			t.Fatalf("%v: Committed = %d, want 6", mode, told)
+		committed := s.Committed()
+		if committed != 6 {
+			t.Fatalf("%v: Committed = %d, want 6", mode, committed)
 		}
 		_, r := openClosed(t, testOptions(t, crash(fsys), mode))
-		if r.Token < 99 || r.Seq < told {
-			t.Errorf("%v: Token %d, Seq %d, want at least 99 and %d", mode, r.Token, r.Seq, told)
+		if r.Token < 99 || r.Seq < committed {
+			t.Errorf("%v: Token %d, Seq %d, want at least 99 and %d", mode, r.Token, r.Seq, committed)
 		}
 		if mode == Always && r.Token != 99 {
 			t.Errorf("%v: Token %d, want no gap after 99", mode, r.Token)

@@ -34,7 +34,7 @@ func testOptions(t testing.TB, fsys vfs.FS, mode Mode) Options {
 		Mode:   mode,
 		Boot:   Boot{ID: "boot-1", Now: new(clock).now},
 		Logger: slog.New(slog.DiscardHandler),
-		// Whoever wants the background to sync sets a time.
+		// A test that wants background syncs sets a time.
 		SyncEvery: time.Hour,
 		// Small ones are soon full.
 		SegmentSize: 64 << 10,
@@ -343,7 +343,7 @@ func TestChangesNobodyCommitsDoNotPileUpWithoutLimit(t *testing.T) {
 	var seq simba.Seq
 	for s.Committed() == seq {
 		if seq++; seq > 2*maxPending/simba.MaxReasonLen {
-			t.Fatal("everything is told though nothing was written")
+			t.Fatal("everything is committed though nothing was written")
 		}
 		ch := note(seq)
 		ch.Events[0].Reason = long

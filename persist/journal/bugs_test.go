@@ -9,7 +9,7 @@ import (
 )
 
 // The simulation seldom tears a record. TestEveryFlippedBitIsRefusedOrTheTornEnd does
-// so, and would tell of the bug what is told here.
+// so, and is red with the bug, too.
 func TestSeededBugsTornRecordAccepted(t *testing.T) {
 	o, places := damageable(t, false)
 	last := places[len(places)-1]

@@ -65,7 +65,7 @@ func TestASyncCoversEarlierAppends(t *testing.T) {
 		sync          bool
 		durable, says uint64 // after the step; in the frame
 	}{{false, 0, 0}, {false, 0, 0}, {true, 3, 0}, {false, 3, 3}, {true, 5, 3}, {false, 5, 5}} {
-		p := place{file: segmentName(1), offset: j.offset, index: uint64(i) + 1}
+		p := position{file: segmentName(1), offset: j.offset, index: uint64(i) + 1}
 		mustAppend(t, j, "record")
 		if step.sync {
 			mustSync(t, j)
