@@ -9,8 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The methods of simba.Backend. None of them waits for anything but a shard's
-// lock, so the contexts have nothing to cut short.
+// The methods of simba.Backend. None of them waits for anything but a shard's lock, so they ignore
+// their contexts.
 
 // Acquire implements simba.Backend.
 func (e *Engine) Acquire(_ context.Context, r simba.AcquireRequest) (o simba.Outcome, _ simba.Ticket, err error) {
@@ -36,13 +36,13 @@ func (e *Engine) Acquire(_ context.Context, r simba.AcquireRequest) (o simba.Out
 
 // End implements simba.Ticket.
 func (t *ticket) End(why simba.EndReason) (o simba.Outcome, err error) {
-	first := false // who is told of the tenure
+	first := false // this waiter learns of its tenure here
 	seq, err := t.engine.do(t.mutex, func(m *mutex, s *step) {
 		o = m.outcome(m.endWait(s, t, why), s, t.contender)
-		first = o.Status != simba.StatusWaiting && t.owns(m) && m.contention != nil && m.contention.untold == t
+		first = o.Status != simba.StatusWaiting && t.owns(m) && m.contention != nil && m.contention.unconfirmed == t
 	})
 	o.Seq = seq
-	if first { // its lease is as it was granted, so what others have done meanwhile is not waited for
+	if first { // it does not rest on later changes
 		o.Seq = t.after
 	}
 	return o, err
@@ -80,7 +80,7 @@ func (e *Engine) Subscribed(_ context.Context, channel string, pattern bool) (se
 		return 0, nil
 	}
 	for name, contender := range listeners(channel) {
-		rests, err := e.do(name, func(m *mutex, s *step) { m.reach(s, contender) })
+		rests, err := e.do(name, func(m *mutex, s *step) { m.resubscribe(s, contender) })
 		if err != nil {
 			return 0, err
 		}
@@ -89,8 +89,8 @@ func (e *Engine) Subscribed(_ context.Context, channel string, pattern bool) (se
 	return seq, nil
 }
 
-// listeners yields the mutexes and contenders whose own channel that is. One without braces may
-// be that of several, since names may have colons.
+// listeners yields the mutexes and contenders whose own channel this may be. A channel without
+// braces may belong to several, since names may have colons.
 func listeners(channel string) iter.Seq2[string, string] {
 	return func(yield func(name, contender string) bool) {
 		if name, contender, ok := simba.CutContenderChannel(channel); ok {
@@ -98,7 +98,7 @@ func listeners(channel string) iter.Seq2[string, string] {
 			return
 		}
 		rest, ok := strings.CutPrefix(channel, "simba:")
-		for i := max(0, len(rest)-simba.MaxContenderLen-1); ok && i < len(rest); i++ { // no id is longer
+		for i := max(0, len(rest)-1-simba.MaxContenderLen); ok && i < len(rest); i++ {
 			if rest[i] == ':' && !yield(rest[:i], rest[i+1:]) {
 				return
 			}
@@ -143,7 +143,7 @@ func (e *Engine) Queue(_ context.Context, name string, count int) (list []simba.
 	return list, seq, err
 }
 
-// defaultCount is how much a listing returns when it is not told.
+// defaultCount is the length of a listing when the request has none.
 const defaultCount = 10
 
 // Scan implements simba.Backend.
@@ -160,7 +160,7 @@ func (e *Engine) Scan(_ context.Context, r simba.ScanRequest) (page simba.ScanPa
 		before := len(page.Mutexes)
 		names, next, seen, rests := e.shards[i].scan(page.Mutexes, max(from, shardStart(i)), r)
 		seq = max(seq, rests)
-		if r.Match != nil { // it may take its time, so not under the lock
+		if r.Match != nil { // it may be slow, so not under the lock
 			names = names[:before+len(slices.DeleteFunc(names[before:], func(name string) bool { return !r.Match(name) }))]
 		}
 		page.Mutexes = names
@@ -176,7 +176,7 @@ func (e *Engine) Scan(_ context.Context, r simba.ScanRequest) (page simba.ScanPa
 	return page, seq, nil
 }
 
-// scan adds the names of some mutexes to names.
+// scan appends the names of some mutexes to names.
 func (sh *shard) scan(names []string, from uint64, r simba.ScanRequest) (all []string, next uint64, seen int, seq simba.Seq) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -200,7 +200,7 @@ func (e *Engine) History(_ context.Context, r simba.HistoryRequest) ([]simba.Eve
 	if r.Count == 0 {
 		r.Count = defaultCount
 	}
-	events := e.ledger.history.Find(&e.ledger.mu, r)
+	events := e.sequencer.history.Find(&e.sequencer.mu, r)
 	if len(events) == 0 {
 		return nil, 0, nil
 	}
@@ -218,14 +218,14 @@ func (e *Engine) Stats() simba.Stats {
 		mutexes += int64(sh.table.len)
 		sh.mu.Unlock()
 	}
-	e.ledger.mu.Lock()
-	seq := e.ledger.seq
-	e.ledger.mu.Unlock()
+	e.sequencer.mu.Lock()
+	seq := e.sequencer.seq
+	e.sequencer.mu.Unlock()
 	return simba.Stats{
 		Held: c.held, Mutexes: mutexes, Blocked: c.blocked, Polling: c.polling,
 		Acquired: c.acquired, Renewed: c.renewed, Released: c.released,
 		Expired: c.expired, Broken: c.broken, Handoffs: c.handedOn,
 		Seq: seq, Token: e.token.Load(),
-		RecoveryDelay: left(e.quiet, e.clock.Now()),
+		RecoveryDelay: left(e.recoverUntil, e.clock.Now()),
 	}
 }

@@ -2,8 +2,8 @@ package engine
 
 import "github.com/simba-resp/simba-resp"
 
-// What the parts of a mutex take in memory besides their strings, in bytes: what Go allocates for
-// them, and their share of the tables and lists that they are in.
+// The memory of the parts of a mutex besides their strings, in bytes. It includes their share of
+// the tables and lists that have them.
 const (
 	mutexBytes      = 128
 	contentionBytes = 240
@@ -15,7 +15,7 @@ const (
 // Bytes implements simba.Keyspace.
 func (e *Engine) Bytes() int64 { return e.bytes.Load() }
 
-// bytesOf is how many bytes the fields of a hash take.
+// bytesOf returns how many bytes the fields of a hash take.
 func bytesOf(fields []simba.Field) (n int) {
 	for _, f := range fields {
 		n += fieldBytes + len(f.Name) + len(f.Value)
@@ -23,7 +23,7 @@ func bytesOf(fields []simba.Field) (n int) {
 	return n
 }
 
-// bytes is about how much memory the mutex takes.
+// bytes returns about how much memory the mutex takes.
 func (m *mutex) bytes() int64 {
 	n := mutexBytes + len(m.label)
 	c := m.contention
@@ -31,17 +31,17 @@ func (m *mutex) bytes() int64 {
 		return int64(n)
 	}
 	n += contentionBytes + len(c.all)*entryBytes + c.names + c.weight
-	if c.last != "" { // a part of the label that the mutex had then
+	if c.last != "" { // a substring of the mutex's label at that time
 		n += int(m.nameLen) + len(c.last)
 	}
-	if t := c.untold; t != nil {
+	if t := c.unconfirmed; t != nil {
 		n += ticketBytes + len(t.mutex) + len(t.contender)
 	}
 	return int64(n)
 }
 
 // weigh counts by how much a step has made a mutex larger or smaller.
-func (sh *shard) weigh(m *mutex, before census, idle bool) {
+func (sh *shard) weigh(m *mutex, before mutexStats, idle bool) {
 	after := int64(0)
 	if !idle {
 		after = m.bytes()

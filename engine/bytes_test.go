@@ -16,14 +16,14 @@ import (
 // heap is how many bytes are alive.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what the first has found to be garbage is gone
+	runtime.GC() // the first one only finds the garbage
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// TestBytesAreWhatTheHeapHolds allows a third of difference: tables and lists grow by doubling.
-func TestBytesAreWhatTheHeapHolds(t *testing.T) {
+// TestBytesMatchTheHeap allows a third of difference: tables and lists grow by doubling.
+func TestBytesMatchTheHeap(t *testing.T) {
 	const n = 50_000
 	long := strings.Repeat("x", 200)
 	ask := func(e *Engine, mutex, contender string) {
@@ -66,7 +66,7 @@ func TestBytesAreWhatTheHeapHolds(t *testing.T) {
 		{"tenures that were handed on", func(e *Engine, i int) {
 			mutex, contender := fmt.Sprint(long, i), fmt.Sprint("b", i)
 			ask(e, mutex, "a")
-			_, ticket, err := e.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: time.Hour, Waiter: bell{}})
+			_, ticket, err := e.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: time.Hour, Waiter: silent{}})
 			if err != nil || ticket == nil {
 				t.Fatal(ticket, err)
 			}
@@ -98,13 +98,13 @@ func TestBytesAreWhatTheHeapHolds(t *testing.T) {
 	}
 }
 
-// bell is a waiter that need not be woken.
-type bell struct{}
+// silent is a waiter that ignores its wake-up.
+type silent struct{}
 
-func (bell) Wake() {}
+func (silent) Wake() {}
 
-// TestNothingIsKeptOfAHugeQueue leaves one of many waiters, and one of many effects of a step.
-func TestNothingIsKeptOfAHugeQueue(t *testing.T) {
+// TestAHugeQueueReleasesItsMemory leaves one of many waiters, and one of many effects of a step.
+func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 	const n, spare = 20_000, 128 << 10
 	name := func(i int) string { return fmt.Sprint("c", i) }
 	for _, c := range []struct {
@@ -126,7 +126,7 @@ func TestNothingIsKeptOfAHugeQueue(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, Recovery{})
-				w.e.ledger.history.Limit = 0
+				w.e.sequencer.history.Limit = 0
 				w.e.SetQueueGrace(time.Minute)
 				w.acquire("m", "owner", simba.MaxTTL, 0)
 				w.block("m", "stays", simba.MaxTTL, 0)
@@ -137,9 +137,9 @@ func TestNothingIsKeptOfAHugeQueue(t *testing.T) {
 					w.acquire("m", name(i), sec, 0)
 				}
 				w.acquire("m", "owner", simba.MaxTTL, 0)
-				w.radio.forget()
+				w.recorder.forget()
 				c.leave(w)
-				w.radio.forget()
+				w.recorder.forget()
 				if kept := heap() - before; kept > spare {
 					t.Errorf("%d KiB are kept of %d who have left", kept>>10, n)
 				}
@@ -152,25 +152,25 @@ func TestNothingIsKeptOfAHugeQueue(t *testing.T) {
 	}
 }
 
-func TestNothingIsKeptOfTheNamesInAStep(t *testing.T) {
+func TestAStepKeepsNoNames(t *testing.T) {
 	const length = 64 << 10
 	for _, n := range []int{8, 60} { // few effects, whose list is used again, and many
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, Recovery{})
-			w.e.ledger.history.Limit = 0
+			w.e.sequencer.history.Limit = 0
 			before := heap()
 			tx := w.e.begin()
 			for i := range n {
 				tx.Enqueue("m", fmt.Sprint(i, strings.Repeat("x", length)), 1)
 			}
-			w.settle(tx.commit())
+			w.mustCommit(tx.commit())
 			tx.end()
 			if counted := w.e.Bytes(); counted < int64(n*length) {
 				t.Errorf("%d bytes are counted of %d", counted, n*length)
 			}
 			time.Sleep(time.Hour) // they lapse
 			synctest.Wait()
-			w.radio.forget()
+			w.recorder.forget()
 			if kept := heap() - before; kept > length {
 				t.Errorf("%d KiB are kept of %d", kept>>10, n*length>>10)
 			}
@@ -189,7 +189,7 @@ func walked(m *mutex) int64 {
 		if c.last != "" {
 			n += len(m.name()) + len(c.last)
 		}
-		if t := c.untold; t != nil {
+		if t := c.unconfirmed; t != nil {
 			n += ticketBytes + len(t.mutex) + len(t.contender)
 		}
 		for _, f := range c.fields {
@@ -199,12 +199,12 @@ func walked(m *mutex) int64 {
 	return int64(n)
 }
 
-// TestTheCountIsWhatAWalkFinds has contenders and transactions do anything at all.
-func TestTheCountIsWhatAWalkFinds(t *testing.T) {
+// TestCountedBytesMatchAWalk has contenders and transactions do anything at all.
+func TestCountedBytesMatchAWalk(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
-			w := newWorld(t, Recovery{Token: 5, Quiet: 3 * sec, Leases: func(yield func(simba.Lease, error) bool) {
+			w := newWorld(t, Recovery{Token: 5, Delay: 3 * sec, Leases: func(yield func(simba.Lease, error) bool) {
 				yield(simba.Lease{Mutex: "x", Owner: "c1", Token: 5, TTL: sec, Fields: []simba.Field{{Name: "f", Value: "1"}}}, nil)
 			}})
 			text := func() string { return strings.Repeat("v", rng.IntN(3)*rng.IntN(300)) }
@@ -227,7 +227,7 @@ func TestTheCountIsWhatAWalkFinds(t *testing.T) {
 				case 1:
 					b := &blocked{w: w, woken: make(chan struct{})}
 					o, ticket, err := w.e.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: c, TTL: sec, Waiter: b, Session: uint64(rng.IntN(2))})
-					w.settle(o.Seq, err)
+					w.mustCommit(o.Seq, err)
 					if b.ticket = ticket; ticket != nil {
 						waiting = append(waiting, b)
 					}
@@ -264,7 +264,7 @@ func TestTheCountIsWhatAWalkFinds(t *testing.T) {
 						}
 					}
 					if seq, err := tx.commit(); err != simba.ErrRecovering {
-						w.settle(seq, err)
+						w.mustCommit(seq, err)
 					}
 					tx.end()
 				}
@@ -275,7 +275,7 @@ func TestTheCountIsWhatAWalkFinds(t *testing.T) {
 	}
 }
 
-func TestNothingIsCountedOfWhatHasGone(t *testing.T) {
+func TestRemovedMutexesCountNoBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("released", "a", sec, 0)

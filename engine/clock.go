@@ -7,8 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Clock tells an engine's time. It counts on from base by Go's monotonic clock,
-// so setting the machine's clock moves no lease.
+// Clock is an engine's clock. It advances from base by Go's monotonic clock, so setting the
+// machine's clock moves no lease.
 type Clock struct {
 	start time.Time
 	base  simba.Instant
@@ -18,9 +18,12 @@ type Clock struct {
 // NewClock returns a clock that shows base now.
 func NewClock(base simba.Instant) Clock { return Clock{start: time.Now(), base: base} }
 
-// ClockOf returns a clock that shows what read does, or a little less: the time since the machine's boot, if leases are to be
-// understood after a restart. It reads several times, and goes by the reading that took the shortest: between two that are looked
-// at for each other the process may be off its processor for milliseconds, by which leases would end too late then.
+// ClockOf returns a clock that shows the same as read, or a little less. That is the time since
+// the machine's boot, if leases are to be understood after a restart.
+//
+// It compares read with Go's clock several times, and uses the comparison that took the shortest.
+// If the process loses its processor between the two readings, leases would end too late by that
+// time.
 func ClockOf(read func() simba.Instant) Clock {
 	var best Clock
 	shortest := time.Duration(math.MaxInt64)
@@ -35,8 +38,8 @@ func ClockOf(read func() simba.Instant) Clock {
 	return best
 }
 
-// WithWall returns the clock with another source of wall time, which is for people only: nil is
-// the machine's. It is called from any goroutine.
+// WithWall returns the clock with another source of wall time, which is for people only; nil means
+// the machine's. Any goroutine may call wall.
 func (c Clock) WithWall(wall func() time.Time) Clock {
 	c.wall = wall
 	return c
@@ -45,7 +48,7 @@ func (c Clock) WithWall(wall func() time.Time) Clock {
 // Now returns the present instant.
 func (c Clock) Now() simba.Instant { return c.base.Add(time.Since(c.start)) }
 
-// read returns the present on both scales, for leases and for people.
+// read returns the present time on both clocks, for leases and for people.
 func (c Clock) read() (now simba.Instant, wall int64) {
 	t := time.Now()
 	now = c.base.Add(t.Sub(c.start))

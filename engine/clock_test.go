@@ -16,7 +16,7 @@ func (s *stepped) now() time.Time { return time.Now().Add(time.Duration(s.by.Loa
 
 func (s *stepped) step(d time.Duration) { s.by.Add(int64(d)) }
 
-func TestAClockShowsWhatItIsOfThoughReadingsAreHeldUp(t *testing.T) {
+func TestAClockMatchesItsSourceThoughReadingsAreSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		boot := time.Now().Add(-time.Hour)
 		readings := 0
@@ -35,7 +35,7 @@ func TestAClockShowsWhatItIsOfThoughReadingsAreHeldUp(t *testing.T) {
 	})
 }
 
-func TestAClockIsNeverAheadOfWhatItShows(t *testing.T) {
+func TestAClockIsNeverAheadOfItsSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		boot := time.Now().Add(-time.Hour)
 		c := ClockOf(func() simba.Instant {
@@ -53,12 +53,12 @@ func TestAStepOfTheWallClockNeitherCutsNorExtendsALease(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, -5 * sec, 5 * sec, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			var wall stepped
-			e, err := New(Config{Clock: NewClock(1000).WithWall(wall.now), Notices: &radio{}}, Memory(), Recovery{})
+			e, err := New(Config{Clock: NewClock(1000).WithWall(wall.now), Notices: &recorder{}}, Memory(), Recovery{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer e.Stop()
-			w := &world{t: t, e: e, radio: &radio{}}
+			w := &world{t: t, e: e, recorder: &recorder{}}
 			w.acquire("m", "a", 8*sec, 2*sec)
 			b := w.block("m", "b", sec, 0)
 			start := time.Now()
@@ -72,7 +72,7 @@ func TestAStepOfTheWallClockNeitherCutsNorExtendsALease(t *testing.T) {
 				t.Errorf("after a step of %v the lease ended after %v", step, took)
 			}
 			if got := w.owner("m").AcquiredAt; got != wall.now().UnixMilli() {
-				t.Errorf("people are told that it was acquired at %d, at %d", got, wall.now().UnixMilli())
+				t.Errorf("OWNER shows that it was acquired at %d, at %d", got, wall.now().UnixMilli())
 			}
 			w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
 		})

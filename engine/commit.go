@@ -26,7 +26,7 @@ func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
 	m, before := sh.find(k.name, k.hash)
 	if m.advance(s); s.hasEffects() {
 		sh.finish(m, s, before)
-		before = censusOf(m, !m.idle())
+		before = statsOf(m, !m.idle())
 	}
 	err := k.check(m, s)
 	if err == nil {
@@ -41,7 +41,7 @@ func (k *txKey) check(m *mutex, s *step) error {
 	switch {
 	case !k.isFresh(m, s):
 		return simba.ErrConflict
-	case s.now < s.quiet && slices.ContainsFunc(k.work, func(o op) bool { return o.kind == opTake || o.kind == opChange && !m.owned() }):
+	case s.now < s.recoverUntil && slices.ContainsFunc(k.work, func(o op) bool { return o.kind == opTake || o.kind == opChange && !m.owned() }):
 		return simba.ErrRecovering
 	}
 	return nil
@@ -64,7 +64,7 @@ func (k *txKey) apply(m *mutex, s *step) {
 		case opDrop:
 			m.drop(s)
 		case opEnqueue:
-			m.place(s, o.contender, o.score)
+			m.enqueueAt(s, o.contender, o.score)
 		}
 	}
 	s.chosen = 0 // if no tenure has begun
@@ -76,7 +76,7 @@ type part struct {
 	*txKey
 	m      *mutex
 	step   step
-	before census
+	before mutexStats
 	rests  simba.Seq
 }
 
@@ -90,7 +90,7 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 			parts[i].did = &parts[i].step
 			parts[i].apply(parts[i].m, &parts[i].step)
 		}
-		seq = t.engine.ledger.recordAll(parts, t.news())
+		seq = t.engine.sequencer.recordAll(parts, t.extraMessages())
 		for i := range parts {
 			p := &parts[i]
 			p.shard.keep(p.m, &p.step, p.before, p.rests)
@@ -102,23 +102,23 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 	return seq, err
 }
 
-// news returns the messages that the step does not publish itself. Scripts of Simba publish notices
+// extraMessages returns the messages that the step does not publish itself. Scripts of Simba publish notices
 // of what they take and release.
-func (t *tx) news() []message {
+func (t *tx) extraMessages() []message {
 	return slices.DeleteFunc(t.messages, func(msg message) bool {
 		name, ok := simba.CutMutexChannel(msg.channel)
 		if !ok {
 			return false
 		}
 		k := t.find(name)
-		return k != nil && k.did.says(msg.payload)
+		return k != nil && k.did.announces(msg.payload)
 	})
 }
 
-// says reports whether the step itself publishes what a notice says: which tenure began, or which
+// announces reports whether the step itself publishes what a notice says: which tenure began, or which
 // one its owner ended. After a release the step publishes that the mutex is free, or the next
 // owner, or nothing while the mutex is reserved.
-func (s *step) says(payload string) bool {
+func (s *step) announces(payload string) bool {
 	if owner, ok := strings.CutPrefix(payload, simba.AcquiredNotice("")); ok {
 		return s.began != "" && s.began == owner
 	}
@@ -150,12 +150,12 @@ func (t *tx) prepare() (parts []part, err error) {
 		p := &parts[i]
 		p.txKey = k
 		p.step = *k.shard.begin()
-		p.step.events, p.step.turns, p.step.wakes = nil, nil, nil // they belong to the shard
+		p.step.events, p.step.reservations, p.step.wakes = nil, nil, nil // they belong to the shard
 		p.step.now, p.step.wall = now, wall
 		p.m, p.before = k.shard.find(k.name, k.hash)
 		if p.m.advance(&p.step); p.step.hasEffects() {
 			k.shard.finish(p.m, &p.step, p.before)
-			p.before = censusOf(p.m, !p.m.idle())
+			p.before = statsOf(p.m, !p.m.idle())
 		}
 		err = cmp.Or(err, k.check(p.m, &p.step))
 	}

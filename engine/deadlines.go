@@ -2,12 +2,11 @@ package engine
 
 import "github.com/simba-resp/simba-resp"
 
-// deadlines is the one timer structure of a shard: a heap of four children a
-// node, with the instants beside the pointers so that sifting stays in cache.
+// deadlines is the only timer structure of a shard: a heap with four children a node. The instants
+// are beside the pointers, so that sifting stays in cache.
 //
-// A mutex stands in it with an instant that is never later than its own deadline,
-// but may be earlier: a renewal moves nothing. When the early instant comes, the
-// mutex is put where it then belongs.
+// The instant of a mutex in the heap is never later than its own deadline, but may be earlier: a
+// renewal moves nothing. When the early instant comes, the mutex moves to its present deadline.
 type deadlines []due
 
 type due struct {
@@ -15,14 +14,14 @@ type due struct {
 	m  *mutex
 }
 
-// order makes a heap of deadlines that stand in any order.
+// order makes a heap of deadlines in any order.
 func (h deadlines) order() {
 	for i := (len(h)+2)/4 - 1; i >= 0; i-- { // from the last that has a child
 		h.down(i)
 	}
 }
 
-// set makes sure that m stands in the heap, at the latest at the given instant.
+// set adds m to the heap, or moves it forward, so that its instant is at the latest at.
 func (h *deadlines) set(m *mutex, at simba.Instant) {
 	switch {
 	case m.slot < 0:
@@ -35,7 +34,7 @@ func (h *deadlines) set(m *mutex, at simba.Instant) {
 	}
 }
 
-// postpone puts m, which has an instant that came too early, where it belongs.
+// postpone moves m, whose instant came too early, to its present deadline.
 func (h *deadlines) postpone(m *mutex, at simba.Instant) {
 	(*h)[m.slot].at = at
 	h.down(int(m.slot))

@@ -1,39 +1,38 @@
-// Package engine keeps mutexes in this process: leases, fencing tokens, queues,
-// handoff and expiry. It is the default backend.
+// Package engine keeps mutexes in this process: leases, fencing tokens, queues, handoff and
+// expiry. It is the default backend.
 //
 // # From a call to its effects
 //
-//	Acquire ─▶ shard (lock) ─▶ mutex.acquire(step) ─▶ ledger.record ─▶ Journal.Append
-//	                              pure transition       seq, history     memory only
+//	Acquire ─▶ shard (lock) ─▶ mutex.acquire(step) ─▶ sequencer.record ─▶ Journal.Append
+//	                              pure transition       seq, history        memory only
 //	caller  ◀── Outcome with Seq ◀────────────────────────────┘
-//	Commit(Seq) ─▶ Journal.Commit ─▶ fsync ─▶ ledger.deliver ─▶ notices, wake-ups
+//	Commit(Seq) ─▶ Journal.Commit ─▶ fsync ─▶ sequencer.deliver ─▶ notices, wake-ups
 //
-// A mutex' state changes only in transitions: methods of mutex that take a step
-// (the time, the request, what the world looks like) and leave their effects in
-// it. They start no goroutine, take no lock and do no I/O, so tests drive them
-// directly.
+// Only transitions change a mutex. They are methods of mutex that take a step: the time, the
+// request and the state of the world. They leave their effects in the step. They start no
+// goroutine, take no lock and do no I/O, so tests call them directly.
 //
 // # Invariants
 //
-//   - Nothing is told before it is durable. Results carry the Seq that they rest
-//     on; notices and wake-ups wait in the ledger's outbox for theirs. A mutex
-//     remembers the Seq of its last change. A shard does so for mutexes that are not
-//     in memory: a crash could undo that they are free.
-//   - While a mutex is free, not reserved and the quiet time is over, no reachable
-//     waiter is untold: every transition that could break this ends in handOn.
-//     (One whose lease was over before it was told is not reachable until it could
-//     have been told, and if it could, until it shows up.)
-//   - A step that leaves a mutex free and kept for nobody, other than by the end of a lease,
-//     announces that on the mutex' channel.
-//   - The owner is not in the queue, except in the quiet time.
-//   - A mutex without owner, queue and reservation is not in memory at all.
+//   - No client sees a change before it is durable. Results carry the Seq of the change that they
+//     rest on. Notices and wake-ups wait in the sequencer for theirs. A mutex remembers the Seq of
+//     its last change. A shard does so for mutexes that are not in memory, because a crash could
+//     undo the change that freed them.
+//   - While a mutex is free and not reserved, and the recovery delay is over, every reachable
+//     waiter has had an offer. Each transition that could break this ends in handOff. A waiter
+//     whose lease ended before it could see it is unreachable until that lease is durable, or
+//     longer: see requeue.
+//   - A step that frees a mutex and reserves it for no waiter announces that on the mutex's
+//     channel, unless a lease has expired.
+//   - The owner is not in the queue, except during the recovery delay.
+//   - A mutex without owner, queue and reservation is not in memory.
 //
 // # Locks
 //
-// shard.mu guards the mutexes of a shard with their queues, tickets and timers.
-// ledger.mu guards the sequence, the history and the outbox; ledger.sending keeps
-// notices in order while they are sent. Engine.life is read-locked by every call,
-// so that Stop can wait for them. Order: life, sending, shard.mu, ledger.mu, then
-// what the Journal locks. The Notices are asked under shard.mu (is anyone there?)
-// and called under sending (tell them); waiters are woken under neither.
+// shard.mu guards the mutexes of a shard with their queues, tickets and timers. sequencer.mu
+// guards the sequence, the history and the unsent effects. sequencer.sending keeps notices in
+// order while they are sent. Every call holds Engine.life for reading, so that Stop can wait for
+// the calls. The order is life, sending, shard.mu, sequencer.mu, then the Journal's locks.
+// Notices.Subscribed is called under shard.mu, Notices.Publish under sending. Waiters are woken
+// under neither.
 package engine

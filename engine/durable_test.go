@@ -141,8 +141,9 @@ func TestAStoredLeaseSaysWhenItsTenureBeganAndWhetherAConnectionIsBoundToIt(t *t
 	})
 }
 
-// settles reports, when everything has come to rest, whether Commit(seq) returned.
-func settles(e *Engine, seq simba.Seq) func() bool {
+// commits begins Commit(seq). The function that it returns reports, when all goroutines are idle,
+// whether Commit has returned.
+func commits(e *Engine, seq simba.Seq) func() bool {
 	done := make(chan struct{})
 	go func() {
 		_ = e.Commit(context.Background(), seq)
@@ -168,44 +169,44 @@ func TestWithFsyncHeldBackNobodyCanSeeAGrant(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reply := settles(w.e, o.Seq)
+		reply := commits(w.e, o.Seq)
 		_, seq, _ := w.e.Owner(ctx, "m")
-		owner := settles(w.e, seq)
+		owner := commits(w.e, seq)
 		_, seq, _ = w.e.Check(ctx, "m", o.Token)
-		check := settles(w.e, seq)
+		check := commits(w.e, seq)
 		_, seq, _ = w.e.History(ctx, simba.HistoryRequest{Mutex: "m"})
-		history := settles(w.e, seq)
+		history := commits(w.e, seq)
 		page, seq, _ := w.e.Scan(ctx, simba.ScanRequest{Count: 1 << 20})
-		scan := settles(w.e, seq)
+		scan := commits(w.e, seq)
 		busy, _, _ := w.e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec})
-		queued := settles(w.e, busy.Seq)
+		queued := commits(w.e, busy.Seq)
 		if len(page.Mutexes) != 1 || busy.Owner != "a" {
 			t.Fatalf("the state does not have the grant: %v %+v", page, busy)
 		}
 		views := map[string]func() bool{
 			"its reply": reply, "OWNER": owner, "CHECK": check, "HISTORY": history, "SCAN": scan, "another's reply": queued,
 		}
-		for name, settled := range views {
-			if settled() {
+		for name, committed := range views {
+			if committed() {
 				t.Errorf("%s shows a grant that a crash could undo", name)
 			}
 		}
-		if len(w.radio.heard) != 0 {
-			t.Errorf("notices %q", w.radio.heard)
+		if len(w.recorder.heard) != 0 {
+			t.Errorf("notices %q", w.recorder.heard)
 		}
 		g.set(true)
-		for name, settled := range views {
-			if !settled() {
+		for name, committed := range views {
+			if !committed() {
 				t.Errorf("%s hangs after the fsync", name)
 			}
 		}
-		if got := w.radio.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
+		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
 			t.Errorf("notices %q", got)
 		}
 	})
 }
 
-func TestWhatIsToldOfAMutexWaitsForItsOwnChangesAlone(t *testing.T) {
+func TestRepliesWaitForTheirMutexAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		w := newWorldOn(t, g, Recovery{})
@@ -218,31 +219,31 @@ func TestWhatIsToldOfAMutexWaitsForItsOwnChangesAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		told := func() map[string]func() bool {
+		replies := func() map[string]func() bool {
 			views := map[string]func() bool{}
 			_, seq, _ := w.e.Owner(ctx, "m")
-			views["OWNER"] = settles(w.e, seq)
+			views["OWNER"] = commits(w.e, seq)
 			_, seq, _ = w.e.Check(ctx, "m", o.Token)
-			views["CHECK"] = settles(w.e, seq)
+			views["CHECK"] = commits(w.e, seq)
 			busy, _, _ := w.e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, NoQueue: true})
-			views["another's reply"] = settles(w.e, busy.Seq)
+			views["another's reply"] = commits(w.e, busy.Seq)
 			tx := w.e.begin()
 			tx.Lock("m")
 			seq, _ = tx.commit()
 			tx.end()
-			views["GET"] = settles(w.e, seq)
+			views["GET"] = commits(w.e, seq)
 			return views
 		}
-		for name, settled := range told() {
-			if !settled() {
+		for name, committed := range replies() {
+			if !committed() {
 				t.Errorf("%s of a mutex waits for others' changes", name)
 			}
 		}
 		if _, _, err := w.e.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"}); err != nil {
 			t.Fatal(err)
 		}
-		for name, settled := range told() {
-			if settled() {
+		for name, committed := range replies() {
+			if committed() {
 				t.Errorf("%s shows a release that a crash could undo", name)
 			}
 		}
@@ -250,7 +251,7 @@ func TestWhatIsToldOfAMutexWaitsForItsOwnChangesAlone(t *testing.T) {
 	})
 }
 
-func TestTrySettleBeginsWhatItDoesNotWaitFor(t *testing.T) {
+func TestTryCommitBeginsTheCommitWithoutWaiting(t *testing.T) {
 	g := newGate()
 	w := newWorldOn(t, g, Recovery{})
 	o, _, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Hour})
@@ -261,8 +262,8 @@ func TestTrySettleBeginsWhatItDoesNotWaitFor(t *testing.T) {
 		t.Errorf("with the disk held back: %v, %v, and %d of %d is begun", done, err, g.begun, o.Seq)
 	}
 	g.set(true)
-	if done, err := w.e.TryCommit(0); done || err != nil { // to tell a notice may lead to a wait
-		t.Errorf("with a notice to be told: %v, %v", done, err)
+	if done, err := w.e.TryCommit(0); done || err != nil { // a notice may lead to a wait
+		t.Errorf("with a notice to send: %v, %v", done, err)
 	}
 	if err := w.e.Commit(t.Context(), o.Seq); err != nil {
 		t.Error(err)
@@ -276,7 +277,7 @@ func TestTrySettleBeginsWhatItDoesNotWaitFor(t *testing.T) {
 	}
 }
 
-func TestFreeIsNotToldBeforeTheReleaseIsDurable(t *testing.T) {
+func TestAMutexIsNotShownFreeBeforeTheReleaseIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		g.set(true)
@@ -284,14 +285,14 @@ func TestFreeIsNotToldBeforeTheReleaseIsDurable(t *testing.T) {
 		w.acquire("m", "a", time.Hour, 0)
 		g.set(false)
 		_, seq, _ := w.e.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		release := settles(w.e, seq)
+		release := commits(w.e, seq)
 		got, seq, _ := w.e.Owner(t.Context(), "m")
 		if got.Owner != "" {
 			t.Fatalf("owner %+v", got)
 		}
-		owner := settles(w.e, seq)
+		owner := commits(w.e, seq)
 		if release() || owner() {
-			t.Error("told too early")
+			t.Error("committed too early")
 		}
 		g.set(true)
 		if !release() || !owner() {
@@ -326,7 +327,7 @@ func (g *gate) upTo(seq simba.Seq) {
 	g.opened.Broadcast()
 }
 
-func TestOneThatIsWokenForALeaseThatIsOverWaitsForTheNextToBeDurable(t *testing.T) {
+func TestAWaiterOfAnEndedLeaseWaitsUntilTheNextIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		g.set(true)
@@ -334,37 +335,37 @@ func TestOneThatIsWokenForALeaseThatIsOverWaitsForTheNextToBeDurable(t *testing.
 		w.acquire("m", "a", time.Hour, 0)
 		b := &blocked{w: w, woken: make(chan struct{})}
 		o, ticket, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, Waiter: b})
-		w.settle(o.Seq, err)
+		w.mustCommit(o.Seq, err)
 		g.set(false)
 		_, first, err := w.e.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		released := settles(w.e, first)
+		released := commits(w.e, first)
 		time.Sleep(time.Minute) // the disk hangs for longer than the lease lasts
 		if s := w.e.Stats(); s.Acquired != 2 || s.Expired != 1 || s.Blocked != 1 {
-			t.Errorf("b is granted again what it cannot be told of: %+v", s)
+			t.Errorf("b is granted again a lease that it cannot see: %+v", s)
 		}
 		if released() || b.isWoken() {
-			t.Fatal("told of what is not durable")
+			t.Fatal("the lease is not durable")
 		}
 		g.upTo(first)
 		if !released() || !b.isWoken() {
-			t.Fatal("b is not told of what is durable")
+			t.Fatal("b does not get a durable lease")
 		}
 		o, err = ticket.End(simba.EndWoken)
 		if err != nil || o.Status != simba.StatusWaiting || o.Owner != "b" {
 			t.Fatalf("%+v, %v", o, err)
 		}
 		time.Sleep(2 * ms)
-		// Nor may it be told of the next one before that is durable.
+		// Nor may it return the next lease before that is durable.
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
 			t.Fatalf("%+v, %v", o, err)
 		}
 		g.set(true)
-		w.settle(o.Seq, nil)
+		w.mustCommit(o.Seq, nil)
 		o, err = ticket.End(simba.EndWoken)
-		if w.settle(o.Seq, err); o.Status != simba.StatusAcquired || o.TTL != sec-2*ms {
+		if w.mustCommit(o.Seq, err); o.Status != simba.StatusAcquired || o.TTL != sec-2*ms {
 			t.Errorf("%+v", o)
 		}
 		w.audit()
@@ -398,7 +399,7 @@ func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 		}
 		b.granted()
 		_, seq, err := w.e.Break(t.Context(), "m", "")
-		w.settle(seq, err)
+		w.mustCommit(seq, err)
 		if ch := last(); !ch.Forced || ch.Kind != simba.ChangeDelete {
 			t.Errorf("break: %+v", ch)
 		}
@@ -412,7 +413,7 @@ func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 
 // A journal may hold back on the change of a queue too, and then all notices and
 // wake-ups wait behind it.
-func TestWhoeverQueuesSettlesWhatTheJournalHoldsBack(t *testing.T) {
+func TestAQueuedRequestCommitsTheChangeThatHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		g.set(true)
@@ -421,9 +422,9 @@ func TestWhoeverQueuesSettlesWhatTheJournalHoldsBack(t *testing.T) {
 		g.strict = true
 		g.set(false)
 		o, _, _ := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Hour})
-		queued := settles(w.e, o.Seq)
+		queued := commits(w.e, o.Seq)
 		if queued() {
-			t.Error("told before what holds it back was committed")
+			t.Error("committed before the change that holds")
 		}
 		g.set(true)
 		if !queued() {
@@ -442,7 +443,7 @@ func leases(ls ...simba.Lease) func(func(simba.Lease, error) bool) {
 	}
 }
 
-func TestRecoveredLeaseKeepsWhatIsLeftOfIt(t *testing.T) {
+func TestRecoveredLeaseKeepsItsRemainingTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Token: 9, Leases: leases(
 			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000 - simba.Instant(4*sec), AcquiredAt: 5, TTL: 8 * sec, Transition: 2 * sec},
@@ -472,17 +473,17 @@ func TestRecoveredLeaseKeepsWhatIsLeftOfIt(t *testing.T) {
 	})
 }
 
-func TestQuietTimeGrantsNobodyNewWhileRecoveredOwnersGuard(t *testing.T) {
+func TestRecoveryDelayGrantsNothingNewWhileRecoveredOwnersGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{Quiet: 30 * sec, Leases: leases(
+		w := newWorld(t, Recovery{Delay: 30 * sec, Leases: leases(
 			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: 8 * sec, Transition: 2 * sec},
 			simba.Lease{Mutex: "old", Owner: "o", Token: 8, Acquired: 1000, TTL: 8 * sec},
 		)})
 		if o := w.guard("m", "a", 40*sec, 0, 7); o.Status != simba.StatusRenewed {
-			t.Errorf("guard in the quiet time: %+v", o)
+			t.Errorf("guard during the recovery delay: %+v", o)
 		}
 		if o := w.ask(simba.AcquireRequest{Mutex: "free", Contender: "b", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy || o.Transition != 30*sec {
-			t.Errorf("granted in the quiet time, or not told how long it is: %+v", o)
+			t.Errorf("granted during the recovery delay, or without its length: %+v", o)
 		}
 		// Its release may have been lost together with another's tenure.
 		if o := w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy {
@@ -506,9 +507,9 @@ func TestQuietTimeGrantsNobodyNewWhileRecoveredOwnersGuard(t *testing.T) {
 	})
 }
 
-func TestReleaseInTheQuietTimeAlsoLeavesTheQueue(t *testing.T) {
+func TestReleaseDuringTheRecoveryDelayAlsoLeavesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{Quiet: 30 * sec, Leases: leases(
+		w := newWorld(t, Recovery{Delay: 30 * sec, Leases: leases(
 			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: time.Hour},
 		)})
 		w.acquire("m", "a", sec, 0)

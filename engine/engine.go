@@ -11,34 +11,35 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Config is what an Engine needs. Only Clock must be set.
+// Config is the configuration of an Engine. Only Clock must be set.
 type Config struct {
 	Clock         Clock
-	HandoffWindow time.Duration // how long a polling waiter's turn lasts; 0 = free for all
-	QueueGrace    time.Duration // how long a polling waiter that is not heard of keeps its place
+	HandoffWindow time.Duration // length of a reservation for a polling waiter; 0 = none
+	QueueGrace    time.Duration // how long a polling waiter stays that does not ask again
 	Notices       simba.Notices // nil = Silent
 	HistoryLen    int           // events that History can answer from; 0 = 10,000
 
-	// Hash says where a mutex is kept; nil = by a hash that is drawn anew for every engine, so that
-	// nobody can choose names which meet. A simulation whose seed decides everything brings its own.
+	// Hash returns the hash that selects a mutex's shard. Nil means a hash that is random for
+	// every engine, so that nobody can choose names which collide. A simulation brings its own.
 	Hash func(name string) uint64
-	// Turn is called by each timer that fires, before it does its work, with the least hash of the mutexes that it is for, and may
-	// wait; nil = it does not. Several fire at one instant: the simulation has one come after the other.
-	Turn func(hash uint64)
+	// OnTimer is called by each timer that fires, before it does its work. It gets the least hash
+	// of the mutexes of the timer. It may wait: a simulation orders timers of one instant by it.
+	// Nil means that it is not called.
+	OnTimer func(hash uint64)
 }
 
 // Engine keeps mutexes in memory and its changes in a Journal. It is a
 // simba.Backend; all methods may be called concurrently.
 type Engine struct {
-	clock  Clock
-	hash   func(name string) uint64
-	quiet  simba.Instant // nobody new is granted anything before it
-	former uint64        // tenures up to this token began in an earlier run
-	ledger ledger
-	token  atomic.Uint64 // the last one given
-	window atomic.Int64  // Config.HandoffWindow
-	grace  atomic.Int64  // Config.QueueGrace
-	bytes  atomic.Int64  // of all mutexes, as mutex.bytes says
+	clock        Clock
+	hash         func(name string) uint64
+	recoverUntil simba.Instant // until then no new tenure begins
+	former       uint64        // tenures up to this token began in an earlier run
+	sequencer    sequencer
+	token        atomic.Uint64 // the last one given
+	window       atomic.Int64  // Config.HandoffWindow
+	grace        atomic.Int64  // Config.QueueGrace
+	bytes        atomic.Int64  // of all mutexes, as mutex.bytes says
 
 	life    sync.RWMutex // held for reading by everything that runs; taken for writing by Stop
 	stopped bool         // guarded by life
@@ -48,8 +49,8 @@ type Engine struct {
 
 var _ simba.Backend = (*Engine)(nil)
 
-// New starts an engine with what the journal remembers. The caller stops it with
-// Stop, and closes the journal after that.
+// New starts an engine with the state that the journal recovered. The caller stops it with Stop,
+// and closes the journal after that.
 func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	if cfg.Notices == nil {
 		cfg.Notices = Silent{}
@@ -65,15 +66,15 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	e.SetHandoffWindow(cfg.HandoffWindow)
 	e.SetQueueGrace(cfg.QueueGrace)
 	e.token.Store(rec.Token)
-	e.ledger.journal, e.ledger.notices, e.ledger.missed = j, cfg.Notices, e.missed
-	e.ledger.seq = rec.Seq
-	e.ledger.history.Limit = cfg.HistoryLen
+	e.sequencer.journal, e.sequencer.notices, e.sequencer.missed = j, cfg.Notices, e.missed
+	e.sequencer.seq = rec.Seq
+	e.sequencer.history.Limit = cfg.HistoryLen
 	for _, ev := range rec.History {
-		e.ledger.history.Push(ev)
+		e.sequencer.history.Push(ev)
 	}
-	e.quiet = e.clock.Now().Add(rec.Quiet)
+	e.recoverUntil = e.clock.Now().Add(rec.Delay)
 	for i := range e.shards {
-		e.shards[i].start(e, shardStart(i), cfg.Turn)
+		e.shards[i].start(e, shardStart(i), cfg.OnTimer)
 	}
 	if err := e.restore(rec.Leases); err != nil {
 		e.Stop()
@@ -82,9 +83,8 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	return e, nil
 }
 
-// Stop ends the engine: timers fire no more, and every method returns
-// simba.ErrStopped. It waits for the calls that run. Leases stay as they are in
-// the journal. Calling it again does nothing.
+// Stop stops the engine: timers fire no more, and every method returns simba.ErrStopped. It waits
+// for the calls that run. Leases stay as they are in the journal. Stop is idempotent.
 func (e *Engine) Stop() {
 	e.life.Lock()
 	e.stopped = true
@@ -106,10 +106,10 @@ func (e *Engine) enter() bool {
 
 func (e *Engine) leave() { e.life.RUnlock() }
 
-// SetHandoffWindow changes how long the turns that begin from now on last.
+// SetHandoffWindow changes how long later reservations last.
 func (e *Engine) SetHandoffWindow(d time.Duration) { e.window.Store(int64(d)) }
 
-// SetQueueGrace changes how long polling waiters that ask from now on are waited for.
+// SetQueueGrace changes how long the engine waits for polling waiters that ask from now on.
 func (e *Engine) SetQueueGrace(d time.Duration) { e.grace.Store(int64(d)) }
 
 func (e *Engine) shard(name string) (*shard, uint64) {
@@ -117,13 +117,13 @@ func (e *Engine) shard(name string) (*shard, uint64) {
 	return &e.shards[shardOf(hash)], hash
 }
 
-// subscribed reports whether a contender can be told of its turn.
+// subscribed reports whether a contender can receive the notice of its reservation.
 func (e *Engine) subscribed(mutex, contender string) bool {
-	n := e.ledger.notices
+	n := e.sequencer.notices
 	return n.Any() && (n.Subscribed(simba.ContenderChannel(mutex, contender)) || n.Subscribed(simba.PlainContenderChannel(mutex, contender)))
 }
 
-// do runs one transition on a mutex and returns what its result rests on.
+// do runs one transition on a mutex and returns the Seq that its result rests on.
 func (e *Engine) do(name string, transition func(m *mutex, s *step)) (simba.Seq, error) {
 	if !e.enter() {
 		return 0, simba.ErrStopped
@@ -143,14 +143,14 @@ func (e *Engine) run(name string, transition func(m *mutex, s *step)) simba.Seq 
 	return m.rests
 }
 
-// missed is told of a turn that reached nobody.
+// missed handles a reservation whose notice reached no subscriber.
 func (e *Engine) missed(name, contender string) simba.Seq {
-	return e.run(name, func(m *mutex, s *step) { m.missTurn(s, contender) })
+	return e.run(name, func(m *mutex, s *step) { m.missReservation(s, contender) })
 }
 
 // TryCommit implements simba.Committer.
 func (e *Engine) TryCommit(seq simba.Seq) (done bool, err error) {
-	if e.ledger.begin(seq) {
+	if e.sequencer.begin(seq) {
 		return false, nil
 	}
 	return true, e.Commit(context.Background(), seq)
@@ -162,5 +162,5 @@ func (e *Engine) Commit(ctx context.Context, seq simba.Seq) error {
 		return simba.ErrStopped
 	}
 	defer e.leave()
-	return e.ledger.settle(ctx, seq)
+	return e.sequencer.commit(ctx, seq)
 }

@@ -24,12 +24,12 @@ func (w *world) askFull(r simba.AcquireRequest) (o simba.Outcome, refused bool) 
 			w.t.Errorf("refused with %+v, ticket %v", o, ticket)
 		}
 	}
-	w.settle(o.Seq, err)
+	w.mustCommit(o.Seq, err)
 	w.audit()
 	return o, refused
 }
 
-func TestAFullEngineRenewsForTheOwnerAndRefusesWhoIsNew(t *testing.T) {
+func TestAFullEngineRenewsForTheOwnerAndRefusesNewContenders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		first := w.acquire("m", "a", sec, 0)
@@ -59,7 +59,7 @@ func TestAFullEngineRenewsForTheOwnerAndRefusesWhoIsNew(t *testing.T) {
 	})
 }
 
-func TestAFullEngineKeepsThePlacesOfThoseWhoWaitAndGrantsThemTheirTurn(t *testing.T) {
+func TestAFullEngineKeepsItsQueuesAndHandsOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", sec, 0)
@@ -73,15 +73,15 @@ func TestAFullEngineKeepsThePlacesOfThoseWhoWaitAndGrantsThemTheirTurn(t *testin
 		b.granted()
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
 		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "d"}); !refused {
-			t.Errorf("in the turn of another: %+v", o)
+			t.Errorf("in another's reservation: %+v", o)
 		}
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "c"}); o.Status != simba.StatusAcquired {
-			t.Errorf("who has its turn: %+v", o)
+			t.Errorf("with a reservation: %+v", o)
 		}
 	})
 }
 
-func TestAFullEngineGrantsTheTurnOfOneWhomAScriptTookOutOfTheQueue(t *testing.T) {
+func TestAFullEngineGrantsAReservationThatAScriptMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", sec, 0)
@@ -91,7 +91,7 @@ func TestAFullEngineGrantsTheTurnOfOneWhomAScriptTookOutOfTheQueue(t *testing.T)
 		defer tx.end()
 		tx.Drop("m")
 		tx.Dequeue("m", "b")
-		w.settle(tx.commit())
+		w.mustCommit(tx.commit())
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "b"}); o.Status != simba.StatusAcquired {
 			t.Errorf("%+v", o)
 		}

@@ -25,7 +25,7 @@ func TestReleaseGrantsTheFirstBlockedWaiterInTheSameStep(t *testing.T) {
 		if c.isWoken() {
 			t.Error("c was woken too")
 		}
-		if got := w.radio.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a", "acquired@@b"}) {
+		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a", "acquired@@b"}) {
 			t.Errorf("notices %q", got)
 		}
 		w.audit()
@@ -63,13 +63,13 @@ func TestRenewalPostponesTheHandoff(t *testing.T) {
 	})
 }
 
-func TestBreakHandsToTheNextWaiter(t *testing.T) {
+func TestBreakHandsOffToTheNextWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
 		b := w.block("m", "b", sec, 0)
 		freed, seq, err := w.e.Break(t.Context(), "m", "")
-		w.settle(seq, err)
+		w.mustCommit(seq, err)
 		if !freed || b.granted().Owner != "b" {
 			t.Error("break did not hand on")
 		}
@@ -89,7 +89,7 @@ func TestQueueIsFirstComeFirstServed(t *testing.T) {
 			w.release(simba.ReleaseRequest{Mutex: "m", Contender: last})
 			last = b.granted().Owner
 			if want := fmt.Sprintf("c%02d", 99-i); last != want {
-				t.Fatalf("turn %d: %s, want %s", i, last, want)
+				t.Fatalf("offer %d: %s, want %s", i, last, want)
 			}
 			w.audit()
 		}
@@ -113,7 +113,7 @@ func TestDeadWaiterIsSkipped(t *testing.T) {
 	})
 }
 
-func TestWaiterThatDiedBetweenChosenAndToldIsSkippedInTheSameStep(t *testing.T) {
+func TestAWaiterThatDiedAfterItsGrantIsSkippedInTheSameStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -128,7 +128,7 @@ func TestWaiterThatDiedBetweenChosenAndToldIsSkippedInTheSameStep(t *testing.T) 
 	})
 }
 
-func TestGrantThatCouldNotBeToldIsPassedOn(t *testing.T) {
+func TestAGrantWhoseWaiterIsGoneIsHandedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -136,9 +136,9 @@ func TestGrantThatCouldNotBeToldIsPassedOn(t *testing.T) {
 		b := w.block("m", "b", sec, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		dead.granted()
-		w.settle(dead.ticket.Abandon())
+		w.mustCommit(dead.ticket.Abandon())
 		b.granted()
-		w.settle(dead.ticket.Abandon()) // too late to do harm
+		w.mustCommit(dead.ticket.Abandon()) // too late to do harm
 		if got := w.owner("m"); got.Owner != "b" {
 			t.Errorf("owner %+v", got)
 		}
@@ -146,7 +146,7 @@ func TestGrantThatCouldNotBeToldIsPassedOn(t *testing.T) {
 	})
 }
 
-func TestWaiterWhoCameBackKeepsWhatItsOldConnectionWasGranted(t *testing.T) {
+func TestAWaiterThatReconnectsKeepsTheGrantOfItsOldConnection(t *testing.T) {
 	for _, how := range []string{"end", "abandon"} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -162,19 +162,19 @@ func TestWaiterWhoCameBackKeepsWhatItsOldConnectionWasGranted(t *testing.T) {
 					t.Fatalf("b asks again: %+v", o)
 				}
 				if how == "abandon" {
-					w.settle(b.ticket.Abandon())
+					w.mustCommit(b.ticket.Abandon())
 				} else {
 					b.end(simba.EndGone)
 				}
 				if got := w.owner("m"); got.Owner != "b" {
-					t.Errorf("taken from one who was told: %+v", got)
+					t.Errorf("taken from a waiter that saw it: %+v", got)
 				}
 			})
 		})
 	}
 }
 
-func TestBrokenConnectionKeepsItsPlaceInTheQueue(t *testing.T) {
+func TestBrokenConnectionKeepsItsQueueEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", 10*sec, 0)
@@ -193,7 +193,7 @@ func TestBrokenConnectionKeepsItsPlaceInTheQueue(t *testing.T) {
 	})
 }
 
-func TestSecondConnectionOfAContenderTakesItsPlaceOver(t *testing.T) {
+func TestSecondConnectionOfAContenderTakesOverItsQueueEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -212,7 +212,7 @@ func TestSecondConnectionOfAContenderTakesItsPlaceOver(t *testing.T) {
 	})
 }
 
-func TestTimeoutLeavesTheQueueButTellsAGrantThatCameFirst(t *testing.T) {
+func TestTimeoutLeavesTheQueueButReturnsAGrantThatCameFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -243,7 +243,7 @@ func TestReleaseByAWaiterEndsItsWaitElsewhere(t *testing.T) {
 	})
 }
 
-func TestWhoseLeaseEndsBeforeItCanBeToldWaitsOnInItsPlace(t *testing.T) {
+func TestAWaiterWhoseLeaseEndedUnseenKeepsItsQueueEntry(t *testing.T) {
 	for _, end := range []struct {
 		name   string
 		others uint64 // tenures until c's
@@ -252,7 +252,7 @@ func TestWhoseLeaseEndsBeforeItCanBeToldWaitsOnInItsPlace(t *testing.T) {
 		{"expired", 2, func(*world) { time.Sleep(10 * ms) }},
 		{"broken", 2, func(w *world) {
 			_, seq, err := w.e.Break(context.Background(), "m", "")
-			w.settle(seq, err)
+			w.mustCommit(seq, err)
 		}},
 		{"taken", 3, func(w *world) {
 			w.commit(func(tx simba.Tx) { tx.Take("m", str("x", 10*ms)) })
@@ -268,7 +268,7 @@ func TestWhoseLeaseEndsBeforeItCanBeToldWaitsOnInItsPlace(t *testing.T) {
 				end.by(w)
 				synctest.Wait()
 				w.audit()
-				// Others go on: it may be that b can never be told.
+				// Other waiters go on: b may never come back.
 				if o := c.granted(); o.Token != a.Token+end.others {
 					t.Errorf("c: %+v", o)
 				}
@@ -306,7 +306,7 @@ func TestAWaitThatEndsInTheStepThatGrantsItIsNotWokenForThat(t *testing.T) {
 	})
 }
 
-// waitingOn returns one who waits for m on, as the only one: its lease is over, and it was not told of it.
+// waitingOn returns the only waiter of m. Its lease ended before it could see it.
 func (w *world) waitingOn(contender string) *blocked {
 	w.t.Helper()
 	w.acquire("m", "a", time.Hour, 0)
@@ -318,7 +318,7 @@ func (w *world) waitingOn(contender string) *blocked {
 	return b
 }
 
-func TestWhatTheContenderOfOneThatWaitsOnIsGivenElsewhereIsItsOwn(t *testing.T) {
+func TestAWaitingContenderMayBeGrantedOnAnotherConnection(t *testing.T) {
 	for name, ask := range map[string]func(*world){
 		"by asking again": func(w *world) { w.acquire("m", "b", time.Hour, 0) },
 		"as a key":        func(w *world) { w.commit(func(tx simba.Tx) { tx.Take("m", str("b", time.Hour)) }) },
@@ -332,7 +332,7 @@ func TestWhatTheContenderOfOneThatWaitsOnIsGivenElsewhereIsItsOwn(t *testing.T) 
 					w.block("m", "c", sec, 0)
 					o := b.end(why)
 					if got := w.owner("m"); got.Owner != "b" || o.Token != got.Token {
-						t.Errorf("%+v is told, and %+v owns it", o, got)
+						t.Errorf("the waiter gets %+v, and %+v owns it", o, got)
 					}
 					if _, err := b.ticket.Abandon(); err != nil || w.owner("m").Owner != "b" {
 						t.Errorf("passed on: %v", err)
@@ -344,7 +344,7 @@ func TestWhatTheContenderOfOneThatWaitsOnIsGivenElsewhereIsItsOwn(t *testing.T) 
 	}
 }
 
-func TestOneThatWaitsOnHasOnePlaceWhateverAScriptDoes(t *testing.T) {
+func TestARequeuedWaiterHasOneEntryWhateverAScriptDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -369,18 +369,18 @@ func TestOneThatWaitsOnHasOnePlaceWhateverAScriptDoes(t *testing.T) {
 	})
 }
 
-func TestThoseWhoWaitOnKeepTheirOrder(t *testing.T) {
+func TestRequeuedWaitersKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
 		b, c, d := w.block("m", "b", 10*ms, 0), w.block("m", "c", 10*ms, 0), w.block("m", "d", 10*ms, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		time.Sleep(time.Minute) // all three are granted it, and none is told
+		time.Sleep(time.Minute) // all three are granted it, and none sees its lease
 		synctest.Wait()
 		if got := w.queue("m"); w.owner("m").Owner != "" || !slices.Equal(got, []string{"b", "c", "d"}) {
 			t.Errorf("%q", got)
 		}
-		for _, x := range []*blocked{d, c} { // who shows up first is not served first
+		for _, x := range []*blocked{d, c} { // the first to show up is not served first
 			if o := x.end(simba.EndWoken); o.Status != simba.StatusWaiting {
 				t.Errorf("%+v", o)
 			}
@@ -393,7 +393,7 @@ func TestThoseWhoWaitOnKeepTheirOrder(t *testing.T) {
 	})
 }
 
-func TestOneWhoseLeaseWasOverBeforeTheDiskAnsweredComesFirstAgain(t *testing.T) {
+func TestAWaiterWhoseLeaseEndedBeforeItsFsyncComesFirstAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		w := newWorldOn(t, g, Recovery{})
@@ -407,7 +407,7 @@ func TestOneWhoseLeaseWasOverBeforeTheDiskAnsweredComesFirstAgain(t *testing.T) 
 		}
 		g.set(true)
 		w.block("m", "c", sec, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "x"}) // before the connection of b gets to run
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "x"}) // before b's connection runs
 		if got := w.owner("m"); got.Owner != "b" {
 			t.Errorf("%q owns the mutex, and b came first", got.Owner)
 		}
@@ -426,7 +426,7 @@ func TestOneWhoseLeaseWasOverBeforeTheDiskAnsweredComesFirstAgain(t *testing.T) 
 	})
 }
 
-func TestOneThatDoesNotShowUpHasOneTurnHoweverOftenTheDiskHangs(t *testing.T) {
+func TestAnAbsentWaiterGetsOneOfferHoweverOftenTheDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		w := newWorldOn(t, g, Recovery{})
@@ -440,7 +440,7 @@ func TestOneThatDoesNotShowUpHasOneTurnHoweverOftenTheDiskHangs(t *testing.T) {
 			if err != nil || o.Status != simba.StatusAcquired {
 				t.Fatalf("%+v %v", o, err)
 			}
-			g.set(true) // for a moment: b could be told of what it missed
+			g.set(true) // for a moment: the grant that b missed is durable
 			g.set(false)
 			time.Sleep(11 * sec) // the lease of x ends
 			if got, _, err := w.e.Owner(t.Context(), "m"); err != nil || got.Owner != want {
@@ -459,7 +459,7 @@ func TestOneThatDoesNotShowUpHasOneTurnHoweverOftenTheDiskHangs(t *testing.T) {
 	})
 }
 
-func TestAReleaseEndsTheWaitThatItsTenureHasYetToBeTold(t *testing.T) {
+func TestAReleaseEndsTheWaitOfATenureThatIsNotDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -473,33 +473,33 @@ func TestAReleaseEndsTheWaitThatItsTenureHasYetToBeTold(t *testing.T) {
 	})
 }
 
-func TestReachablePollingWaiterIsToldAndTheMutexKeptForIt(t *testing.T) {
+func TestAReachablePollingWaiterGetsAReservationAndANotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
 		w.listen("m", "b")
 		w.acquire("m", "b", sec, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if got := w.turns("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
-			t.Fatalf("b was told %q", got)
+		if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+			t.Fatalf("b got the notices %q", got)
 		}
 		time.Sleep(testWindow / 4)
 		o := w.acquire("m", "c", sec, 0)
 		if o.Status != simba.StatusQueued || o.Owner != "" || o.Position != 2 {
-			t.Errorf("c in b's turn: %+v", o)
+			t.Errorf("c in b's reservation: %+v", o)
 		}
 		if o.Transition != testWindow*3/4 {
 			t.Errorf("c would ask again after %v", o.Transition)
 		}
 		time.Sleep(testWindow*3/4 - 1)
 		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-			t.Errorf("b in its turn: %+v", o)
+			t.Errorf("b in its reservation: %+v", o)
 		}
 		w.audit()
 	})
 }
 
-func TestMissedTurnGoesToTheNextInLine(t *testing.T) {
+func TestAMissedReservationGoesToTheNextWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -510,21 +510,21 @@ func TestMissedTurnGoesToTheNextInLine(t *testing.T) {
 		start := time.Now()
 		<-c.woken
 		if took := time.Since(start); took != testWindow {
-			t.Errorf("c's turn came after %v", took)
+			t.Errorf("c's reservation came after %v", took)
 		}
 		c.granted()
 		w.audit()
 	})
 }
 
-func TestSubscriberThatVanishedBeforeItsNoticeLosesItsTurnAtOnce(t *testing.T) {
+func TestASubscriberThatVanishedLosesItsReservationAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
 		w.listen("m", "b")
 		w.acquire("m", "b", sec, 0)
 		c := w.block("m", "c", sec, 0)
-		w.radio.deaf = map[string]bool{simba.ContenderChannel("m", "b"): true}
+		w.recorder.deaf = map[string]bool{simba.ContenderChannel("m", "b"): true}
 		start := time.Now()
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		c.granted()
@@ -542,28 +542,28 @@ func TestBrokenConnectionIsStillReachableByItsSubscription(t *testing.T) {
 		w.listen("m", "b")
 		w.block("m", "b", sec, 0).end(simba.EndGone)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if got := w.turns("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
-			t.Errorf("b was told %q", got)
+		if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+			t.Errorf("b got the notices %q", got)
 		}
 	})
 }
 
-func TestSubscriberThatCameBackAfterItsNoticeIsToldAgain(t *testing.T) {
+func TestASubscriberThatCameBackIsNotifiedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
 		w.listen("m", "b")
 		w.acquire("m", "b", sec, 0)
-		w.radio.late = map[string]bool{simba.ContenderChannel("m", "b"): true}
+		w.recorder.late = map[string]bool{simba.ContenderChannel("m", "b"): true}
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if got := w.turns("m", "b"); len(got) != 2 {
-			t.Errorf("b was told %d times", len(got))
+		if got := w.reservations("m", "b"); len(got) != 2 {
+			t.Errorf("b was notified %d times", len(got))
 		}
 		w.audit()
 	})
 }
 
-func TestUnreachablePollingWaiterIsPassedOverAndKeepsItsPlace(t *testing.T) {
+func TestAnUnreachablePollingWaiterIsSkippedAndKeepsItsEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -577,18 +577,18 @@ func TestUnreachablePollingWaiterIsPassedOverAndKeepsItsPlace(t *testing.T) {
 	})
 }
 
-func TestWaiterThatSubscribesWhileTheMutexIsFreeIsTold(t *testing.T) {
+func TestAWaiterThatSubscribesWhileTheMutexIsFreeIsNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
 		w.acquire("m", "b", sec, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if got := w.turns("m", "b"); len(got) != 0 {
-			t.Fatalf("told without a subscription: %q", got)
+		if got := w.reservations("m", "b"); len(got) != 0 {
+			t.Fatalf("notified without a subscription: %q", got)
 		}
 		w.listen("m", "b")
-		if got := w.turns("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
-			t.Errorf("b was told %q", got)
+		if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+			t.Errorf("b got the notices %q", got)
 		}
 		w.audit()
 	})
@@ -604,20 +604,20 @@ func TestHandoffWindowOfZeroIsFreeForAll(t *testing.T) {
 			w.acquire("m", c, time.Hour, 0)
 		}
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if len(w.turns("m", "b")) != 1 || len(w.turns("m", "c")) != 1 {
-			t.Error("not everyone was told")
+		if len(w.reservations("m", "b")) != 1 || len(w.reservations("m", "c")) != 1 {
+			t.Error("not every waiter was notified")
 		}
 		if o := w.acquire("m", "stranger", time.Hour, 0); o.Status != simba.StatusAcquired {
 			t.Errorf("the mutex is kept: %+v", o)
 		}
 		d := w.block("m", "d", time.Hour, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "stranger"})
-		d.granted() // behind two who are told but do not come
+		d.granted() // behind two that are notified but do not come
 		w.audit()
 	})
 }
 
-func TestLeavingInOnesTurnPassesItOn(t *testing.T) {
+func TestLeavingHandsTheReservationOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -650,7 +650,7 @@ func TestPollingWaiterLapsesAfterTheGrace(t *testing.T) {
 	})
 }
 
-func TestNoQueueTakesNoPlaceAndKeepsTheOneThereIs(t *testing.T) {
+func TestNoQueueAddsNoEntryAndKeepsAnExistingOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", sec, 0)
@@ -666,10 +666,10 @@ func TestNoQueueTakesNoPlaceAndKeepsTheOneThereIs(t *testing.T) {
 }
 
 // Nobody owned the mutex in this run, so replies about it rest on no change.
-func TestAMissedTurnAfterTheQuietTimeGoesToTheNextAtOnce(t *testing.T) {
+func TestAMissedReservationAfterTheRecoveryDelayGoesToTheNextAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{Quiet: 2 * sec})
-		w.radio.deaf = map[string]bool{simba.ContenderChannel("m", "a"): true}
+		w := newWorld(t, Recovery{Delay: 2 * sec})
+		w.recorder.deaf = map[string]bool{simba.ContenderChannel("m", "a"): true}
 		for _, c := range []string{"a", "b"} {
 			w.listen("m", c)
 			if o := w.acquire("m", c, sec, 0); o.Status != simba.StatusQueued {
@@ -678,8 +678,8 @@ func TestAMissedTurnAfterTheQuietTimeGoesToTheNextAtOnce(t *testing.T) {
 		}
 		time.Sleep(2 * sec)
 		synctest.Wait()
-		if got := w.radio.told(simba.ContenderChannel("m", "b")); len(got) != 1 {
-			t.Errorf("the next is told %q", got)
+		if got := w.recorder.published(simba.ContenderChannel("m", "b")); len(got) != 1 {
+			t.Errorf("the next got the notices %q", got)
 		}
 	})
 }

@@ -8,17 +8,15 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Journal makes an engine's changes durable. What may be told is a growing
-// prefix of the changes: those up to Committed.
+// Journal makes an engine's changes durable. Clients may see those up to Committed.
 type Journal interface {
-	// Append takes the next change into the commit to come. The engine calls it in
-	// the order of Seq, one call at a time, inside its critical section: it must do
-	// no I/O and must keep no reference to ch.Events. It always succeeds; a journal
-	// that fails stops the process, or makes Commit return an error for good.
+	// Append adds the next change to the commit to come. The engine calls it in the order of Seq,
+	// one call at a time, inside its critical section. It must do no I/O and must keep no
+	// reference to ch.Events. It always succeeds. A journal that fails stops the process, or makes
+	// Commit return an error for good.
 	//
-	// It reports whether this change is the one that holds back all that follow
-	// until it is committed. The engine sees to it that someone commits it, as it
-	// does for every change of a lease.
+	// Append reports whether this change holds: Committed does not pass it until it is durable.
+	// The engine commits every such change.
 	Append(ch simba.Change) (holds bool)
 	// AppendAll is Append for changes of which a crash leaves all or none.
 	AppendAll(changes []simba.Change) (holds bool)
@@ -27,27 +25,27 @@ type Journal interface {
 	// were appended before it began. If ctx ends first, Commit returns its error, and
 	// the changes become durable all the same.
 	Commit(ctx context.Context, seq simba.Seq) error
-	// Begin reports whether Commit would have to wait, and begins what it would wait for. It does
-	// not wait, and cannot fail: Commit does.
+	// Begin reports whether Commit would have to wait. It starts the work that Commit would wait
+	// for. It does not wait, and cannot fail: Commit does.
 	Begin(seq simba.Seq) (waits bool)
-	// Committed is the largest seq such that every change up to it is durable as
-	// far as the mode of durability promises. It never falls, and may grow at any
-	// time, from any goroutine. It is cheap: one atomic load or two.
+	// Committed returns the largest seq such that every change up to it is durable, as far as the
+	// mode of durability promises. It never falls, and may grow at any time, from any goroutine.
+	// It is cheap: one atomic load or two.
 	Committed() simba.Seq
 }
 
-// Recovery is what a journal remembers from earlier runs.
+// Recovery is the state that a journal has from earlier runs.
 type Recovery struct {
 	Seq   simba.Seq // the next change gets a larger one
 	Token uint64    // the next tenure gets a larger one
-	// Quiet is how long nobody new may be granted anything, since leases may have
-	// been lost that still run. Their owners may believe in them.
-	Quiet   time.Duration
+	// Delay is the recovery delay: until it has passed no new tenure may begin. Leases may have
+	// been lost that still run, and their owners may rely on them.
+	Delay   time.Duration
 	Leases  iter.Seq2[simba.Lease, error] // nil = none; ended ones included
 	History []simba.Event                 // from old to new
 }
 
-// memoryJournal is the Journal of durability "memory": everything is tellable.
+// memoryJournal is the Journal of durability "memory": every change is committed.
 type memoryJournal struct{}
 
 func (memoryJournal) Append(simba.Change) bool                { return false }
@@ -56,7 +54,7 @@ func (memoryJournal) Commit(context.Context, simba.Seq) error { return nil }
 func (memoryJournal) Begin(simba.Seq) bool                    { return false }
 func (memoryJournal) Committed() simba.Seq                    { return everything }
 
-// everything is what is tellable where nothing is held back.
+// everything is the Seq up to which changes are committed when none holds.
 const everything simba.Seq = 1<<64 - 1
 
 // Memory returns a journal that keeps nothing.

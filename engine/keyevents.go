@@ -3,11 +3,11 @@ package engine
 import "github.com/simba-resp/simba-resp"
 
 // SetKeyEvents implements simba.Keyspace.
-func (e *Engine) SetKeyEvents(kinds simba.KeyEvents) { e.ledger.keyEvents.Store(uint32(kinds)) }
+func (e *Engine) SetKeyEvents(kinds simba.KeyEvents) { e.sequencer.keyEvents.Store(uint32(kinds)) }
 
-// postKeyEvents tells of a step in the words of Redis' keyspace notifications, under each name
-// of the key. The caller holds mu.
-func (l *ledger) postKeyEvents(m *mutex, s *step, kinds simba.KeyEvents) {
+// postKeyEvents adds Redis' keyspace notifications of a step, under each name of the key. The
+// caller holds mu.
+func (l *sequencer) postKeyEvents(m *mutex, s *step, kinds simba.KeyEvents) {
 	names := []string{simba.KeyOf(m.name())}
 	if tagged := simba.TaggedKeyOf(m.name()); tagged != names[0] {
 		names = append(names, tagged)
@@ -18,10 +18,10 @@ func (l *ledger) postKeyEvents(m *mutex, s *step, kinds simba.KeyEvents) {
 		}
 		for _, name := range names {
 			if kinds&simba.KeyEventsByKey != 0 {
-				l.outbox = append(l.outbox, notice{after: l.seq, message: &message{"__keyspace@0__:" + name, event.name}})
+				l.unsent = append(l.unsent, notice{after: l.seq, message: &message{"__keyspace@0__:" + name, event.name}})
 			}
 			if kinds&simba.KeyEventsByEvent != 0 {
-				l.outbox = append(l.outbox, notice{after: l.seq, message: &message{"__keyevent@0__:" + event.name, name}})
+				l.unsent = append(l.unsent, notice{after: l.seq, message: &message{"__keyevent@0__:" + event.name, name}})
 			}
 		}
 	}
@@ -39,7 +39,8 @@ var (
 	keyExpired = keyEvent{simba.KeyEventExpired, "expired"}
 )
 
-// keyEvents are what Redis would call a step that has changed a lock.
+// keyEvents returns the keyspace notifications that Redis would send for a step that changed a
+// lock.
 func keyEvents(m *mutex, s *step) (list []keyEvent) {
 	for _, e := range s.events {
 		switch e.Kind {
@@ -60,7 +61,7 @@ func keyEvents(m *mutex, s *step) (list []keyEvent) {
 	case s.renewed && m.end() != never:
 		list = append(list, keyExpire)
 	case len(list) == 0:
-		list = append(list, keySet) // another value, another field, or the same without an expiry
+		list = append(list, keySet) // another value or field, or no expiry any more
 	}
 	return list
 }

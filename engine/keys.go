@@ -32,7 +32,7 @@ func (m *mutex) take(s *step, l simba.Lock) {
 	was := m.lease()
 	if m.owned() {
 		s.forced = true
-		m.vacate(s, simba.EventBroken, reasonOverwritten)
+		m.endTenure(s, simba.EventBroken, reasonOverwritten)
 	}
 	if l.TTL == simba.KeepTTL {
 		m.grant(s, l.Owner, was.TTL, was.Transition, 0, "")
@@ -61,24 +61,24 @@ func (m *mutex) change(s *step, l simba.Lock, renew bool) {
 		m.renew(s, s.leaseOf(l), 0)
 	}
 	s.changed = true
-	m.told()
+	m.confirm()
 }
 
 // drop ends the tenure. The record is forced, because the owner may not have wanted the end.
 func (m *mutex) drop(s *step) {
 	if m.owned() {
 		s.forced = true
-		m.vacate(s, simba.EventReleased, reasonDeleted)
+		m.endTenure(s, simba.EventReleased, reasonDeleted)
 	}
 }
 
 // place queues a polling contender by score, or moves it.
-func (m *mutex) place(s *step, contender string, score float64) {
+func (m *mutex) enqueueAt(s *step, contender string, score float64) {
 	c := m.contend()
 	e := c.find(contender)
-	to := place{score, s.arrival()}
+	to := order{score, s.arrival()}
 	if e == nil {
-		e = &entry{contender: contender, place: to, since: s.now}
+		e = &entry{contender: contender, order: to, since: s.now}
 		c.add(e)
 		s.event(simba.EventQueued, m, contender, 0, "")
 	} else {
@@ -106,7 +106,7 @@ func (m *mutex) conclude(s *step, dequeued []string) {
 			c.reserved = nil
 			m.leave(s, e, reasonReserved)
 			c.reserved = e
-		case m.owned() || c.reserved != nil || s.now < s.quiet:
+		case m.owned() || c.reserved != nil || s.now < s.recoverUntil:
 			m.leave(s, e, reasonRemoved)
 		case e.ticket != nil:
 			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)
@@ -118,22 +118,22 @@ func (m *mutex) conclude(s *step, dequeued []string) {
 		}
 	}
 	m.dequeueOwner(s)
-	m.handOn(s)
+	m.handOff(s)
 }
 
 // dequeueOwner dequeues an owner that a script has queued, or that became the owner by the value of
 // a key. In the recovery delay an owner may be queued.
 func (m *mutex) dequeueOwner(s *step) {
 	c := m.contention
-	if c == nil || !m.owned() || m.token <= s.former && s.now < s.quiet {
+	if c == nil || !m.owned() || m.token <= s.former && s.now < s.recoverUntil {
 		return
 	}
 	if e := c.find(m.owner()); e != nil {
-		m.award(s, e)
+		m.dequeueGranted(s, e)
 	}
 }
 
-// isAs reports whether the key holds what was read of it.
+// isAs reports whether the key has the same value as when it was read.
 func (m *mutex) isAs(l simba.Lock, now simba.Instant) bool {
 	is := m.lock(now)
 	return is.Token == l.Token && is.Owner == l.Owner && is.EndsAt == l.EndsAt && slices.Equal(is.Fields, l.Fields)
@@ -154,7 +154,7 @@ func (m *mutex) members() []simba.QueueMember {
 	}
 	list := make([]simba.QueueMember, 0, m.waiters())
 	for _, e := range m.contention.all {
-		list = append(list, simba.QueueMember{Contender: e.contender, Score: e.place.score})
+		list = append(list, simba.QueueMember{Contender: e.contender, Score: e.order.score})
 	}
 	return list
 }
@@ -165,14 +165,14 @@ func (m *mutex) queueIs(members []simba.QueueMember) bool {
 		return false
 	}
 	for i, p := range members {
-		if e := m.contention.all[i]; e.contender != p.Contender || e.place.score != p.Score {
+		if e := m.contention.all[i]; e.contender != p.Contender || e.order.score != p.Score {
 			return false
 		}
 	}
 	return true
 }
 
-// lock is the mutex as a key.
+// lock returns the mutex as a key.
 func (m *mutex) lock(now simba.Instant) simba.Lock {
 	if !m.owned() {
 		return simba.Lock{}

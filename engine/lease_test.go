@@ -135,13 +135,13 @@ func TestLateReleaseWithTokenLeavesTheQueueAlone(t *testing.T) {
 	})
 }
 
-func TestCheckHoldsOnlyForTheTenureThatRuns(t *testing.T) {
+func TestCheckIsTrueOnlyForThePresentTenure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		token := w.acquire("m", "a", sec, sec).Token
 		check := func(token uint64) bool {
 			ok, seq, err := w.e.Check(t.Context(), "m", token)
-			w.settle(seq, err)
+			w.mustCommit(seq, err)
 			return ok
 		}
 		if !check(token) || check(token-1) || check(token+1) || check(0) {
@@ -158,7 +158,7 @@ func TestCheckHoldsOnlyForTheTenureThatRuns(t *testing.T) {
 	})
 }
 
-func TestSessionReleasesOnlyWhatIsBoundToIt(t *testing.T) {
+func TestASessionReleasesOnlyItsLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 7})
@@ -204,7 +204,7 @@ func TestAnIdleMutexCostsNothing(t *testing.T) {
 	})
 }
 
-func TestHistoryTellsEveryChangeInOrder(t *testing.T) {
+func TestHistoryHasEveryChangeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Seq: 100})
 		w.acquire("m", "a", sec, 0)
@@ -216,7 +216,7 @@ func TestHistoryTellsEveryChangeInOrder(t *testing.T) {
 		synctest.Wait()
 		w.acquire("m", "c", sec, 0)
 		freed, seq, err := w.e.Break(t.Context(), "m", "stuck")
-		w.settle(seq, err)
+		w.mustCommit(seq, err)
 		if !freed {
 			t.Error("break freed nothing")
 		}

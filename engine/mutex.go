@@ -8,18 +8,18 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// never is the deadline of what does not end.
+// never is the deadline of a lease that does not end.
 const never = simba.Instant(math.MaxInt64)
 
-// mutex is the state of one mutex that is owned or waited for. There may be
-// millions, so it is packed: 96 bytes and one string.
+// mutex is the state of one mutex that is owned or has waiters. There may be millions, so it is
+// packed: 96 bytes and one string.
 type mutex struct {
 	label      string        // the name, then the owner's id: one allocation for both
 	token      uint64        // of the present tenure; 0 = free
 	acquired   simba.Instant // start of the present windows
 	acquiredAt int64         // the same in Unix milliseconds
 	startedAt  int64         // start of the present tenure, in Unix milliseconds
-	rests      simba.Seq     // the last change of its lease: replies about the mutex rest on it
+	rests      simba.Seq     // last change of its lease: replies about the mutex rest on it
 	contention *contention   // nil when nobody contends and no session is bound
 	next       *mutex        // in the same bucket of the table
 	hash       uint64
@@ -29,14 +29,14 @@ type mutex struct {
 	nameLen    uint32
 }
 
-// contention is what only some mutexes have.
+// contention is the state that only some mutexes have.
 type contention struct {
 	queue
-	session  uint64        // the connection that the lease is bound to; 0 = none
-	untold   *ticket       // that of the owner, if only its waiter has been told, perhaps in vain; else nil
-	reserved *entry        // the polling waiter whose turn it is, while the mutex is free
-	until    simba.Instant // when that turn ends
-	last     string        // who owned it before it became free
+	session     uint64        // the connection that the lease is bound to; 0 = none
+	unconfirmed *ticket       // that the owner was granted it by, until it shows up; else nil
+	reserved    *entry        // the polling waiter that the free mutex is reserved for
+	until       simba.Instant // when that reservation ends
+	last        string        // the owner before it became free
 
 	// Of the present tenure.
 	long   time.Duration // the TTL, when it is longer than mutex.ttl can say; 0 = it is not
@@ -44,15 +44,15 @@ type contention struct {
 	weight int           // bytesOf(fields)
 }
 
-// longTTL is what mutex.ttl has no room for.
+// longTTL is the longest TTL that mutex.ttl can store.
 const longTTL = time.Duration(math.MaxUint32) * time.Millisecond
 
 func newMutex(name string, hash uint64) *mutex {
 	return &mutex{label: name, nameLen: uint32(len(name)), hash: hash, slot: -1}
 }
 
-// setOwner gives the mutex another owner, "" = none. A part of a label keeps all of it in memory,
-// and the value of a lock key may have 64 KiB.
+// setOwner gives the mutex another owner, "" = none. A substring of a label keeps all of it in
+// memory, and the value of a lock key may have 64 KiB.
 func (m *mutex) setOwner(owner string) {
 	name := m.name()
 	if owner == "" && len(m.owner()) > simba.MaxContenderLen {
@@ -65,12 +65,12 @@ func (m *mutex) name() string  { return m.label[:m.nameLen] }
 func (m *mutex) owner() string { return m.label[m.nameLen:] }
 func (m *mutex) owned() bool   { return m.token != 0 }
 
-// isOpen reports whether the mutex is free, and kept for nobody.
+// isOpen reports whether the mutex is free and not reserved.
 func (m *mutex) isOpen() bool {
 	return !m.owned() && (m.contention == nil || m.contention.reserved == nil)
 }
 
-// ttlLen is the length of the TTL window; simba.Endless = it does not end.
+// ttlLen returns the length of the TTL window; simba.Endless = it does not end.
 func (m *mutex) ttlLen() time.Duration {
 	if m.contention != nil && m.contention.long != 0 {
 		return m.contention.long
@@ -86,7 +86,7 @@ func (m *mutex) ttlEnd() simba.Instant {
 	return m.acquired.Add(d)
 }
 
-// end is when the lease has ended and the mutex is free.
+// end returns when the lease has ended and the mutex is free.
 func (m *mutex) end() simba.Instant {
 	end := m.ttlEnd()
 	if end == never {
@@ -114,7 +114,7 @@ func (m *mutex) lease() simba.Lease {
 	}
 }
 
-// load takes over a lease that was recovered.
+// load sets the state of a recovered lease.
 func (m *mutex) load(l simba.Lease) {
 	m.label = l.Mutex + l.Owner
 	m.token = l.Token
@@ -157,7 +157,7 @@ func (m *mutex) position(contender string) int {
 	return m.contention.position(contender)
 }
 
-// contend returns the contention, made if there is none.
+// contend returns the contention, which it creates if there is none.
 func (m *mutex) contend() *contention {
 	if m.contention == nil {
 		m.contention = &contention{}
@@ -165,8 +165,7 @@ func (m *mutex) contend() *contention {
 	return m.contention
 }
 
-// idle reports whether nothing is left to remember of the mutex, after it has let
-// go of a contention that holds nothing.
+// idle reports whether the mutex has no state left. It drops a contention that is empty.
 func (m *mutex) idle() bool {
 	if c := m.contention; c != nil && c.isEmpty() {
 		m.contention = nil
@@ -175,24 +174,24 @@ func (m *mutex) idle() bool {
 }
 
 func (c *contention) isEmpty() bool {
-	return len(c.all) == 0 && c.reserved == nil && c.session == 0 && c.untold == nil && c.long == 0 && c.fields == nil
+	return len(c.all) == 0 && c.reserved == nil && c.session == 0 && c.unconfirmed == nil && c.long == 0 && c.fields == nil
 }
 
-// deadline is the next instant at which the mutex changes by itself. It may be
-// too early, never too late.
-func (m *mutex) deadline(quiet simba.Instant, former uint64) simba.Instant {
+// deadline returns the next instant at which the mutex changes by itself. It may be too early,
+// never too late.
+func (m *mutex) deadline(recoverUntil simba.Instant, former uint64) simba.Instant {
 	d := never
 	c := m.contention
 	switch {
-	case m.owned() && m.token <= former && c != nil && c.find(m.owner()) != nil: // see endQuiet
-		d = min(m.end(), quiet)
+	case m.owned() && m.token <= former && c != nil && c.find(m.owner()) != nil: // see endRecovery
+		d = min(m.end(), recoverUntil)
 	case m.owned():
 		d = m.end()
 	case c == nil:
 	case c.reserved != nil:
 		d = c.until
 	case c.next() != nil:
-		d = quiet
+		d = recoverUntil
 	}
 	if c != nil && c.nextLapse != 0 {
 		d = min(d, c.nextLapse)
@@ -200,9 +199,9 @@ func (m *mutex) deadline(quiet simba.Instant, former uint64) simba.Instant {
 	return d
 }
 
-// left is what remains until end, in whole milliseconds rounded up, so that who
-// sleeps for so long does not wake before it; 0 when it is over. Of what does not end it
-// is the longest lease that a contender can ask for, after which it may look again.
+// left returns the time until end, in whole milliseconds rounded up, or 0 when it is over. A
+// client that sleeps for so long does not wake before end. For a lease that does not end it
+// returns the longest TTL of a contender, after which the client may ask again.
 func left(end, now simba.Instant) time.Duration {
 	if end == never {
 		return simba.MaxTTL
@@ -221,8 +220,8 @@ func (m *mutex) outcome(status simba.Status, s *step, contender string) simba.Ou
 	case m.owned():
 		o.Owner, o.Token = m.owner(), m.token
 		o.TTL, o.Transition = left(m.ttlEnd(), s.now), left(m.end(), s.now)
-	case s.now < s.quiet:
-		o.Transition = left(s.quiet, s.now)
+	case s.now < s.recoverUntil:
+		o.Transition = left(s.recoverUntil, s.now)
 	case c != nil && c.reserved != nil:
 		o.Transition = left(c.until, s.now)
 	}

@@ -8,55 +8,55 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// place is where an entry stands in a queue: by score, and of those with the same one by
-// arrival, which no two in a shard have in common.
-type place struct {
+// order is the sort key of a queue entry: its score, then its arrival. No two entries in a shard
+// have the same arrival.
+type order struct {
 	score   float64
 	arrival uint64
 }
 
-func (p place) compare(o place) int {
+func (p order) compare(o order) int {
 	return cmp.Or(cmp.Compare(p.score, o.score), cmp.Compare(p.arrival, o.arrival))
 }
 
-// entry is a contender that waits. Its place, larger for later comers, never changes,
-// whatever becomes of its connection, unless a ZADD changes it.
+// entry is a contender that waits. Its order is larger for later arrivals. Only a ZADD changes it,
+// no matter what happens to the contender's connection.
 type entry struct {
 	contender  string
-	place      place
+	order      order
 	since      simba.Instant
-	lapse      simba.Instant // when a polling waiter that is not heard of is forgotten
-	ttl        time.Duration // what it asked for last
+	lapse      simba.Instant // when a polling waiter that does not ask again is removed
+	ttl        time.Duration // of its last request
 	transition time.Duration
 	session    uint64
-	ticket     *ticket // its connection waits for it; nil = it polls
-	turn       uint64  // the queue's round in which it had its turn last, and 1
-	ready      bool    // it stands in queue.ready
+	ticket     *ticket // of the connection that waits; nil = it polls
+	offered    uint64  // the round of its last offer, plus 1
+	ready      bool    // it is in queue.ready
 }
 
-// line is a list of entries by order. Coming at the end and going at the front
-// cost nothing; a place is found by bisection, so a rank is exact and cheap.
-type line []*entry
+// entryList is a list of entries by order. Adding at the end and removing at the front are cheap.
+// Bisection finds an entry, so a rank is exact and cheap.
+type entryList []*entry
 
-func (l line) rank(e *entry) int {
-	i, _ := l.search(e.place)
+func (l entryList) rank(e *entry) int {
+	i, _ := l.search(e.order)
 	return i
 }
 
-// search returns the index of a place, or that of the first behind it.
-func (l line) search(p place) (index int, found bool) {
-	return slices.BinarySearchFunc(l, p, func(x *entry, p place) int { return x.place.compare(p) })
+// search returns the index of an order, or that of the first entry behind it.
+func (l entryList) search(p order) (index int, found bool) {
+	return slices.BinarySearchFunc(l, p, func(x *entry, p order) int { return x.order.compare(p) })
 }
 
-func (l *line) add(e *entry) {
-	if n := len(*l); n == 0 || (*l)[n-1].place.compare(e.place) < 0 {
+func (l *entryList) add(e *entry) {
+	if n := len(*l); n == 0 || (*l)[n-1].order.compare(e.order) < 0 {
 		*l = append(*l, e)
 		return
 	}
 	*l = slices.Insert(*l, l.rank(e), e)
 }
 
-func (l *line) remove(e *entry) {
+func (l *entryList) remove(e *entry) {
 	i := l.rank(e)
 	if i == 0 {
 		(*l)[0] = nil // the array behind the slice must not keep it alive
@@ -69,40 +69,40 @@ func (l *line) remove(e *entry) {
 // indexFrom is the length of a queue from which a map finds entries by name.
 const indexFrom = 16
 
-// queue holds those who wait for a mutex.
+// queue has the contenders that wait for a mutex.
 type queue struct {
-	all     line // everyone
-	ready   line // those who can be told: blocked ones, and polling ones with a subscriber
+	all     entryList // all waiters
+	ready   entryList // reachable waiters: blocked ones, and polling ones with a subscriber
 	index   map[string]*entry
-	room    int    // the longest that all was since shrink
+	room    int    // the largest length of all since shrink
 	names   int    // bytes of the names of all
-	blocked int64  // how many of all wait on a connection
-	version uint64 // counts the changes of who waits, and in which order
-	// round counts how often the mutex became free: everyone has one turn a round.
-	round uint64
-	had   mark
-	// resumed are those that mutex.resume left out of ready, in the order of what they missed: they come back as
-	// soon as that is tellable.
-	resumed []*ticket
-	// nextLapse is not later than the first lapse of a polling waiter.
-	// The zero value means that no one can lapse.
+	blocked int64  // how many of all block
+	version uint64 // counts the changes of all
+	// round counts how often the mutex became free. A waiter gets one offer a round.
+	round   uint64
+	offered mark
+	// requeued are the tickets that mutex.requeue left out of ready, in the order of their lost
+	// grants. They come back as soon as that grant is committed.
+	requeued []*ticket
+	// nextLapse is not later than the first lapse of a polling waiter. 0 means that none can
+	// lapse.
 	nextLapse simba.Instant
 }
 
-// mark parts a queue: those before it, and at it if it is closed, are on one side.
-// The zero mark has nobody before it.
+// mark divides a queue: entries before it, and at it if it is closed, are on one side. The zero
+// mark has no entry before it.
 type mark struct {
-	place  place
+	order  order
 	set    bool
 	closed bool
 }
 
 // first returns the index of the first entry behind the mark.
-func (m mark) first(l line) int {
+func (m mark) first(l entryList) int {
 	if !m.set {
 		return 0
 	}
-	i, found := l.search(m.place)
+	i, found := l.search(m.order)
 	if found && m.closed {
 		i++
 	}
@@ -141,13 +141,13 @@ func (q *queue) makeIndex() {
 	}
 }
 
-// shrink gives memory back when the queue is empty, or has a quarter of the length that it had.
+// shrink releases memory when the queue is empty, or has a quarter of the length that it had.
 func (q *queue) shrink() {
 	if n := len(q.all); n > 0 && (q.room <= indexFrom || n > q.room/4) {
 		return
 	}
 	q.room, q.index = len(q.all), nil
-	q.all, q.ready = append(line(nil), q.all...), append(line(nil), q.ready...)
+	q.all, q.ready = append(entryList(nil), q.all...), append(entryList(nil), q.ready...)
 	if q.room >= indexFrom {
 		q.makeIndex()
 	}
@@ -163,19 +163,18 @@ func (q *queue) remove(e *entry) {
 	q.shrink()
 }
 
-// move gives an entry another place.
-func (q *queue) move(e *entry, to place) {
+// move gives an entry another order.
+func (q *queue) move(e *entry, to order) {
 	ready := e.ready
 	q.version++
 	q.setReady(e, false)
 	q.all.remove(e)
-	e.place = to
+	e.order = to
 	q.all.add(e)
 	q.setReady(e, ready)
 }
 
-// setTicket says whose connection waits for the entry, nil = none, and returns
-// the one that did.
+// setTicket sets the ticket of the entry, nil = none, and returns the one before.
 func (q *queue) setTicket(e *entry, t *ticket) (old *ticket) {
 	if old = e.ticket; old != nil {
 		old.entry = nil
@@ -198,64 +197,64 @@ func (q *queue) setReady(e *entry, ready bool) {
 	} else {
 		q.ready.remove(e)
 	}
-	q.untell(e)
+	q.clearOffered(e)
 }
 
-// readyResumed gives a turn to those whose waits go on and who could have been told by now what they missed. It is
-// the only one before they show up.
-func (q *queue) readyResumed() {
-	for len(q.resumed) > 0 && q.resumed[0].tellable() {
-		t := q.resumed[0]
-		q.resumed[0], q.resumed = nil, q.resumed[1:]
+// readyRequeued makes requeued waiters ready whose lost grant is committed by now. Each gets one
+// offer before it shows up.
+func (q *queue) readyRequeued() {
+	for len(q.requeued) > 0 && q.requeued[0].committed() {
+		t := q.requeued[0]
+		q.requeued[0], q.requeued = nil, q.requeued[1:]
 		if t.entry != nil {
 			t.absent = true
 			q.setReady(t.entry, true)
 		}
 	}
-	if len(q.resumed) == 0 {
-		q.resumed = nil
+	if len(q.requeued) == 0 {
+		q.requeued = nil
 	}
 }
 
-// readyAll gives a turn to all whose waits go on, when one of them has shown up: the others are about to, and
-// keep their order.
+// readyAll makes all requeued waiters ready when one of them has shown up. The others are about
+// to, and keep their order.
 func (q *queue) readyAll() {
-	q.readyResumed()
+	q.readyRequeued()
 	for _, e := range q.all {
-		if e.ticket != nil && !e.ready && e.ticket.tellable() {
+		if e.ticket != nil && !e.ready && e.ticket.committed() {
 			q.setReady(e, true)
 		}
 	}
 }
 
-// newRound gives everyone another turn.
-func (q *queue) newRound() { q.round, q.had = q.round+1, mark{} }
+// newRound lets every waiter get another offer.
+func (q *queue) newRound() { q.round, q.offered = q.round+1, mark{} }
 
-// tell notes that e has its turn.
-func (q *queue) tell(e *entry) { e.turn, q.had = q.round+1, mark{e.place, true, true} }
+// markOffered notes that e has had its offer.
+func (q *queue) markOffered(e *entry) { e.offered, q.offered = q.round+1, mark{e.order, true, true} }
 
-// untell gives e another turn in this round.
-func (q *queue) untell(e *entry) {
-	e.turn = 0
-	if q.had.set && e.place.compare(q.had.place) <= 0 {
-		q.had = mark{e.place, true, false}
+// clearOffered lets e get another offer in this round.
+func (q *queue) clearOffered(e *entry) {
+	e.offered = 0
+	if q.offered.set && e.order.compare(q.offered.order) <= 0 {
+		q.offered = mark{e.order, true, false}
 	}
 }
 
-func (q *queue) told(e *entry) bool { return e.turn > q.round }
+func (q *queue) wasOffered(e *entry) bool { return e.offered > q.round }
 
-// next is the first reachable waiter that has not had its turn.
+// next returns the first reachable waiter that has had no offer in this round.
 func (q *queue) next() *entry {
-	for _, e := range q.ready[q.had.first(q.ready):] {
-		if !q.told(e) {
+	for _, e := range q.ready[q.offered.first(q.ready):] {
+		if !q.wasOffered(e) {
 			return e
 		}
-		q.had = mark{e.place, true, true}
+		q.offered = mark{e.order, true, true}
 	}
 	return nil
 }
 
-// position counts from 1; 0 means that the contender does not wait.
+// position returns the position of a contender, from 1. 0 means that it does not wait.
 func (q *queue) position(contender string) int {
 	if e := q.find(contender); e != nil {
 		return q.all.rank(e) + 1
@@ -263,7 +262,7 @@ func (q *queue) position(contender string) int {
 	return 0
 }
 
-// poll gives a polling waiter until lapse to be heard of again.
+// poll keeps a polling waiter in the queue until lapse.
 func (q *queue) poll(e *entry, lapse simba.Instant) {
 	e.lapse = lapse
 	if q.nextLapse == 0 || lapse < q.nextLapse {
@@ -290,7 +289,7 @@ func (q *queue) lapsed(now simba.Instant) (gone []*entry) {
 		return nil
 	}
 	q.version++
-	// Many may lapse at once, so they go in one pass.
+	// Many may lapse at once, so one pass removes all.
 	lapses := func(e *entry) bool { return e.ticket == nil && e.lapse <= now }
 	q.ready = slices.DeleteFunc(q.ready, lapses)
 	q.all = slices.DeleteFunc(q.all, lapses)

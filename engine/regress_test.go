@@ -12,7 +12,7 @@ import (
 
 // Rules that were broken once, or could be without any other test noticing.
 
-func TestNoNoticeOrWakeUpIsSentByOthersBeforeItIsDurable(t *testing.T) {
+func TestNoNoticeOrWakeUpIsSentBeforeItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		g.set(true)
@@ -22,25 +22,25 @@ func TestNoNoticeOrWakeUpIsSentByOthersBeforeItIsDurable(t *testing.T) {
 		w.acquire("n", "a", time.Hour, 0)
 		w.listen("n", "c")
 		w.acquire("n", "c", time.Hour, 0)
-		heard := len(w.radio.heard)
+		heard := len(w.recorder.heard)
 		g.set(false)
 		for _, m := range []string{"m", "n"} {
 			if _, _, err := w.e.Release(t.Context(), simba.ReleaseRequest{Mutex: m, Contender: "a"}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w.settle(0, nil) // another client's batch, which rests on nothing
+		w.mustCommit(0, nil) // another client's batch, which rests on nothing
 		if b.isWoken() {
 			t.Error("a waiter was woken before its grant was durable")
 		}
-		if got := w.radio.heard[heard:]; len(got) > 0 {
+		if got := w.recorder.heard[heard:]; len(got) > 0 {
 			t.Errorf("sent before it was durable: %q", got)
 		}
 		g.set(true)
-		w.settle(0, nil)
+		w.mustCommit(0, nil)
 		b.granted()
-		if got := w.turns("n", "c"); len(got) != 1 {
-			t.Errorf("c was told %q", got)
+		if got := w.reservations("n", "c"); len(got) != 1 {
+			t.Errorf("c got the notices %q", got)
 		}
 	})
 }
@@ -75,9 +75,9 @@ func TestTheEndOfATenureOfAnEarlierRunIsForcedToDisk(t *testing.T) {
 	})
 }
 
-func TestOwnerThatQueuedInTheQuietTimeIsRenewedAfterIt(t *testing.T) {
+func TestAnOwnerThatQueuedDuringTheRecoveryDelayIsRenewedAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{Token: 7, Quiet: 30 * sec, Leases: leases(
+		w := newWorld(t, Recovery{Token: 7, Delay: 30 * sec, Leases: leases(
 			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: time.Hour},
 			simba.Lease{Mutex: "n", Owner: "a", Token: 6, Acquired: 1000, TTL: time.Hour},
 		)})
@@ -102,7 +102,7 @@ func TestOwnerThatQueuedInTheQuietTimeIsRenewedAfterIt(t *testing.T) {
 	})
 }
 
-func TestAPollingWaiterHasItsTurnHoweverShortTheGrace(t *testing.T) {
+func TestAPollingWaiterGetsAReservationHoweverShortTheGrace(t *testing.T) {
 	for _, grace := range []time.Duration{0, testWindow / 2} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, Recovery{})
@@ -112,15 +112,15 @@ func TestAPollingWaiterHasItsTurnHoweverShortTheGrace(t *testing.T) {
 			w.acquire("m", "b", sec, 0)
 			time.Sleep(sec)
 			synctest.Wait()
-			if got := w.turns("m", "b"); len(got) != 1 {
-				t.Fatalf("grace %v: b was told %q", grace, got)
+			if got := w.reservations("m", "b"); len(got) != 1 {
+				t.Fatalf("grace %v: b got the notices %q", grace, got)
 			}
 			time.Sleep(testWindow - 1)
 			if o := w.acquire("m", "c", sec, 0); o.Status != simba.StatusQueued {
-				t.Errorf("grace %v: c in b's turn: %+v", grace, o)
+				t.Errorf("grace %v: c in b's reservation: %+v", grace, o)
 			}
 			if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-				t.Errorf("grace %v: b in its turn: %+v", grace, o)
+				t.Errorf("grace %v: b in its reservation: %+v", grace, o)
 			}
 			w.audit()
 		})
@@ -142,7 +142,7 @@ func TestALeaseThatIsLoadedSlowlyEndsInTime(t *testing.T) {
 	})
 }
 
-func TestOneThatMissedItsTurnAndBlocksThenIsGranted(t *testing.T) {
+func TestAWaiterThatMissedItsReservationAndBlocksIsGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -151,7 +151,7 @@ func TestOneThatMissedItsTurnAndBlocksThenIsGranted(t *testing.T) {
 			w.acquire("m", who, time.Hour, 0)
 		}
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		time.Sleep(testWindow) // the turn of b is over, c has its own
+		time.Sleep(testWindow) // the reservation of b is over, c has its own
 		b := w.block("m", "b", time.Hour, 0)
 		time.Sleep(testWindow)
 		b.granted()
@@ -159,7 +159,7 @@ func TestOneThatMissedItsTurnAndBlocksThenIsGranted(t *testing.T) {
 	})
 }
 
-func TestAFreshSubscriptionIsToldAgain(t *testing.T) {
+func TestAFreshSubscriptionIsNotifiedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
@@ -167,11 +167,11 @@ func TestAFreshSubscriptionIsToldAgain(t *testing.T) {
 		w.acquire("m", "b", sec, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		// The notice was on its way to a connection that broke.
-		w.radio.unsubscribe(simba.ContenderChannel("m", "b"))
+		w.recorder.unsubscribe(simba.ContenderChannel("m", "b"))
 		time.Sleep(2 * testWindow)
 		w.listen("m", "b")
-		if got := w.turns("m", "b"); len(got) != 2 {
-			t.Errorf("b was told %q", got)
+		if got := w.reservations("m", "b"); len(got) != 2 {
+			t.Errorf("b got the notices %q", got)
 		}
 		w.audit()
 	})
@@ -186,7 +186,7 @@ func TestAGuardedLeaseIsNotAbandoned(t *testing.T) {
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		b.granted()
 		w.guard("m", "b", time.Hour, 0, 0) // by another connection: it knows
-		w.settle(b.ticket.Abandon())
+		w.mustCommit(b.ticket.Abandon())
 		if got := w.owner("m"); got.Owner != "b" {
 			t.Errorf("owner %+v", got)
 		}
@@ -218,7 +218,7 @@ func TestTheEndOfASessionLeavesTheQueueAlone(t *testing.T) {
 	})
 }
 
-func TestWhatIsLeftIsRoundedUp(t *testing.T) {
+func TestRemainingTimeIsRoundedUp(t *testing.T) {
 	for d, want := range map[time.Duration]time.Duration{
 		-1: 0, 0: 0, 1: ms, ms - 1: ms, ms: ms, ms + 1: 2 * ms,
 	} {

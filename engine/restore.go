@@ -15,10 +15,10 @@ type chain struct {
 	len   int
 }
 
-// restore puts the leases of earlier runs in place, before anybody else knows the engine.
+// restore loads the leases of earlier runs before any call runs.
 //
-// There may be millions. So each shard gets its own all at once, when it is known how many
-// they are: nothing grows, and what is made stays but for the leases themselves.
+// There may be millions. So each shard allocates its table when it knows the number of its
+// mutexes. Nothing grows, and there is no garbage but the leases.
 func (e *Engine) restore(leases iter.Seq2[simba.Lease, error]) error {
 	if leases == nil {
 		return nil
@@ -48,8 +48,8 @@ func (e *Engine) restore(leases iter.Seq2[simba.Lease, error]) error {
 	return nil
 }
 
-// restore takes over mutexes, as the first. One whose lease has ended meanwhile expires by
-// the timer, with its event and its handoff, as if the engine had never been away.
+// restore adds mutexes to the empty shard. The timer expires leases that have ended meanwhile,
+// with event and handoff, as if the engine had run all the time.
 func (sh *shard) restore(c chain) {
 	if c.len == 0 {
 		return
@@ -61,10 +61,10 @@ func (sh *shard) restore(c chain) {
 	sh.counts.held = int64(c.len)
 	bytes := int64(0)
 	for m := c.first; m != nil; {
-		next := m.next // add makes it that in the table
+		next := m.next // add overwrites it
 		sh.table.add(m)
 		bytes += m.bytes()
-		if at := m.deadline(sh.engine.quiet, sh.engine.former); at != never {
+		if at := m.deadline(sh.engine.recoverUntil, sh.engine.former); at != never {
 			m.slot = int32(len(sh.due))
 			sh.due = append(sh.due, due{at, m})
 		}

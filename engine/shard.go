@@ -8,21 +8,21 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// shard keeps a part of the mutexes under one lock.
+// shard has a part of the mutexes, under one lock.
 type shard struct {
 	engine *Engine
 
-	mu      sync.Mutex // guards what follows
-	table   table
-	due     deadlines
-	seq     simba.Seq // the last change of any lease here
-	places  uint64    // given out in queues
-	latest  float64   // the last score that was given out by time
-	step    step      // used again by every step
-	watched watched   // by transactions
-	counts  counts
-	timer   *time.Timer
-	armed   simba.Instant // when the timer fires; never = it is not set
+	mu       sync.Mutex // guards what follows
+	table    table
+	due      deadlines
+	seq      simba.Seq // the last change of any lease here
+	arrivals uint64    // the last arrival in a queue
+	latest   float64   // the largest score by time so far
+	step     step      // reused by every step
+	watched  watched   // by transactions
+	counts   counts
+	timer    *time.Timer
+	armed    simba.Instant // when the timer fires; never = it is not set
 }
 
 // counts are the shard's part of the Stats.
@@ -43,22 +43,22 @@ func (c *counts) add(o counts) {
 	c.handedOn += o.handedOn
 }
 
-func (sh *shard) start(e *Engine, hash uint64, turn func(hash uint64)) {
+func (sh *shard) start(e *Engine, hash uint64, onTimer func(hash uint64)) {
 	sh.engine = e
 	sh.table = newTable(0)
 	sh.armed = never
 	sh.step = step{
-		quiet:      e.quiet,
-		former:     e.former,
-		token:      func() uint64 { return e.token.Add(1) },
-		place:      sh.place,
-		arrival:    sh.arrival,
-		subscribed: e.subscribed,
+		recoverUntil: e.recoverUntil,
+		former:       e.former,
+		token:        func() uint64 { return e.token.Add(1) },
+		newOrder:     sh.newOrder,
+		arrival:      sh.arrival,
+		subscribed:   e.subscribed,
 	}
 	tick := sh.tick
-	if turn != nil {
+	if onTimer != nil {
 		tick = func() {
-			turn(hash)
+			onTimer(hash)
 			sh.tick()
 		}
 	}
@@ -66,18 +66,19 @@ func (sh *shard) start(e *Engine, hash uint64, turn func(hash uint64)) {
 	sh.timer.Stop()
 }
 
-// place is that of who comes at a time: behind all who came before, whatever the clock does.
-func (sh *shard) place(wall int64) place {
+// newOrder returns the order of a contender that arrives at a time: behind all that came before,
+// whatever the clock does.
+func (sh *shard) newOrder(wall int64) order {
 	sh.latest = max(sh.latest, float64(wall)/1000)
-	return place{sh.latest, sh.arrival()}
+	return order{sh.latest, sh.arrival()}
 }
 
 func (sh *shard) arrival() uint64 {
-	sh.places++
-	return sh.places
+	sh.arrivals++
+	return sh.arrivals
 }
 
-// begin starts a step; the one before has left nothing in it. The caller holds mu.
+// begin starts a step. The one before has left no effects in it. The caller holds mu.
 func (sh *shard) begin() *step {
 	s := &sh.step
 	s.now, s.wall = sh.engine.clock.read()
@@ -86,25 +87,25 @@ func (sh *shard) begin() *step {
 	return s
 }
 
-// find returns a mutex, a new one if the table has none of that name, and its census.
-func (sh *shard) find(name string, hash uint64) (*mutex, census) {
+// find returns a mutex and its stats. If the table has none of that name, the mutex is new.
+func (sh *shard) find(name string, hash uint64) (*mutex, mutexStats) {
 	m := sh.table.get(hash, name)
 	if m == nil {
 		m = newMutex(name, hash)
-		m.rests = sh.seq // it may have been removed by a change that is not durable yet
-		return m, census{}
+		m.rests = sh.seq // the change that removed it may not be durable yet
+		return m, mutexStats{}
 	}
-	return m, censusOf(m, true)
+	return m, statsOf(m, true)
 }
 
-// finish ends a step on m: records it, and keeps the mutex only if there is
-// something to remember. before is the census of it when the step began.
-func (sh *shard) finish(m *mutex, s *step, before census) {
-	sh.keep(m, s, before, sh.engine.ledger.record(m, s))
+// finish ends a step on m: it records it, and keeps the mutex only if that has state. before is
+// its stats when the step began.
+func (sh *shard) finish(m *mutex, s *step, before mutexStats) {
+	sh.keep(m, s, before, sh.engine.sequencer.record(m, s))
 }
 
 // keep is finish for a step that is recorded.
-func (sh *shard) keep(m *mutex, s *step, before census, rests simba.Seq) {
+func (sh *shard) keep(m *mutex, s *step, before mutexStats, rests simba.Seq) {
 	if rests != 0 {
 		sh.seq, m.rests = rests, rests
 	}
@@ -123,14 +124,14 @@ func (sh *shard) keep(m *mutex, s *step, before census, rests simba.Seq) {
 	case !before.known:
 		sh.table.add(m)
 	}
-	if at := m.deadline(s.quiet, s.former); at != never {
+	if at := m.deadline(s.recoverUntil, s.former); at != never {
 		sh.due.set(m, at)
 		sh.arm(sh.due[0].at, s.now)
 	}
 }
 
-// census is what a mutex adds to the figures that go up and down.
-type census struct {
+// mutexStats are the figures of a mutex that a step may change.
+type mutexStats struct {
 	known            bool // the table has it
 	bytes            int64
 	owned            bool
@@ -140,8 +141,8 @@ type census struct {
 	reserved         *entry
 }
 
-func censusOf(m *mutex, known bool) census {
-	c := census{known: known, owned: m.owned()}
+func statsOf(m *mutex, known bool) mutexStats {
+	c := mutexStats{known: known, owned: m.owned()}
 	if known {
 		c.bytes = m.bytes()
 	}
@@ -153,8 +154,8 @@ func censusOf(m *mutex, known bool) census {
 	return c
 }
 
-func (sh *shard) count(m *mutex, s *step, before census) {
-	after := censusOf(m, true)
+func (sh *shard) count(m *mutex, s *step, before mutexStats) {
+	after := statsOf(m, true)
 	c := &sh.counts
 	c.blocked += after.blocked - before.blocked
 	c.polling += after.polling - before.polling
@@ -197,26 +198,26 @@ func (sh *shard) arm(at, now simba.Instant) {
 // tickPart is how many mutexes one step of the timer advances under one lock.
 const tickPart = 128
 
-// tick runs when the earliest deadline is due.
+// tick is the function of the timer, which fires at the earliest deadline.
 func (sh *shard) tick() {
 	for sh.tickOnce() {
 	}
 }
 
-// tickOnce reports whether more is due. Each is a call of its own, so that Stop does
-// not have to wait for everything that is due.
+// tickOnce reports whether more mutexes are due. Each call holds Engine.life anew, so that Stop
+// does not wait for all of them.
 func (sh *shard) tickOnce() (more bool) {
 	if !sh.engine.enter() {
 		return false
 	}
 	defer sh.engine.leave()
 	seq, more := sh.advance()
-	err := sh.engine.ledger.settle(context.Background(), seq)
-	return more && err == nil // a journal that has failed says so itself
+	err := sh.engine.sequencer.commit(context.Background(), seq)
+	return more && err == nil // a journal that fails reports that itself
 }
 
-// advance lets time do its work on some of the mutexes that are due. It returns
-// what to settle, and whether more are due.
+// advance advances some of the mutexes that are due to the present. It returns the Seq to commit,
+// and whether more are due.
 func (sh *shard) advance() (seq simba.Seq, more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -231,9 +232,9 @@ func (sh *shard) advance() (seq simba.Seq, more bool) {
 			return sh.seq, false
 		}
 		m := sh.due[0].m
-		before := censusOf(m, true)
+		before := statsOf(m, true)
 		m.advance(s)
-		if at := m.deadline(s.quiet, s.former); at == never {
+		if at := m.deadline(s.recoverUntil, s.former); at == never {
 			sh.due.remove(m)
 		} else {
 			sh.due.postpone(m, at)

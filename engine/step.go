@@ -8,21 +8,21 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// step is one critical section on one mutex: what a transition may know of the
-// world, and what it leaves behind. The shard uses one again and again.
+// step is one critical section on one mutex: the state of the world that a transition may use, and
+// the effects of the transition. The shard reuses one.
 type step struct {
 	// The world.
-	now    simba.Instant
-	wall   int64         // now in Unix milliseconds
-	quiet  simba.Instant // nobody new is granted anything before it
-	former uint64        // tenures up to this token began in an earlier run
-	window time.Duration // of a turn; 0 = none
-	grace  time.Duration // how long a polling waiter is waited for
+	now          simba.Instant
+	wall         int64         // now in Unix milliseconds
+	recoverUntil simba.Instant // until then no new tenure begins
+	former       uint64        // tenures up to this token began in an earlier run
+	window       time.Duration // of a reservation; 0 = none
+	grace        time.Duration // how long a polling waiter stays in the queue
 	// token returns the next fencing token.
 	token func() uint64
-	// place returns the place of who comes now.
-	place func(wall int64) place
-	// arrival returns a number for a place by score.
+	// newOrder returns the order of a contender that arrives now.
+	newOrder func(wall int64) order
+	// arrival returns the next arrival, for an order by score.
 	arrival func() uint64
 	// subscribed reports whether the contender's own channel has a subscriber.
 	subscribed func(mutex, contender string) bool
@@ -31,33 +31,33 @@ type step struct {
 	chosen uint64
 
 	// The effects.
-	changed bool   // the lease is another than before
-	renewed bool   // its windows began anew
-	forced  bool   // a tenure ended against its owner's will
-	began   string // whose tenure began last; "" = no one's
-	freed   bool   // a tenure ended before its time, or a turn: if it is nobody's now, all are told
-	last    string // whose tenure that was, or who owned the mutex before that turn
-	spent   uint64 // the largest token that it gave out
-	events  []simba.Event
-	turns   []turn    // polling waiters to be told, in order
-	wakes   []*ticket // blocked waiters to be woken
+	changed      bool   // the lease has changed
+	renewed      bool   // its windows began anew
+	forced       bool   // a tenure ended against its owner's will
+	began        string // the owner whose tenure began last; "" = none
+	freed        bool   // a tenure or reservation ended early: announce if it is free
+	last         string // the owner of that tenure, or the one before the reservation
+	spent        uint64 // the largest token that it gave out
+	events       []simba.Event
+	reservations []reservation // for polling waiters, in order
+	wakes        []*ticket     // of blocked waiters to wake
 }
 
-// turn is the notice to a polling waiter that it is its turn.
-type turn struct {
+// reservation is the notice to a polling waiter that the mutex is reserved for it.
+type reservation struct {
 	mutex, contender string
 	last             string // the owner before
 }
 
-// forget drops the effects. The shard's step lasts: it must not keep names of 64 KiB, or lists of
-// thousands.
+// forget drops the effects. The shard's step lasts, so it must not keep names of 64 KiB, or lists
+// of thousands.
 func (s *step) forget() {
 	s.changed, s.renewed, s.forced = false, false, false
 	s.began, s.freed, s.last, s.spent, s.chosen = "", false, "", 0, 0
-	s.events, s.turns, s.wakes = emptied(s.events), emptied(s.turns), emptied(s.wakes)
+	s.events, s.reservations, s.wakes = emptied(s.events), emptied(s.reservations), emptied(s.wakes)
 }
 
-// emptied returns a list to be used again, nil if it has room for many.
+// emptied returns an empty list for reuse, or nil if it has room for many.
 func emptied[E any](list []E) []E {
 	if cap(list) > 16 {
 		return nil
@@ -67,19 +67,21 @@ func emptied[E any](list []E) []E {
 }
 
 func (s *step) hasEffects() bool {
-	return s.changed || s.freed || s.spent != 0 || len(s.events) > 0 || len(s.turns) > 0 || len(s.wakes) > 0
+	return s.changed || s.freed || s.spent != 0 || len(s.events) > 0 || len(s.reservations) > 0 || len(s.wakes) > 0
 }
 
 func (s *step) event(kind simba.EventKind, m *mutex, who string, token uint64, reason string) {
 	name := m.name()
-	// A lock key may have 64 KiB, and its value too: an event must not keep both for a part of them.
+	// A lock key may have 64 KiB, and its value too. An event must not keep both for a part of
+	// them.
 	if len(m.label) > simba.MaxMutexLen+simba.MaxContenderLen {
 		name, who = strings.Clone(name), strings.Clone(who)
 	}
 	s.events = append(s.events, simba.Event{At: s.wall, Kind: kind, Mutex: name, Owner: who, Token: token, Reason: reason})
 }
 
-// shortened returns events as the history keeps them: with names of the length that SIMBA.* allows.
+// shortened returns events as the history keeps them: with names of the length that SIMBA.*
+// allows.
 func shortened(events []simba.Event) []simba.Event {
 	if !slices.ContainsFunc(events, isLong) {
 		return events
@@ -114,8 +116,8 @@ func (s *step) nextToken() uint64 {
 	return n
 }
 
-// ticket is the place of a blocked ACQUIRE. All fields but the first group change
-// under the lock of the mutex' shard.
+// ticket is a blocked ACQUIRE. All fields but the first group change under the lock of the mutex's
+// shard.
 type ticket struct {
 	engine    *Engine
 	mutex     string
@@ -123,30 +125,30 @@ type ticket struct {
 	waiter    simba.Waiter
 
 	entry *entry // while it waits in the queue
-	moved bool   // another connection of the same contender waits in its place
-	ended bool   // nobody waits by it any more
+	moved bool   // another connection of the same contender replaced it
+	ended bool   // its wait is over
 
-	// absent: it has had a turn because it could have been told of a tenure that was over, and has not shown
-	// up since.
+	// absent: it was offered the mutex after a lost grant was committed, and has not shown up
+	// since.
 	absent bool
 
 	// Of the tenure that it was granted.
 	token uint64    // 0 = none
-	from  *entry    // its place before
-	after simba.Seq // the change that its waiter is told behind
+	from  *entry    // its queue entry before
+	after simba.Seq // the change that its waiter's reply rests on
 }
 
-// unrecorded is the Seq of what the ledger has yet to number.
+// unrecorded is the Seq of a change that the sequencer has yet to number.
 const unrecorded = everything
 
 // owns reports whether the tenure that it was granted lasts.
 func (t *ticket) owns(m *mutex) bool { return t.token != 0 && t.token == m.token }
 
-// tellable reports whether the waiter may be told of its tenure.
-func (t *ticket) tellable() bool { return t.after <= t.engine.ledger.journal.Committed() }
+// committed reports whether the waiter's grant is committed.
+func (t *ticket) committed() bool { return t.after <= t.engine.sequencer.journal.Committed() }
 
-// wake ends the wait of a ticket, if there is one. The caller says by the
-// ticket's fields what came of it.
+// wake wakes the waiter of a ticket, if there is one. The caller sets the ticket's fields to the
+// result.
 func (s *step) wake(t *ticket) *ticket {
 	if t != nil {
 		s.wakes = append(s.wakes, t)

@@ -75,7 +75,7 @@ func TestDeadlinesThatAreOrderedAtOnceComeInOrder(t *testing.T) {
 	}
 }
 
-func TestTableFindsWhatItHoldsWhileItGrowsAndShrinks(t *testing.T) {
+func TestTheTableFindsItsMutexesWhileItGrowsAndShrinks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	tab := newTable(0)
 	want := map[string]*mutex{}
@@ -186,9 +186,9 @@ func TestScanFilters(t *testing.T) {
 	})
 }
 
-// TestRandomWalkKeepsEveryInvariant lets many contenders do anything at all, in
-// fake time, and audits the engine after every step. Mutual exclusion is checked
-// from outside: by the tenures that contenders were told of.
+// TestRandomWalkKeepsEveryInvariant lets many contenders do anything at all, in fake time, and
+// checks the invariants after every step. It checks mutual exclusion from outside, by the tenures
+// that contenders see.
 func TestRandomWalkKeepsEveryInvariant(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestRandomWalkKeepsEveryInvariant(t *testing.T) {
 
 type claim struct {
 	owner string
-	until time.Time // its lease, as it was told
+	until time.Time // the end of its lease as it knows it
 }
 
 func randomWalk(t *testing.T, seed uint64) {
@@ -219,9 +219,9 @@ func randomWalk(t *testing.T, seed uint64) {
 			return
 		}
 		if c := claims[mutex]; c.owner != "" && c.owner != contender && time.Now().Before(c.until) {
-			t.Fatalf("%s: %s owns it until %v, and %s was told the same at %v", mutex, c.owner, c.until, contender, time.Now())
+			t.Fatalf("%s: %s owns it until %v, and %s has it too at %v", mutex, c.owner, c.until, contender, time.Now())
 		}
-		fresh := claims[mutex].owner != contender // else an earlier reply may have told of the same tenure
+		fresh := claims[mutex].owner != contender // else an earlier reply may have shown the same tenure
 		if o.Token < tokens[mutex] || fresh && o.Token == tokens[mutex] {
 			t.Fatalf("%s: token %d after %d", mutex, o.Token, tokens[mutex])
 		}
@@ -229,7 +229,7 @@ func randomWalk(t *testing.T, seed uint64) {
 		claims[mutex] = claim{contender, time.Now().Add(o.Transition)}
 	}
 	collect := func() {
-		for again := true; again; { // who waits on is woken once more
+		for again := true; again; { // a waiter without a result waits on, and is woken again
 			again = false
 			synctest.Wait()
 			for _, m := range mutexes {
@@ -263,7 +263,7 @@ func randomWalk(t *testing.T, seed uint64) {
 			o, tk, err := w.e.Acquire(context.Background(), simba.AcquireRequest{
 				Mutex: m, Contender: c, TTL: ttl, Transition: transition, Waiter: b,
 			})
-			w.settle(o.Seq, err)
+			w.mustCommit(o.Seq, err)
 			learn(m, c, o)
 			if b.ticket = tk; tk != nil {
 				waiting[m] = append(waiting[m], b)
@@ -276,7 +276,7 @@ func randomWalk(t *testing.T, seed uint64) {
 			}
 		case 9:
 			freed, seq, err := w.e.Break(context.Background(), m, "")
-			w.settle(seq, err)
+			w.mustCommit(seq, err)
 			if freed {
 				delete(claims, m)
 			}
@@ -284,7 +284,7 @@ func randomWalk(t *testing.T, seed uint64) {
 			if rng.IntN(2) == 0 {
 				w.listen(m, c)
 			} else {
-				w.radio.unsubscribe(simba.ContenderChannel(m, c))
+				w.recorder.unsubscribe(simba.ContenderChannel(m, c))
 			}
 		case 11:
 			if n := len(waiting[m]); n > 0 {

@@ -7,11 +7,10 @@ import (
 // shardBits is how many of the topmost bits of a hash name the shard.
 const shardBits = 6
 
-// table finds the mutexes of one shard by name. It is a chained hash table whose
-// buckets are in the order of the hashes: bucket i of 2^b holds the hashes whose
-// b bits after the shard's are i. So a position among the hashes stays meaningful
-// when the table grows or shrinks, and serves as the cursor of a scan. (Go's map
-// cannot be iterated in parts, and needs half as much memory again.)
+// table finds the mutexes of one shard by name. It is a chained hash table whose buckets are in
+// the order of the hashes. Bucket i of 2^b has the hashes whose b bits after the shard's are i. So
+// a position among the hashes stays valid when the table grows or shrinks, and serves as the
+// cursor of a scan. (Go's map cannot be iterated in parts, and needs half as much memory again.)
 type table struct {
 	buckets []*mutex
 	bits    int // len(buckets) = 1<<bits
@@ -75,22 +74,22 @@ func (t *table) resize(b int) {
 	}
 }
 
-// cursorShift makes cursors of hashes small enough to survive clients that keep
-// numbers as IEEE doubles. It bounds a table to 2^(53-shardBits) buckets.
+// cursorShift makes cursors of hashes small enough for clients that keep numbers as IEEE doubles.
+// It bounds a table to 2^(53-shardBits) buckets.
 const cursorShift = 11
 
-// scan visits the mutexes from the bucket of the hash from on, whole buckets, until
-// about count were seen, and returns the hash to go on with; 0 = the shard is done.
-func (t *table) scan(from uint64, count int, visit func(*mutex)) (next uint64, seen int) {
-	// A sparse table must not hold the lock for long either: as in Redis, ten
-	// buckets looked at weigh as much as one mutex found.
-	for i, looked := t.bucket(from), 0; i < uint64(len(t.buckets)); i++ {
-		if seen >= count || looked >= 10*count {
+// scan calls do for mutexes in whole buckets, from the bucket of the hash from on. It stops after
+// about count mutexes, and returns the hash to continue with; 0 = the shard is done.
+func (t *table) scan(from uint64, count int, do func(*mutex)) (next uint64, seen int) {
+	// A sparse table must not hold the lock for long either. As in Redis, ten buckets count as
+	// much as one mutex.
+	for i, buckets := t.bucket(from), 0; i < uint64(len(t.buckets)); i++ {
+		if seen >= count || buckets >= 10*count {
 			return from>>(64-shardBits)<<(64-shardBits) | i<<(64-shardBits-t.bits), seen
 		}
-		looked++
+		buckets++
 		for m := t.buckets[i]; m != nil; m = m.next {
-			visit(m)
+			do(m)
 			seen++
 		}
 	}

@@ -53,13 +53,13 @@ func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 			inBubble(t, func(w *world) {
 				last := w.acquire("m", "before", sec, 0).Token
 				w.release(simba.ReleaseRequest{Mutex: "m", Contender: "before"})
-				var told, seen uint64
+				var begun, seen uint64
 				w.commit(func(tx simba.Tx) {
-					told = begin(tx)
+					begun = begin(tx)
 					seen = tx.Token("m")
 				})
-				if o := w.owner("m"); o.Owner != "a" || o.Token != told || seen != told || told <= last {
-					t.Errorf("told %d, then %d; the tenure is %+v, after %d", told, seen, o, last)
+				if o := w.owner("m"); o.Owner != "a" || o.Token != begun || seen != begun || begun <= last {
+					t.Errorf("%d, then %d; the tenure is %+v, after %d", begun, seen, o, last)
 				}
 				events, _, _ := w.e.History(context.Background(), simba.HistoryRequest{Mutex: "m", Count: 100})
 				for _, e := range events {
@@ -69,15 +69,15 @@ func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 					last = max(last, e.Token)
 				}
 				w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-				if o := w.acquire("m", "after", sec, 0); o.Token <= told {
-					t.Errorf("token %d after %d", o.Token, told)
+				if o := w.acquire("m", "after", sec, 0); o.Token <= begun {
+					t.Errorf("token %d after %d", o.Token, begun)
 				}
 			})
 		})
 	}
 }
 
-func TestATokenThatIsReservedIsOnlyUsedIfNobodyHadTheMutexMeanwhile(t *testing.T) {
+func TestAReservedTokenIsOnlyUsedIfTheMutexHasNotChanged(t *testing.T) {
 	inBubble(t, func(w *world) {
 		tx := w.e.begin()
 		tx.Take("m", str("a", sec))
@@ -147,7 +147,7 @@ func TestATokenStaysUntilItIsDroppedBesideItsLock(t *testing.T) {
 	})
 }
 
-func TestATokenIsNotToldBeforeACrashCannotRepeatIt(t *testing.T) {
+func TestATokenIsNotShownBeforeACrashCannotRepeatIt(t *testing.T) {
 	for name, ask := range map[string]func(tx simba.Tx) uint64{
 		"counted": func(tx simba.Tx) uint64 { return tx.NextToken("m") },
 		"read":    func(tx simba.Tx) uint64 { return tx.Fence("m") },
@@ -164,20 +164,20 @@ func TestATokenIsNotToldBeforeACrashCannotRepeatIt(t *testing.T) {
 				w := newWorldOn(t, g, Recovery{Token: 7})
 				tx := w.e.begin()
 				defer tx.end()
-				told := ask(tx)
+				shown := ask(tx)
 				seq, err := tx.commit()
 				if err != nil {
 					t.Fatal(err)
 				}
-				settled := settles(w.e, seq)
-				if settled() {
-					t.Errorf("%d is told before it is durable", told)
+				committed := commits(w.e, seq)
+				if committed() {
+					t.Errorf("%d is shown before it is durable", shown)
 				}
-				if last := g.changes[len(g.changes)-1]; last.Token != told {
-					t.Errorf("%d is told, the journal has %+v", told, last)
+				if last := g.changes[len(g.changes)-1]; last.Token != shown {
+					t.Errorf("%d is shown, the journal has %+v", shown, last)
 				}
 				g.set(true)
-				if !settled() {
+				if !committed() {
 					t.Error("it hangs after the fsync")
 				}
 			})

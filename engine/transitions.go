@@ -10,33 +10,34 @@ import (
 // reasonHandoff is the reason of a tenure that a blocked waiter was granted.
 const reasonHandoff = "handoff"
 
-// The transitions: the only code that changes a mutex. Each begins with advance,
-// so that what the clock has brought about is true before anything else is.
+// The transitions are the only code that changes a mutex. Each begins with advance, which brings
+// the mutex to the present.
 
-// advance lets time do its work: the lease ends, a turn ends, waiters lapse.
+// advance brings the mutex to the present: the lease ends, a reservation ends, polling waiters
+// lapse.
 func (m *mutex) advance(s *step) {
 	if m.owned() && m.end() <= s.now {
 		s.forced = true
-		m.vacate(s, simba.EventExpired, "")
+		m.endTenure(s, simba.EventExpired, "")
 	}
 	c := m.contention
 	if c == nil {
 		return
 	}
 	if c.reserved != nil && c.until <= s.now {
-		m.endTurn(s)
+		m.endReservation(s)
 	}
-	m.endQuiet(s)
-	m.handOn(s)
+	m.endRecovery(s)
+	m.handOff(s)
 	for _, e := range c.lapsed(s.now) {
 		s.event(simba.EventLeft, m, e.contender, 0, "lapsed")
 	}
 }
 
-// endQuiet grants a recovered owner, now that the quiet time is over, the renewal
-// that it asked for by ACQUIRE and had to queue for.
-func (m *mutex) endQuiet(s *step) {
-	if !m.owned() || m.token > s.former || s.now < s.quiet {
+// endRecovery renews the lease of a recovered owner that has queued for that by ACQUIRE, when the
+// recovery delay is over.
+func (m *mutex) endRecovery(s *step) {
+	if !m.owned() || m.token > s.former || s.now < s.recoverUntil {
 		return
 	}
 	c := m.contention
@@ -44,16 +45,16 @@ func (m *mutex) endQuiet(s *step) {
 	if e == nil {
 		return
 	}
-	if t := m.award(s, e); t != nil {
-		c.untold = t
+	if t := m.dequeueGranted(s, e); t != nil {
+		c.unconfirmed = t
 		m.renew(s, e.ttl, e.transition)
 		m.bind(e.session)
 	}
 }
 
-// award takes the entry of the owner out of the queue. If a connection waits for it, that is
-// told of the tenure.
-func (m *mutex) award(s *step, e *entry) *ticket {
+// dequeueGranted removes the entry of the owner from the queue. If a connection waits by it, it
+// wakes that.
+func (m *mutex) dequeueGranted(s *step, e *entry) *ticket {
 	c := m.contention
 	t := s.wake(c.setTicket(e, nil))
 	if t != nil {
@@ -65,17 +66,16 @@ func (m *mutex) award(s *step, e *entry) *ticket {
 
 // acquire grants, renews or queues. The ticket of r.Waiter is t.
 //
-// In the quiet time it does not even renew: a recovered owner may have released
-// the mutex to another whose tenure was lost with that release, and may now ask
-// for a new one. Who still believes in its tenure guards it, or takes its turn
-// when the quiet is over.
+// During the recovery delay it does not even renew. A recovered owner may have released the mutex,
+// and another tenure may have been lost with that release. The owner may ask for a new tenure now.
+// An owner that relies on its old one uses guard, or waits until the delay is over.
 func (m *mutex) acquire(s *step, r simba.AcquireRequest, t *ticket) simba.Status {
 	m.advance(s)
 	switch {
-	case m.owned() && m.owner() == r.Contender && s.now >= s.quiet:
+	case m.owned() && m.owner() == r.Contender && s.now >= s.recoverUntil:
 		m.renew(s, r.TTL, r.Transition)
 		m.bind(r.Session)
-		m.told()
+		m.confirm()
 		return simba.StatusRenewed
 	case m.open(s, r.Contender):
 		m.grant(s, r.Contender, r.TTL, r.Transition, r.Session, "")
@@ -90,8 +90,8 @@ func (m *mutex) acquire(s *step, r simba.AcquireRequest, t *ticket) simba.Status
 	return simba.StatusQueued
 }
 
-// grows reports whether an acquire would take memory: for a new tenure, or for a place in the queue.
-// The tenure of one who has waited takes none, it comes in place of the place.
+// grows reports whether an acquire would take memory: for a new tenure, or for a queue entry. A
+// tenure of a waiter takes none, because it replaces the entry.
 func (m *mutex) grows(s *step, r simba.AcquireRequest) bool {
 	m.advance(s)
 	c := m.contention
@@ -104,104 +104,104 @@ func (m *mutex) grows(s *step, r simba.AcquireRequest) bool {
 	return !r.NoQueue || m.open(s, r.Contender)
 }
 
-// guard renews for the owner, and never begins or revives a tenure.
+// guard renews the owner's lease. It never begins or revives a tenure.
 func (m *mutex) guard(s *step, r simba.GuardRequest) simba.Status {
 	m.advance(s)
 	if !m.owned() || m.owner() != r.Contender || r.Token != 0 && r.Token != m.token {
 		return simba.StatusLost
 	}
 	m.renew(s, r.TTL, r.Transition)
-	m.told()
+	m.confirm()
 	return simba.StatusRenewed
 }
 
-// release ends the contender's tenure and takes it out of the queue. A request
-// for one tenure or one session leaves the queue alone: it may be late, and the
-// contender may wait for its next tenure by now.
+// release ends the contender's tenure and removes it from the queue. A request for one tenure or
+// one session leaves the queue alone. It may be late, and the contender may wait for its next
+// tenure by now.
 func (m *mutex) release(s *step, r simba.ReleaseRequest) bool {
 	m.advance(s)
 	owned := m.owned() && m.owner() == r.Contender &&
 		(r.Token == 0 || r.Token == m.token) &&
 		(r.Session == 0 || m.boundTo(r.Session))
 	if owned {
-		// A session that ends is not its owner's word: it may believe in its lease.
+		// The end of a session is not its owner's request: the owner may still rely on its lease.
 		s.forced = s.forced || r.Session != 0
-		m.vacate(s, simba.EventReleased, r.Reason)
+		m.endTenure(s, simba.EventReleased, r.Reason)
 	}
 	if c := m.contention; c != nil && r.Token == 0 && r.Session == 0 {
 		if e := c.find(r.Contender); e != nil {
 			m.leave(s, e, "left")
-		} else if c.reserved != nil && c.reserved.contender == r.Contender { // a script took it out of the queue
-			m.endTurn(s)
+		} else if c.reserved != nil && c.reserved.contender == r.Contender { // a script dequeued it
+			m.endReservation(s)
 		}
 	}
-	m.handOn(s)
+	m.handOff(s)
 	return owned
 }
 
-// breakTenure ends the tenure whoever owns it.
+// breakTenure ends the tenure of any owner.
 func (m *mutex) breakTenure(s *step, reason string) bool {
 	m.advance(s)
 	if !m.owned() {
 		return false
 	}
 	s.forced = true
-	m.vacate(s, simba.EventBroken, reason)
-	m.handOn(s)
+	m.endTenure(s, simba.EventBroken, reason)
+	m.handOff(s)
 	return true
 }
 
-// reach takes note of whether a polling waiter can be told now.
-func (m *mutex) reach(s *step, contender string) {
+// resubscribe updates whether a polling waiter is reachable, and offers it the mutex anew.
+func (m *mutex) resubscribe(s *step, contender string) {
 	m.advance(s)
 	c := m.contention
 	if c == nil {
 		return
 	}
 	if e := c.find(contender); e != nil && e.ticket == nil {
-		m.again(s, e)
+		m.offerAgain(s, e)
 	}
 }
 
-// again tells a polling waiter anew, if it listens: what it was told may have gone
-// to a subscription that is no more.
-func (m *mutex) again(s *step, e *entry) {
+// offerAgain gives a polling waiter another offer, if it subscribes. The notice of the one before
+// may have gone to a subscription that has ended.
+func (m *mutex) offerAgain(s *step, e *entry) {
 	c := m.contention
-	c.untell(e)
+	c.clearOffered(e)
 	c.setReady(e, s.subscribed(m.name(), e.contender))
 	if c.reserved == e {
-		m.endTurn(s)
+		m.endReservation(s)
 	}
-	m.handOn(s)
+	m.handOff(s)
 }
 
-// missTurn ends the turn of a polling waiter whom the notice did not reach.
-func (m *mutex) missTurn(s *step, contender string) {
+// missReservation ends the reservation of a polling waiter that the notice did not reach.
+func (m *mutex) missReservation(s *step, contender string) {
 	m.advance(s)
 	c := m.contention
 	if c == nil || m.owned() {
 		return
 	}
 	e := c.find(contender)
-	if e != nil && e.ticket == nil && c.told(e) {
-		m.again(s, e)
+	if e != nil && e.ticket == nil && c.wasOffered(e) {
+		m.offerAgain(s, e)
 	}
 }
 
-// endWait ends a blocked wait and says what came of it. Who was woken waits on if there is
-// nothing to tell: its tenure was over before, or it may not be told yet.
+// endWait ends a blocked wait and returns its result. A waiter that was woken waits on if it has
+// no result: its tenure is over, or is not committed yet.
 func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	m.advance(s) // it may be granted in this very step
 	e := t.entry
-	if why == simba.EndWoken && (e != nil || t.owns(m) && !t.tellable()) {
+	if why == simba.EndWoken && (e != nil || t.owns(m) && !t.committed()) {
 		if e != nil && !e.ready {
 			m.contention.readyAll()
-			m.handOn(s)
+			m.handOff(s)
 		}
 		t.absent = false
 		return simba.StatusWaiting
 	}
-	t.ended, t.from, t.waiter = true, nil, nil // the mutex may remember the ticket for as long as the lease runs
+	t.ended, t.from, t.waiter = true, nil, nil // the mutex may keep the ticket while the lease runs
 	switch {
 	case t.token != 0:
 		if why == simba.EndGone {
@@ -210,7 +210,7 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 		switch {
 		case !t.owns(m):
 		case t.token <= s.former:
-			return simba.StatusRenewed // by endQuiet
+			return simba.StatusRenewed // by endRecovery
 		default:
 			return simba.StatusAcquired
 		}
@@ -222,7 +222,7 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 		c.setTicket(e, nil)
 		c.poll(e, m.lapse(s))
 		c.setReady(e, s.subscribed(m.name(), t.contender))
-		m.handOn(s) // one that waited on may not have had its turn
+		m.handOff(s) // another waiter may have had no offer
 		return simba.StatusQueued
 	case why == simba.EndTimeout:
 		m.contention.setTicket(e, nil)
@@ -234,44 +234,44 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	return simba.StatusTimeout
 }
 
-// abandon passes on what was granted to a waiter that died before it was told,
-// as if it had never been chosen. Its contender may have come back by another
-// connection and learned of its tenure there: then it keeps it.
+// abandon ends the tenure of a waiter that was gone before its reply, as if the waiter had never
+// been chosen. The next waiter gets the mutex. If the contender has learned of its tenure by
+// another connection, it keeps it.
 func (m *mutex) abandon(s *step, t *ticket) {
 	m.advance(s)
-	if t.token <= s.former || m.contention == nil || m.contention.untold != t {
+	if t.token <= s.former || m.contention == nil || m.contention.unconfirmed != t {
 		return
 	}
-	s.forced = true // a crash must not bring it back: nobody would release it
-	m.vacate(s, simba.EventReleased, "waiter gone")
-	m.handOn(s)
+	s.forced = true // a crash must not bring it back: no client would release it
+	m.endTenure(s, simba.EventReleased, "waiter gone")
+	m.handOff(s)
 }
 
-// told notes that the owner knows of its tenure.
-func (m *mutex) told() {
+// confirm notes that the owner knows of its tenure.
+func (m *mutex) confirm() {
 	if m.contention != nil {
-		m.contention.untold = nil
+		m.contention.unconfirmed = nil
 	}
 }
 
 // open reports whether contender may have the mutex now.
 func (m *mutex) open(s *step, contender string) bool {
-	if m.owned() || s.now < s.quiet {
+	if m.owned() || s.now < s.recoverUntil {
 		return false
 	}
 	c := m.contention
 	return c == nil || c.reserved == nil || c.reserved.contender == contender
 }
 
-// grant begins a tenure. If the contender waited, it waits no longer.
+// grant begins a tenure. If the contender waited, its wait is over.
 func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, session uint64, reason string) {
 	m.token = s.nextToken()
 	m.setOwner(contender)
 	if c := m.contention; c != nil {
 		c.reserved = nil
 		if e := c.find(contender); e != nil {
-			if t := m.award(s, e); reason == reasonHandoff {
-				c.untold = t // else its contender learns of it by the request that grants it
+			if t := m.dequeueGranted(s, e); reason == reasonHandoff {
+				c.unconfirmed = t // else its contender gets it by its own request
 			}
 		}
 	}
@@ -289,37 +289,38 @@ func (m *mutex) renew(s *step, ttl, transition time.Duration) {
 	s.changed, s.renewed = true, true
 }
 
-// vacate ends the tenure. The caller hands the mutex on.
-func (m *mutex) vacate(s *step, kind simba.EventKind, reason string) {
+// endTenure ends the tenure. The caller hands the mutex off.
+func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 	owner := m.owner()
 	s.event(kind, m, owner, m.token, reason)
 	s.changed = true
 	s.freed, s.last = kind != simba.EventExpired, owner // contenders know when a lease ends
-	// The quiet time after a crash covers the leases of the run that crashed. So the
-	// end of an older one must not be lost: it would come back and outlive it.
+	// The recovery delay after a crash covers the leases of the run that crashed. The end of an
+	// older lease must not be lost: the lease would come back, and outlive the delay.
 	s.forced = s.forced || m.token <= s.former
 	m.setOwner("")
 	m.token = 0
 	if c := m.contention; c != nil {
-		t := c.untold
-		c.session, c.untold = 0, nil
+		t := c.unconfirmed
+		c.session, c.unconfirmed = 0, nil
 		c.long = 0
 		m.setFields(nil)
 		c.last = owner
 		c.newRound()
 		if t != nil && !t.ended && kind != simba.EventReleased {
-			m.resume(s, t)
+			m.requeue(s, t)
 		}
 	}
 }
 
-// resume has one wait on whose tenure is over before it was told, in its old place. It has no turn before it could
-// have been told of that tenure. If it could, or has had such a turn already, it has none before it shows up:
-// else a connection that is stuck would have it own the mutex again and again.
-func (m *mutex) resume(s *step, t *ticket) {
+// requeue puts a waiter back into the queue whose tenure ended before it could reply. The waiter
+// keeps its order. It gets no offer before that grant is committed. If the grant is committed, or
+// the waiter had such an offer already, it gets none before it shows up. Otherwise a connection
+// that is stuck would own the mutex again and again.
+func (m *mutex) requeue(s *step, t *ticket) {
 	c, e := m.contention, t.from
 	t.token, t.from = 0, nil
-	if x := c.find(e.contender); x != nil { // a script has given it a place in this very step
+	if x := c.find(e.contender); x != nil { // a script has queued it in this very step
 		x.ttl, x.transition, x.session = e.ttl, e.transition, e.session
 		c.setReady(x, false)
 		e = x
@@ -328,19 +329,19 @@ func (m *mutex) resume(s *step, t *ticket) {
 		s.event(simba.EventQueued, m, e.contender, 0, "")
 	}
 	c.setTicket(e, t)
-	if !t.absent && !t.tellable() {
-		c.resumed = append(c.resumed, t)
+	if !t.absent && !t.committed() {
+		c.requeued = append(c.requeued, t)
 	}
 }
 
-// handOn gives a free mutex to the first reachable waiter: grants it to a blocked
-// one, tells a polling one and keeps it for its turn.
-func (m *mutex) handOn(s *step) {
+// handOff gives a free mutex to the first reachable waiter. It grants the mutex to a blocked
+// waiter, and reserves it for a polling one.
+func (m *mutex) handOff(s *step) {
 	c := m.contention
-	if c == nil || m.owned() || c.reserved != nil || s.now < s.quiet {
+	if c == nil || m.owned() || c.reserved != nil || s.now < s.recoverUntil {
 		return
 	}
-	c.readyResumed()
+	c.readyRequeued()
 	for e := c.next(); e != nil; e = c.next() {
 		if e.ticket != nil {
 			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)
@@ -350,8 +351,8 @@ func (m *mutex) handOn(s *step) {
 			c.setReady(e, false)
 			continue
 		}
-		c.tell(e)
-		s.turns = append(s.turns, turn{m.name(), e.contender, c.last})
+		c.markOffered(e)
+		s.reservations = append(s.reservations, reservation{m.name(), e.contender, c.last})
 		if s.window > 0 {
 			c.reserved, c.until = e, s.now.Add(s.window)
 			e.lapse = max(e.lapse, c.until)
@@ -360,12 +361,12 @@ func (m *mutex) handOn(s *step) {
 	}
 }
 
-// enqueue gives the contender a place, or keeps the one that it has.
+// enqueue adds the contender to the queue, or keeps its entry.
 func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 	c := m.contend()
 	e := c.find(r.Contender)
 	if e == nil {
-		e = &entry{contender: r.Contender, place: s.place(s.wall), since: s.now}
+		e = &entry{contender: r.Contender, order: s.newOrder(s.wall), since: s.now}
 		c.add(e)
 		s.event(simba.EventQueued, m, r.Contender, 0, "")
 	}
@@ -381,7 +382,7 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 		}
 	}
 	if e.ticket != nil {
-		c.untell(e) // it may have had its turn by a notice, and waits to be granted now
+		c.clearOffered(e) // it may have had its offer by a notice, and can be granted now
 		c.setReady(e, true)
 		return
 	}
@@ -389,31 +390,32 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 	c.setReady(e, s.subscribed(m.name(), e.contender))
 }
 
-// leave takes a contender out of the queue without the mutex.
+// leave removes a contender from the queue without the mutex.
 func (m *mutex) leave(s *step, e *entry, reason string) {
 	c := m.contention
 	s.wake(c.setTicket(e, nil))
 	c.remove(e)
 	s.event(simba.EventLeft, m, e.contender, 0, reason)
 	if c.reserved == e {
-		m.endTurn(s)
-		m.handOn(s)
+		m.endReservation(s)
+		m.handOff(s)
 	}
 }
 
-// endTurn ends the turn of the polling waiter for whom the mutex is kept. The caller hands it on.
-func (m *mutex) endTurn(s *step) {
+// endReservation ends the reservation of the mutex. The caller hands it off.
+func (m *mutex) endReservation(s *step) {
 	c := m.contention
-	s.freed, s.last = true, cmp.Or(c.last, c.reserved.contender) // nobody had it since the start of the server
+	// c.last is empty if the mutex has had no owner since the server's start.
+	s.freed, s.last = true, cmp.Or(c.last, c.reserved.contender)
 	c.reserved = nil
 }
 
-// longestLapse bounds for how long a waiter is remembered that nobody hears of: a lock key may
-// have a lease without end.
+// longestLapse bounds the time that a polling waiter stays in the queue: a lock key may have a
+// lease without end.
 const longestLapse = simba.MaxTTL + simba.MaxTransition
 
-// lapse is until when a polling waiter that asks now is remembered: the grace
-// begins when the lease that it sees ends, for that is when it will ask again.
+// lapse returns until when a polling waiter that asks now stays in the queue. The grace begins
+// when the lease ends that the waiter sees, because that is when it asks again.
 func (m *mutex) lapse(s *step) simba.Instant {
 	from := s.now
 	if m.owned() {
@@ -422,7 +424,7 @@ func (m *mutex) lapse(s *step) simba.Instant {
 	return from.Add(s.grace)
 }
 
-// bind ties the lease to a session, or unties it (0).
+// bind binds the lease to a session, or to none (0).
 func (m *mutex) bind(session uint64) {
 	if session != 0 || m.contention != nil {
 		m.contend().session = session

@@ -35,16 +35,16 @@ type txKey struct {
 	index int // of the shard, for the order of locking
 
 	// What was read.
-	readLock  simba.Lock
-	readQueue []simba.QueueMember
-	queueRead bool
-	reserved  string        // the waiter with the reservation
-	quiet     bool          // in the recovery delay
-	kept      time.Duration // how long the reservation or the delay lasts
-	refused   bool          // lock shows the waiter with the reservation as owner
-	rests     simba.Seq
-	watch     *watch // nil = a change that is undone does not matter
-	seen      seenVersions
+	readLock   simba.Lock
+	readQueue  []simba.QueueMember
+	queueRead  bool
+	reserved   string        // the waiter with the reservation
+	recovering bool          // in the recovery delay
+	kept       time.Duration // how long the reservation or the delay lasts
+	refused    bool          // lock shows the waiter with the reservation as owner
+	rests      simba.Seq
+	watch      *watch // nil = a change that is undone does not matter
+	seen       seenVersions
 
 	// The same with the changes of the transaction.
 	lock   simba.Lock
@@ -196,10 +196,10 @@ func (t *tx) add(name string) *txKey {
 func (k *txKey) load(m *mutex, s *step) {
 	k.readLock = m.lock(s.now)
 	k.lock = k.readLock
-	k.quiet, k.reserved, k.refused = s.now < s.quiet, m.reservedFor(), false
+	k.recovering, k.reserved, k.refused = s.now < s.recoverUntil, m.reservedFor(), false
 	switch {
-	case k.quiet:
-		k.kept = left(s.quiet, s.now)
+	case k.recovering:
+		k.kept = left(s.recoverUntil, s.now)
 	case k.reserved != "":
 		k.kept = left(m.contention.until, s.now)
 	}
@@ -282,7 +282,7 @@ func (t *tx) Open(name, owner string) bool {
 	switch {
 	case k.lock.Exists() && !k.refused:
 		return false
-	case !k.quiet && (k.reserved == "" || k.reserved == owner):
+	case !k.recovering && (k.reserved == "" || k.reserved == owner):
 		return true
 	}
 	k.refused = true

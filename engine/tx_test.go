@@ -19,7 +19,7 @@ func (w *world) commit(do func(tx simba.Tx)) {
 	tx := w.e.begin()
 	defer tx.end()
 	do(tx)
-	w.settle(tx.commit())
+	w.mustCommit(tx.commit())
 }
 
 func (w *world) lock(key string) (l simba.Lock) {
@@ -69,7 +69,7 @@ func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 		if l.Token != o.Token || l.EndsAt != o.TransitionAt {
 			w.t.Errorf("%+v of %+v", l, o)
 		}
-		if got := w.radio.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
+		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
 			w.t.Errorf("notices %q", got)
 		}
 		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusQueued {
@@ -90,7 +90,7 @@ func TestOfTwoTransactionsThatReadAFreeKeyOneTakesIt(t *testing.T) {
 				tx.Take("m", str(fmt.Sprint("c", i), sec))
 			}
 		}
-		w.settle(one.commit())
+		w.mustCommit(one.commit())
 		conflicts(w.t, two)
 		if o := w.owner("m"); o.Owner != "c0" {
 			w.t.Errorf("%+v", o)
@@ -98,7 +98,7 @@ func TestOfTwoTransactionsThatReadAFreeKeyOneTakesIt(t *testing.T) {
 	})
 }
 
-func TestWhatWasReadMustBeSoAtTheCommit(t *testing.T) {
+func TestReadValuesMustBeCurrentAtTheCommit(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"renewed":  func(w *world) { w.guard("m", "a", sec, 0, 0) },
 		"released": func(w *world) { w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"}) },
@@ -175,7 +175,7 @@ func TestAQueueThatWasNotReadMayChange(t *testing.T) {
 		reader.Take("x", str("y", sec))
 		w.acquire("m", "b", sec, 0)
 		conflicts(w.t, reader)
-		w.settle(tx.commit())
+		w.mustCommit(tx.commit())
 		if l := w.lock("m"); l.TTL != 9*sec {
 			w.t.Errorf("%+v", l)
 		}
@@ -208,7 +208,7 @@ func TestNothingStaysWatched(t *testing.T) {
 	})
 }
 
-func TestDroppingAKeyHandsTheMutexOn(t *testing.T) {
+func TestDroppingAKeyHandsTheMutexOff(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.commit(func(tx simba.Tx) { tx.Take("m", str("a", simba.Endless)) })
 		b := w.block("m", "b", 3*sec, sec)
@@ -354,7 +354,7 @@ func TestALeaseMayBeLongOrWithoutEnd(t *testing.T) {
 	})
 }
 
-func TestTheQueueStandsByScoreAndThenByArrival(t *testing.T) {
+func TestTheQueueIsOrderedByScoreThenArrival(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
 		w.acquire("m", "native", sec, 0)
@@ -405,7 +405,7 @@ func contenders(places []simba.QueueMember) string {
 
 // A script that releases as Simba's does: it deletes the lock, takes the first out of the queue
 // and tells it so itself.
-func TestWhoIsTakenOutOfTheQueueOfAFreeMutexHasItsTurn(t *testing.T) {
+func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 	release := func(w *world, next string) {
 		w.commit(func(tx simba.Tx) {
 			tx.Drop("m")
@@ -424,20 +424,20 @@ func TestWhoIsTakenOutOfTheQueueOfAFreeMutexHasItsTurn(t *testing.T) {
 			w.acquire("m", "c", sec, 0)
 			release(w, "b")
 			b.granted()
-			if got := w.turns("m", "c"); len(got) != 0 {
-				w.t.Errorf("c was told %q", got)
+			if got := w.reservations("m", "c"); len(got) != 0 {
+				w.t.Errorf("c got the notices %q", got)
 			}
 		})
 	})
-	t.Run("for a polling one it is kept, and it is told once", func(t *testing.T) {
+	t.Run("for a polling one it is reserved, with one notice", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			w.listen("m", "b")
 			w.acquire("m", "b", sec, 0)
 			c := w.block("m", "c", sec, 0)
 			release(w, "b")
-			if got := w.turns("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
-				w.t.Errorf("b was told %q", got)
+			if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+				w.t.Errorf("b got the notices %q", got)
 			}
 			w.commit(func(tx simba.Tx) {
 				if tx.Lock("m").Exists() || !tx.Open("m", "b") || tx.Open("m", "x") || !tx.Open("m", "b") {
@@ -451,7 +451,7 @@ func TestWhoIsTakenOutOfTheQueueOfAFreeMutexHasItsTurn(t *testing.T) {
 			c.granted()
 		})
 	})
-	t.Run("one whose turn it is already keeps it", func(t *testing.T) {
+	t.Run("a waiter with a reservation keeps it", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			w.listen("m", "b")
@@ -487,9 +487,9 @@ func TestWhoIsTakenOutOfTheQueueOfAFreeMutexHasItsTurn(t *testing.T) {
 	})
 }
 
-func TestInTheQuietTimeNoKeyIsTaken(t *testing.T) {
+func TestDuringTheRecoveryDelayNoKeyIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{Quiet: 5 * sec})
+		w := newWorld(t, Recovery{Delay: 5 * sec})
 		tx := w.e.begin()
 		if tx.Open("m", "a") {
 			t.Error("it is open")
@@ -503,7 +503,7 @@ func TestInTheQuietTimeNoKeyIsTaken(t *testing.T) {
 	})
 }
 
-func TestNothingOfATransactionIsToldBeforeAllOfItIsDurable(t *testing.T) {
+func TestNoPartOfATransactionIsShownBeforeAllOfItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		w := newWorldOn(t, g, Recovery{})
@@ -515,24 +515,24 @@ func TestNothingOfATransactionIsToldBeforeAllOfItIsDurable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := make(chan struct{})
+		committed := make(chan struct{})
 		go func() {
-			defer close(told)
-			w.settle(seq, nil)
+			defer close(committed)
+			w.mustCommit(seq, nil)
 		}()
 		synctest.Wait()
-		if heard := w.radio.told("news"); len(heard) != 0 || len(w.radio.told(simba.MutexChannel("a"))) != 0 {
-			t.Errorf("told %q", heard)
+		if heard := w.recorder.published("news"); len(heard) != 0 || len(w.recorder.published(simba.MutexChannel("a"))) != 0 {
+			t.Errorf("published %q", heard)
 		}
 		g.set(true)
-		<-told
-		if got := w.radio.told("news"); !slices.Equal(got, []string{"done"}) {
+		<-committed
+		if got := w.recorder.published("news"); !slices.Equal(got, []string{"done"}) {
 			t.Errorf("news %q", got)
 		}
 	})
 }
 
-func TestATransactionHoldsUpOthersForABoundedTime(t *testing.T) {
+func TestATransactionBlocksOthersForABoundedTime(t *testing.T) {
 	inBubble(t, func(w *world) {
 		for name, fill := range map[string]func(tx simba.Tx, i int){
 			"keys":     func(tx simba.Tx, i int) { tx.Take(fmt.Sprint("k", i), str("a", sec)) },
@@ -548,7 +548,7 @@ func TestATransactionHoldsUpOthersForABoundedTime(t *testing.T) {
 					w.t.Errorf("%d %s: %v", n, name, err)
 				}
 				tx.end()
-				w.settle(seq, nil)
+				w.mustCommit(seq, nil)
 			}
 		}
 		if n := w.e.Stats().Held; n != simba.MaxTxKeys {
@@ -599,7 +599,7 @@ func TestDiscardKeepsTheReadsAlone(t *testing.T) {
 				w.t.Errorf("%+v", l)
 			}
 		})
-		if w.lock("m").Exists() || len(w.radio.told("news")) != 0 {
+		if w.lock("m").Exists() || len(w.recorder.published("news")) != 0 {
 			w.t.Error("something is left")
 		}
 		tx := w.e.begin()
@@ -611,10 +611,10 @@ func TestDiscardKeepsTheReadsAlone(t *testing.T) {
 	})
 }
 
-func TestChangesAreToldInTheWordsOfRedis(t *testing.T) {
+func TestChangesSendKeyspaceNotifications(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.e.SetKeyEvents(simba.KeyEventsByKey | simba.KeyEventsByEvent | simba.KeyEventGeneric | simba.KeyEventString | simba.KeyEventExpired)
-		w.radio.subscribe("__keyspace@0__:m") // anyone, so that notices are sent at all
+		w.recorder.subscribe("__keyspace@0__:m") // anyone, so that notices are sent at all
 		w.commit(func(tx simba.Tx) { tx.Take("m", str("a", simba.Endless)) })
 		w.commit(func(tx simba.Tx) { tx.Take("m", str("b", sec)) })
 		w.guard("m", "b", 2*sec, 0, 0)
@@ -625,11 +625,11 @@ func TestChangesAreToldInTheWordsOfRedis(t *testing.T) {
 		synctest.Wait() // the timer tells it
 		want := []string{"set", "set", "expire", "expire", "set", "del", "set", "expire", "expired"}
 		for _, name := range []string{"m", "simba:{m}"} {
-			if got := w.radio.told("__keyspace@0__:" + name); !slices.Equal(got, want) {
+			if got := w.recorder.published("__keyspace@0__:" + name); !slices.Equal(got, want) {
 				w.t.Errorf("%s: %q", name, got)
 			}
 		}
-		if got := w.radio.told("__keyevent@0__:expired"); !slices.Equal(got, []string{"m", "simba:{m}"}) {
+		if got := w.recorder.published("__keyevent@0__:expired"); !slices.Equal(got, []string{"m", "simba:{m}"}) {
 			w.t.Errorf("%q", got)
 		}
 	})

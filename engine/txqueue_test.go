@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-func TestAnOwnerHasNoPlaceInItsOwnQueue(t *testing.T) {
+func TestAnOwnerIsNotInItsOwnQueue(t *testing.T) {
 	t.Run("that a script gives it", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
@@ -20,7 +20,7 @@ func TestAnOwnerHasNoPlaceInItsOwnQueue(t *testing.T) {
 			}
 		})
 	})
-	t.Run("and one that waits and is made the owner is told", func(t *testing.T) {
+	t.Run("and a waiter that becomes the owner is woken", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.commit(func(tx simba.Tx) { tx.Take("m", str("1", 9*sec)) })
 			two := w.block("m", "2", sec, 0)
@@ -32,7 +32,7 @@ func TestAnOwnerHasNoPlaceInItsOwnQueue(t *testing.T) {
 	})
 }
 
-func TestPlacesOfTheSameScoreAreThoseOfDifferentContenders(t *testing.T) {
+func TestEntriesOfTheSameScoreAreOfDifferentContenders(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
 		w.commit(func(tx simba.Tx) { tx.Enqueue("m", "polls", float64(time.Now().UnixMilli())/1000) })
@@ -46,7 +46,7 @@ func TestPlacesOfTheSameScoreAreThoseOfDifferentContenders(t *testing.T) {
 	})
 }
 
-func TestOfTheSameScoreTheFirstToComeIsTheFirstAlsoAfterOthersLeft(t *testing.T) {
+func TestEntriesOfTheSameScoreKeepTheirOrderAfterOthersLeave(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
 		for _, c := range []string{"c1", "c2"} {
@@ -84,12 +84,12 @@ func TestAMoveInTheQueueIsAChange(t *testing.T) {
 	})
 }
 
-func TestATurnIsAChange(t *testing.T) {
+func TestAReservationIsAChange(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
 		w.listen("m", "c")
 		w.acquire("m", "c", sec, 0)
-		w.radio.unsubscribe(simba.ContenderChannel("m", "c"))
+		w.recorder.unsubscribe(simba.ContenderChannel("m", "c"))
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		watching, taking := w.e.begin(), w.e.begin()
 		defer watching.end()
@@ -99,8 +99,8 @@ func TestATurnIsAChange(t *testing.T) {
 			w.t.Fatal("it is not open")
 		}
 		taking.Take("m", str("d", sec))
-		w.radio.subscribe(simba.ContenderChannel("m", "c"))
-		w.commit(func(tx simba.Tx) { tx.Dequeue("m", "c") }) // it is its turn now
+		w.recorder.subscribe(simba.ContenderChannel("m", "c"))
+		w.commit(func(tx simba.Tx) { tx.Dequeue("m", "c") }) // it gets the reservation
 		conflicts(w.t, taking)
 		conflicts(w.t, watching)
 	})
@@ -120,7 +120,7 @@ func TestAReadOfAKeyAndItsQueueIsOfOneInstant(t *testing.T) {
 	})
 }
 
-func TestWhoTakesItIsNotInTheQueueThatIsReadAfterwards(t *testing.T) {
+func TestATakerIsNotInTheQueueAfterwards(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
 		w.acquire("m", "b", sec, 0)
@@ -150,8 +150,8 @@ func TestATenureMayTakeOverTheLease(t *testing.T) {
 	})
 }
 
-// What async may lose: not a count that someone was told, nor the end of an endless lock.
-func TestWhatNothingWouldBringBackIsForced(t *testing.T) {
+// Async must not lose a count that a client saw, or the end of an endless lock.
+func TestIrreversibleChangesAreForced(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after simba.Lock
 		renew, forced bool
@@ -175,7 +175,7 @@ func TestWhatNothingWouldBringBackIsForced(t *testing.T) {
 	}
 }
 
-func TestTheHistoryDoesNotKeepWhatAKeyHolds(t *testing.T) {
+func TestTheHistoryKeepsNoValues(t *testing.T) {
 	w := newWorld(t, Recovery{})
 	name, value := strings.Repeat("n", 1<<16), strings.Repeat("v", 1<<16)
 	w.commit(func(tx simba.Tx) { tx.Take(name, str(value, sec)) })

@@ -12,7 +12,7 @@ type watch struct {
 }
 
 // touch counts the changes of a step. It costs nothing if no mutex of the shard is watched.
-func (w watched) touch(m *mutex, s *step, before census) {
+func (w watched) touch(m *mutex, s *step, before mutexStats) {
 	if len(w) == 0 {
 		return
 	}
@@ -20,8 +20,8 @@ func (w watched) touch(m *mutex, s *step, before census) {
 	if x == nil {
 		return
 	}
-	after := censusOf(m, true)
-	if s.changed || len(s.turns) > 0 || before.reserved != after.reserved {
+	after := statsOf(m, true)
+	if s.changed || len(s.reservations) > 0 || before.reserved != after.reserved {
 		x.lock++
 	}
 	if before.contention != after.contention || before.queue != after.queue {

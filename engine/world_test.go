@@ -12,17 +12,17 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// radio is a Notices that remembers what was published, and whose listeners are
+// recorder is a Notices that remembers what was published, and whose listeners are
 // set by hand.
-type radio struct {
+type recorder struct {
 	mu        sync.Mutex
 	listening map[string]bool
-	deaf      map[string]bool // subscribed when asked, gone when told
+	deaf      map[string]bool // subscribed until the next notice
 	late      map[string]bool // subscribes just after its first notice
 	heard     []string        // "channel payload"
 }
 
-func (r *radio) subscribe(channel string) {
+func (r *recorder) subscribe(channel string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.listening == nil {
@@ -31,20 +31,20 @@ func (r *radio) subscribe(channel string) {
 	r.listening[channel] = true
 }
 
-func (r *radio) unsubscribe(channel string) {
+func (r *recorder) unsubscribe(channel string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.listening, channel)
 }
 
 // forget drops what was published, and who listens.
-func (r *radio) forget() {
+func (r *recorder) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.heard, r.listening = nil, nil
 }
 
-func (r *radio) Publish(channel, payload string) int {
+func (r *recorder) Publish(channel, payload string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.deaf[channel] {
@@ -62,18 +62,18 @@ func (r *radio) Publish(channel, payload string) int {
 	return 0
 }
 
-func (r *radio) Subscribed(channel string) bool {
+func (r *recorder) Subscribed(channel string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.listening[channel]
 }
 
-func (r *radio) SubscribedPattern(string) bool { return false }
+func (r *recorder) SubscribedPattern(string) bool { return false }
 
-func (r *radio) Any() bool { return true }
+func (r *recorder) Any() bool { return true }
 
-// told returns what was published on a channel.
-func (r *radio) told(channel string) (payloads []string) {
+// published returns the payloads that were published on a channel.
+func (r *recorder) published(channel string) (payloads []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.heard {
@@ -91,12 +91,12 @@ func cutChannel(heard, channel string) (string, bool) {
 	return "", false
 }
 
-// world is an engine in fake time, with short words for the tests. Every call
-// settles, as a connection does before it answers.
+// world is an engine in fake time, with short method names for the tests. Every call commits, as a
+// connection does before it replies.
 type world struct {
-	t     *testing.T
-	e     *Engine
-	radio *radio
+	t        *testing.T
+	e        *Engine
+	recorder *recorder
 }
 
 const (
@@ -108,9 +108,9 @@ func newWorld(t *testing.T, rec Recovery) *world { return newWorldOn(t, Memory()
 
 func newWorldOn(t *testing.T, j Journal, rec Recovery) *world {
 	t.Helper()
-	w := &world{t: t, radio: &radio{}}
+	w := &world{t: t, recorder: &recorder{}}
 	e, err := New(Config{
-		Clock: NewClock(1000), HandoffWindow: testWindow, QueueGrace: testGrace, Notices: w.radio,
+		Clock: NewClock(1000), HandoffWindow: testWindow, QueueGrace: testGrace, Notices: w.recorder,
 	}, j, rec)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func newWorldOn(t *testing.T, j Journal, rec Recovery) *world {
 	return w
 }
 
-func (w *world) settle(seq simba.Seq, err error) {
+func (w *world) mustCommit(seq simba.Seq, err error) {
 	w.t.Helper()
 	if err == nil {
 		err = w.e.Commit(context.Background(), seq)
@@ -133,7 +133,7 @@ func (w *world) settle(seq simba.Seq, err error) {
 func (w *world) ask(r simba.AcquireRequest) simba.Outcome {
 	w.t.Helper()
 	o, _, err := w.e.Acquire(context.Background(), r)
-	w.settle(o.Seq, err)
+	w.mustCommit(o.Seq, err)
 	return o
 }
 
@@ -147,28 +147,28 @@ func (w *world) guard(mutex, contender string, ttl, transition time.Duration, to
 	o, err := w.e.Guard(context.Background(), simba.GuardRequest{
 		Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition, Token: token,
 	})
-	w.settle(o.Seq, err)
+	w.mustCommit(o.Seq, err)
 	return o
 }
 
 func (w *world) release(r simba.ReleaseRequest) bool {
 	w.t.Helper()
 	ok, seq, err := w.e.Release(context.Background(), r)
-	w.settle(seq, err)
+	w.mustCommit(seq, err)
 	return ok
 }
 
 func (w *world) owner(mutex string) simba.Tenure {
 	w.t.Helper()
 	o, seq, err := w.e.Owner(context.Background(), mutex)
-	w.settle(seq, err)
+	w.mustCommit(seq, err)
 	return o
 }
 
 func (w *world) queue(mutex string) (names []string) {
 	w.t.Helper()
 	list, seq, err := w.e.Queue(context.Background(), mutex, simba.MaxCount)
-	w.settle(seq, err)
+	w.mustCommit(seq, err)
 	for i, q := range list {
 		if q.Position != i+1 {
 			w.t.Errorf("position %d at place %d", q.Position, i+1)
@@ -181,7 +181,7 @@ func (w *world) queue(mutex string) (names []string) {
 func (w *world) history(mutex string) (lines []string) {
 	w.t.Helper()
 	events, seq, err := w.e.History(context.Background(), simba.HistoryRequest{Mutex: mutex, Count: 1000})
-	w.settle(seq, err)
+	w.mustCommit(seq, err)
 	for _, e := range events {
 		lines = append(lines, e.Kind.String()+" "+e.Owner)
 	}
@@ -191,12 +191,12 @@ func (w *world) history(mutex string) (lines []string) {
 // listen subscribes the contender's own channel, as a polling waiter does.
 func (w *world) listen(mutex, contender string) {
 	w.t.Helper()
-	w.radio.subscribe(simba.ContenderChannel(mutex, contender))
-	w.settle(w.e.Subscribed(context.Background(), simba.ContenderChannel(mutex, contender), false))
+	w.recorder.subscribe(simba.ContenderChannel(mutex, contender))
+	w.mustCommit(w.e.Subscribed(context.Background(), simba.ContenderChannel(mutex, contender), false))
 }
 
-func (w *world) turns(mutex, contender string) []string {
-	return w.radio.told(simba.ContenderChannel(mutex, contender))
+func (w *world) reservations(mutex, contender string) []string {
+	return w.recorder.published(simba.ContenderChannel(mutex, contender))
 }
 
 // blocked is a waiter on an open connection.
@@ -233,7 +233,7 @@ func (w *world) block(mutex, contender string, ttl, transition time.Duration) *b
 	o, ticket, err := w.e.Acquire(context.Background(), simba.AcquireRequest{
 		Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition, Waiter: b,
 	})
-	w.settle(o.Seq, err)
+	w.mustCommit(o.Seq, err)
 	if ticket == nil {
 		w.t.Fatalf("%s did not have to wait: %+v", contender, o)
 	}
@@ -245,7 +245,7 @@ func (b *blocked) end(why simba.EndReason) simba.Outcome {
 	b.w.t.Helper()
 	b.await()
 	o, err := b.ticket.End(why)
-	b.w.settle(o.Seq, err)
+	b.w.mustCommit(o.Seq, err)
 	return o
 }
 
@@ -288,7 +288,7 @@ func (w *world) audit() {
 				found++
 				w.auditMutex(sh, m, now)
 				bytes += walked(m)
-				c := censusOf(m, true)
+				c := statsOf(m, true)
 				total.blocked += c.blocked
 				total.polling += c.polling
 				if c.owned {
@@ -321,22 +321,22 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 	if m.idle() {
 		w.t.Errorf("%s is idle and still in memory", m.name())
 	}
-	if d := m.deadline(w.e.quiet, w.e.former); d != never && (m.slot < 0 || sh.due[m.slot].m != m || sh.due[m.slot].at > d) {
+	if d := m.deadline(w.e.recoverUntil, w.e.former); d != never && (m.slot < 0 || sh.due[m.slot].m != m || sh.due[m.slot].at > d) {
 		w.t.Errorf("%s: the deadline is not kept", m.name())
 	}
 	c := m.contention
 	if c == nil {
 		return
 	}
-	if now >= w.e.quiet {
+	if now >= w.e.recoverUntil {
 		if m.owned() && c.find(m.owner()) != nil {
 			w.t.Errorf("%s: its owner %s is in the queue", m.name(), m.owner())
 		}
 		if !m.owned() && c.reserved == nil && c.next() != nil {
-			w.t.Errorf("%s is free and %s was not told: lost wake-up", m.name(), c.next().contender)
+			w.t.Errorf("%s is free and %s was not notified: lost wake-up", m.name(), c.next().contender)
 		}
 	}
-	if !slices.IsSortedFunc(c.all, func(a, b *entry) int { return a.place.compare(b.place) }) {
+	if !slices.IsSortedFunc(c.all, func(a, b *entry) int { return a.order.compare(b.order) }) {
 		w.t.Errorf("%s: the queue is out of order", m.name())
 	}
 	names := map[string]bool{}
@@ -348,14 +348,14 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 		if e.ticket != nil {
 			blocked++
 			if !e.ready && e.ticket.after == 0 || e.ticket.entry != e {
-				w.t.Errorf("%s: blocked waiter %s cannot be told", m.name(), e.contender)
+				w.t.Errorf("%s: blocked waiter %s is unreachable", m.name(), e.contender)
 			}
 		} else if c.nextLapse == 0 || c.nextLapse > e.lapse {
 			w.t.Errorf("%s: polling waiter %s never lapses", m.name(), e.contender)
 		}
-		if free := !m.owned() && c.reserved == nil && now >= w.e.quiet; free && e.ticket == nil && !c.told(e) &&
-			w.radio.Subscribed(simba.ContenderChannel(m.name(), e.contender)) {
-			w.t.Errorf("%s is free, %s listens and was not told: lost wake-up", m.name(), e.contender)
+		if free := !m.owned() && c.reserved == nil && now >= w.e.recoverUntil; free && e.ticket == nil && !c.wasOffered(e) &&
+			w.recorder.Subscribed(simba.ContenderChannel(m.name(), e.contender)) {
+			w.t.Errorf("%s is free, %s subscribes and was not notified: lost wake-up", m.name(), e.contender)
 		}
 		if e.ready != slices.Contains(c.ready, e) {
 			w.t.Errorf("%s: ready flag of %s", m.name(), e.contender)

@@ -1,5 +1,4 @@
-// Package history keeps the last events of a server, in the order in which they
-// came about, for SIMBA.HISTORY.
+// Package history keeps the last events of a server, in the order of their Seq, for SIMBA.HISTORY.
 package history
 
 import (
@@ -9,8 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Ring keeps the last events that were pushed. It is not safe for concurrent use:
-// its owner has a lock around it, which Find is lent. The zero Ring keeps none.
+// Ring keeps the last events that were pushed. It is not safe for concurrent use: its owner has a
+// lock around it, which Find takes. The zero Ring keeps none.
 type Ring struct {
 	Limit int // how many events are kept; not to be changed after the first Push
 
@@ -18,22 +17,22 @@ type Ring struct {
 	oldest int // index of the oldest once it is full
 }
 
-// Push adds an event, whose Seq is larger than that of all before, and returns the
-// one that is forgotten for it; the zero Event is none.
-func (r *Ring) Push(e simba.Event) (forgotten simba.Event) {
+// Push adds an event, whose Seq is larger than that of all before. It returns the event that it
+// replaces; the zero Event is none.
+func (r *Ring) Push(e simba.Event) (replaced simba.Event) {
 	if len(r.events) < r.Limit {
 		r.events = append(r.events, e)
-		return forgotten
+		return replaced
 	}
 	if r.Limit == 0 {
 		return e
 	}
-	forgotten, r.events[r.oldest] = r.events[r.oldest], e
+	replaced, r.events[r.oldest] = r.events[r.oldest], e
 	r.oldest++
 	if r.oldest == r.Limit {
 		r.oldest = 0
 	}
-	return forgotten
+	return replaced
 }
 
 // at returns the i-th event from the newest, which is 0.
@@ -45,18 +44,18 @@ func (r *Ring) at(i int) simba.Event {
 	return r.events[i]
 }
 
-// part is how many events are looked at under one lock.
+// part is how many events Find examines under one lock.
 const part = 256
 
-// Find returns the newest events that a request asks for, from old to new; q.Count
-// must not be 0. It takes mu, the lock around the ring, for a part of the ring at a
-// time, so that a long search delays nobody.
+// Find returns the newest events that match a request, from old to new. q.Count must not be 0. It
+// takes mu, the lock around the ring, for a part of the ring at a time. So a long search delays no
+// other goroutine.
 func (r *Ring) Find(mu sync.Locker, q simba.HistoryRequest) []simba.Event {
 	var found []simba.Event
-	before := simba.Seq(1<<64 - 1) // all from here on have been looked at
+	before := simba.Seq(1<<64 - 1) // all from here on have been examined
 	for i := 0; ; {
 		mu.Lock()
-		// Events that came since the last look have shifted the rest.
+		// Events that were pushed since the last part have shifted the rest.
 		for i < len(r.events) && r.at(i).Seq >= before {
 			i++
 		}

@@ -69,7 +69,7 @@ func TestAsyncSyncsInTheBackground(t *testing.T) {
 	})
 }
 
-// holding checks that the change holds back what is told until it is synced.
+// holding checks that the change holds.
 func holding(t *testing.T, s *Store, gate *syncGate, ch simba.Change) {
 	t.Helper()
 	s.Append(ch)
@@ -132,7 +132,7 @@ func TestTheFirstAsyncLeaseWaits(t *testing.T) {
 // crash is the file system as an end of power finds it.
 func crash(fsys *vfs.MemFS) *vfs.MemFS { return fsys.CrashClone(vfs.CrashCloneCfg{}) }
 
-func TestQuietLastsAsLongAsTheLongestLeaseThatMayBeLost(t *testing.T) {
+func TestRecoveryDelayCoversTheLongestLeaseThatMayBeLost(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	s := openPrimed(t, testOptions(t, fsys, Async))
 	long := put(2, "long")
@@ -144,19 +144,19 @@ func TestQuietLastsAsLongAsTheLongestLeaseThatMayBeLost(t *testing.T) {
 	mustCommit(t, s, 4)
 	for _, mode := range []Mode{Always, Async} {
 		_, r := openClosed(t, testOptions(t, crash(fsys), mode))
-		if want := time.Hour + 2*time.Second; r.Quiet != want {
-			t.Errorf("Quiet = %v for a run in %v, want %v", r.Quiet, mode, want)
+		if want := time.Hour + 2*time.Second; r.Delay != want {
+			t.Errorf("Delay = %v for a run in %v, want %v", r.Delay, mode, want)
 		}
 	}
 }
 
-func TestNoQuietAfterAlwaysOrACleanStop(t *testing.T) {
+func TestNoRecoveryDelayAfterAlwaysOrACleanStop(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	s, _ := openClosed(t, testOptions(t, fsys, Always))
 	s.Append(put(1, "m"))
 	mustCommit(t, s, 1)
-	if _, r := openClosed(t, testOptions(t, crash(fsys), Always)); r.Quiet != 0 {
-		t.Errorf("Quiet = %v after a crash of Always, want 0", r.Quiet)
+	if _, r := openClosed(t, testOptions(t, crash(fsys), Always)); r.Delay != 0 {
+		t.Errorf("Delay = %v after a crash of Always, want 0", r.Delay)
 	}
 
 	fsys = vfs.NewCrashableMem()
@@ -164,8 +164,8 @@ func TestNoQuietAfterAlwaysOrACleanStop(t *testing.T) {
 	s.Append(put(1, "m"))
 	mustCommit(t, s, 1)
 	mustClose(t, s)
-	if _, r := openClosed(t, testOptions(t, crash(fsys), Async)); r.Quiet != 0 {
-		t.Errorf("Quiet = %v after a clean stop of Async, want 0", r.Quiet)
+	if _, r := openClosed(t, testOptions(t, crash(fsys), Async)); r.Delay != 0 {
+		t.Errorf("Delay = %v after a clean stop of Async, want 0", r.Delay)
 	}
 }
 
@@ -176,7 +176,7 @@ func crashedAsync(t *testing.T) *vfs.MemFS {
 	return crash(fsys)
 }
 
-func TestACrashInTheQuietTimeBeginsItAnew(t *testing.T) {
+func TestACrashDuringTheRecoveryDelayBeginsItAnew(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		fsys := crashedAsync(t)
 		var c clock
@@ -188,26 +188,26 @@ func TestACrashInTheQuietTimeBeginsItAnew(t *testing.T) {
 		mustCommit(t, s, s.Committed()+1)
 
 		_, r := openClosed(t, testOptions(t, crash(fsys), mode))
-		if r.Quiet != 12*time.Second {
-			t.Errorf("%v: Quiet = %v after a crash at 11 s of 12 s, want 12s", mode, r.Quiet)
+		if r.Delay != 12*time.Second {
+			t.Errorf("%v: Delay = %v after a crash at 11 s of 12 s, want 12s", mode, r.Delay)
 		}
 	}
 }
 
-// A recovered owner may guard in the quiet time, for longer than anyone before.
-func TestALongerLeaseInTheQuietTimeMakesTheNextOneLonger(t *testing.T) {
+// A recovered owner may guard during the recovery delay, for longer than anyone before.
+func TestALongerLeaseDuringTheRecoveryDelayMakesTheNextOneLonger(t *testing.T) {
 	fsys := crashedAsync(t)
 	s, r := openClosed(t, testOptions(t, fsys, Async))
 	ch := put(r.Seq+1, "first")
 	ch.Lease.Token, ch.Lease.TTL = 1, time.Hour
 	s.Append(ch)
 	mustCommit(t, s, ch.Seq)
-	if _, r := openClosed(t, testOptions(t, crash(fsys), Async)); r.Quiet < time.Hour {
-		t.Errorf("Quiet = %v after a lease of an hour", r.Quiet)
+	if _, r := openClosed(t, testOptions(t, crash(fsys), Async)); r.Delay < time.Hour {
+		t.Errorf("Delay = %v after a lease of an hour", r.Delay)
 	}
 }
 
-func TestACleanStopInTheQuietTimeKeepsTheRest(t *testing.T) {
+func TestACleanStopDuringTheRecoveryDelayKeepsTheRest(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		fsys := crashedAsync(t)
 		var c clock
@@ -218,22 +218,22 @@ func TestACleanStopInTheQuietTimeKeepsTheRest(t *testing.T) {
 		mustClose(t, s)
 
 		_, r := openClosed(t, testOptions(t, crash(fsys), mode))
-		if r.Quiet != time.Second {
-			t.Errorf("%v: Quiet = %v after a stop at 11 s of 12 s, want 1s", mode, r.Quiet)
+		if r.Delay != time.Second {
+			t.Errorf("%v: Delay = %v after a stop at 11 s of 12 s, want 1s", mode, r.Delay)
 		}
 	}
 }
 
-func TestTheQuietTimeEnds(t *testing.T) {
+func TestTheRecoveryDelayEnds(t *testing.T) {
 	fsys := crashedAsync(t)
 	var c clock
 	o := testOptions(t, fsys, Always)
 	o.Now = c.now
 	s, r := openClosed(t, o)
-	c.advance(r.Quiet)
+	c.advance(r.Delay)
 	s.Append(del(r.Seq+1, "first"))
 	mustCommit(t, s, r.Seq+1)
-	if _, r := openClosed(t, testOptions(t, crash(fsys), Always)); r.Quiet != 0 {
-		t.Errorf("Quiet = %v after a crash beyond it, want 0", r.Quiet)
+	if _, r := openClosed(t, testOptions(t, crash(fsys), Always)); r.Delay != 0 {
+		t.Errorf("Delay = %v after a crash beyond it, want 0", r.Delay)
 	}
 }

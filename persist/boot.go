@@ -8,13 +8,12 @@ import (
 
 // Boot is one run of the machine, from its start to its stop, as seen from one time namespace.
 type Boot struct {
-	// ID names the boot and the scale of Now: two processes with the same ID read
-	// the same clock. An empty ID is unlike any other, so that every start counts
-	// as one after a reboot.
+	// ID names the boot and its clock: two processes with the same ID read the same clock. An
+	// empty ID matches no other, so each start counts as one after a reboot.
 	ID string
 	// Now is the time since the boot, times of sleep included.
 	Now func() simba.Instant
-	// Unknown says why ID is empty. It may be nil.
+	// Unknown is the reason why ID is empty. It may be nil.
 	Unknown error
 }
 

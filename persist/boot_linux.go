@@ -12,10 +12,10 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// MachineBoot returns the boot that the machine is in: the kernel's boot_id
-// (random(4)), the offset of the process's time namespace (time_namespaces(7)),
-// and CLOCK_BOOTTIME (clock_gettime(2)). Where one of the former cannot be read, as
-// without /proc, the boot has no ID, and its clock counts times of sleep all the same.
+// MachineBoot returns the boot that the machine is in. Its ID is the kernel's boot_id (random(4))
+// and the offset of the process's time namespace (time_namespaces(7)). Its clock is CLOCK_BOOTTIME
+// (clock_gettime(2)). Where the ID cannot be read, as without /proc, it is empty. The clock
+// includes times of sleep all the same.
 func MachineBoot() Boot {
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, new(unix.Timespec)); err != nil {
 		return unknownBoot(err)
@@ -24,8 +24,8 @@ func MachineBoot() Boot {
 	return Boot{ID: id, Now: bootTime, Unknown: err}
 }
 
-// bootID names the boot and the offset of CLOCK_BOOTTIME. The boot_id alone does
-// not tell the scale of the clock: containers with a shifted clock share it.
+// bootID names the boot and the offset of CLOCK_BOOTTIME. The boot_id alone does not identify the
+// clock: containers with a shifted clock share it.
 func bootID() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -43,8 +43,8 @@ func bootID() (string, error) {
 func bootOffset() (string, error) {
 	text, err := os.ReadFile("/proc/self/timens_offsets")
 	if errors.Is(err, fs.ErrNotExist) {
-		// A kernel without time namespaces has no such file, and no offset either. A
-		// /proc that does not show this process at all says nothing.
+		// A kernel without time namespaces has no such file, and no offset either. A /proc that
+		// does not show this process at all proves nothing.
 		if _, err := os.Stat("/proc/self/ns"); err != nil {
 			return "", err
 		}
@@ -53,8 +53,8 @@ func bootOffset() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The file is about the children's namespace. The process itself may have been
-	// left in another one.
+	// The file is about the namespace of the process's children. The process itself may be in
+	// another one.
 	own, err := os.Readlink("/proc/self/ns/time")
 	if err != nil {
 		return "", err
@@ -74,9 +74,8 @@ func parseBootOffset(text string) (string, error) {
 	return "", fmt.Errorf("no offset of boottime in /proc/self/timens_offsets: %q", text)
 }
 
-// bootTime reads CLOCK_BOOTTIME itself, rather than going on from one reading by
-// Go's monotonic clock: that one stands still while the machine sleeps, and the
-// process after this one would find the stored instants too old.
+// bootTime reads CLOCK_BOOTTIME itself. Go's monotonic clock stands still while the machine
+// sleeps. The next process would find the stored instants too old by that.
 func bootTime() simba.Instant {
 	var ts unix.Timespec
 	// It fails only for a clock that does not exist, and MachineBoot has seen it.

@@ -9,26 +9,26 @@ import (
 	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
-// maxBehind is how many bytes of full segments the checkpoint may lack when a record is
-// written, in sizes of a segment. While there are more, the writer waits. So the journal has
-// two segments that are full, one that is written and a spare.
+// maxBehind bounds the full segments that the checkpoint lacks, in sizes of a segment. While there
+// are more bytes in them, the writer waits. So the journal has two full segments, one that is
+// written and a spare.
 const maxBehind = 1
 
-// computePatience bounds the time between two operations of a checkpoint, in times of
-// Options.CommitTimeout. It reads and sorts meanwhile: 256 MiB of records at most.
+// computePatience bounds the time between two operations of a checkpoint, in units of
+// Options.CommitTimeout. Meanwhile it reads and sorts 256 MiB of records at most.
 const computePatience = 6
 
-// checkpoint is what the records up to an index add up to, as rows in Pebble. Recovery
-// and the checkpointer are the same code, and use it one after the other.
+// checkpoint is the sum of the records up to an index, as rows in Pebble. Recovery and the
+// checkpointer use it, one after the other.
 //
-// Pebble keeps its batches in order, and each has the meta row with the index that it
-// leads to. So whatever a crash leaves of them is a checkpoint, with its exact index.
+// Pebble keeps its batches in order, and each has the meta row with its index. So after any crash
+// the rows are a checkpoint with its exact index.
 type checkpoint struct {
 	db      *pebble.DB
 	meta    meta // of the records written or added so far
 	history history
 
-	// What was added since the last write:
+	// Added since the last write:
 	leases map[string][]byte // by mutex: the value of its row, nil = it is deleted
 	size   int64             // of the records, in bytes
 }
@@ -42,9 +42,9 @@ func newCheckpoint(db *pebble.DB, m meta, historyLen int) *checkpoint {
 	}
 }
 
-// advance takes in about step bytes of the records that follow, up to the index last, and
-// makes them durable. It lets go of the segments that the calls before have read to the end:
-// one call late, so that a copy of Pebble's files finds its segments for longer.
+// advance adds about step bytes of the records that follow, up to the index last, and makes them
+// durable. It releases the segments whose records an earlier call has added. That is one call
+// late, so that a copy of Pebble's files finds its segments for longer.
 func (c *checkpoint) advance(j *journal.Journal, last uint64, step int64) error {
 	if err := j.Release(c.meta.Index); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (c *checkpoint) advance(j *journal.Journal, last uint64, step int64) error 
 	return pebbleError(c.write())
 }
 
-// add takes in the record that follows. It keeps nothing of the payload.
+// add adds the record that follows. It keeps no part of the payload.
 func (c *checkpoint) add(index uint64, payload []byte) error {
 	h, changes, err := decodeHead(payload)
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *checkpoint) add(index uint64, payload []byte) error {
 	if events.count > 0 {
 		c.history.add(events)
 	}
-	c.meta.Seq, c.meta.Token, c.meta.Quiet, c.meta.Latest = h.seq, h.token, h.quiet, h.instant
+	c.meta.Seq, c.meta.Token, c.meta.Delay, c.meta.Latest = h.seq, h.token, h.delay, h.instant
 	c.meta.Index = index
 	c.size += int64(len(payload))
 	return nil
@@ -109,7 +109,7 @@ func (c *checkpoint) setLease(mutex string, value []byte) {
 	c.leases[mutex] = value
 }
 
-// write hands to Pebble what was added, and has it made durable.
+// write writes what was added to Pebble, and flushes it.
 func (c *checkpoint) write() error {
 	b := c.db.NewBatch()
 	defer b.Close()
@@ -132,7 +132,7 @@ func (c *checkpoint) write() error {
 	if err := b.Set([]byte(metaKey), appendMeta(nil, &c.meta), nil); err != nil {
 		return err
 	}
-	c.leases = make(map[string][]byte) // a large one must not keep its memory
+	c.leases = make(map[string][]byte) // do not keep the memory of a large one
 	c.size = 0
 	if err := c.db.Apply(b, pebble.NoSync); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (s *Store) advanceTo(last uint64) error {
 	return nil
 }
 
-// keepCheckpoint advances the checkpoint whenever a segment is full, until Close or the
+// keepCheckpoint advances the checkpoint whenever a segment is full. It returns after Close or the
 // first failure.
 func (s *Store) keepCheckpoint() {
 	for s.awaitFull() {
@@ -170,8 +170,8 @@ func (s *Store) failCheckpoint(err error) {
 	s.fault.trip(fmt.Errorf("checkpoint: %w", oneLine{err}))
 }
 
-// awaitFull returns true when there is a record in a full segment that the checkpoint
-// lacks, and false when the store ends.
+// awaitFull waits until a full segment has a record that the checkpoint lacks. It returns false if
+// the store ends before.
 func (s *Store) awaitFull() bool {
 	for {
 		select {
@@ -192,10 +192,10 @@ func (s *Store) awaitFull() bool {
 	}
 }
 
-// behind is how many bytes of full segments the checkpoint lacks.
+// behind returns how many bytes of full segments the checkpoint lacks.
 func (s *Store) behind() int64 { return s.journal.Behind(s.taken.Load()) }
 
-// awaitCheckpoint returns when the checkpoint lacks no more than maxBehind allows.
+// awaitCheckpoint waits until the checkpoint lacks no more than maxBehind allows.
 func (s *Store) awaitCheckpoint() error {
 	for s.behind() > maxBehind*s.step {
 		if err := s.awaitCheckpointer(s.advanced); err != nil {
@@ -205,20 +205,20 @@ func (s *Store) awaitCheckpoint() error {
 	return nil
 }
 
-// awaitCheckpointer waits for the checkpointer, which says by done that it is ready. It fails
-// if a write or a sync of Pebble's takes as long as a commit may take: the disk hangs then. A
-// checkpoint that is only slow may take as long as it needs.
+// awaitCheckpointer waits for done, which the checkpointer closes or sends to. It fails if a write
+// or a sync of Pebble's takes as long as a commit may take, because the disk hangs then. A slow
+// checkpoint may take as long as it needs.
 func (s *Store) awaitCheckpointer(done <-chan struct{}) error {
 	since := time.Now()
-	look := time.NewTicker(s.timeout / 10)
-	defer look.Stop()
+	ticker := time.NewTicker(s.timeout / 10)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-done:
 			return nil
 		case <-s.fault.stopped:
 			return s.fault.cause()
-		case <-look.C:
+		case <-ticker.C:
 		}
 		running, last := s.progress.state()
 		if last.After(since) {
@@ -234,7 +234,7 @@ func (s *Store) awaitCheckpointer(done <-chan struct{}) error {
 	}
 }
 
-// notify puts a value into a channel that holds one, unless there is one.
+// notify puts a value into a channel that holds one, unless it has one.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -123,7 +123,7 @@ func TestARecordKeepsTheLastChangeOfEachMutexWhenItIsLarge(t *testing.T) {
 	}
 }
 
-func TestWhatALargeRecordDropsChangesNothing(t *testing.T) {
+func TestReducingALargeRecordChangesNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 200 {
 		s, _ := mustOpen(t, testOptions(t, vfs.NewMem(), Always))
@@ -270,13 +270,14 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			if info, err := fsys.Stat("data/journal/" + name); err == nil { // or it has another name
+			if info, err := fsys.Stat("data/journal/" + name); err == nil { // else it was renamed
 				size += info.Size()
 			}
 		}
 		return size
 	}
-	// One more may be there until the next step of the checkpoint, which releases the segments it has read.
+	// One more may be there until the next step of the checkpoint, which releases the segments
+	// that it has read.
 	awaitSmall := func() {
 		t.Helper()
 		for began := time.Now(); size() > 4*o.SegmentSize; time.Sleep(time.Millisecond) {
@@ -401,8 +402,8 @@ func TestACheckpointThatIsSlowerThanACommitMayBeEndsNothing(t *testing.T) {
 // several segments.
 func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 	type picture struct {
-		fsys *vfs.MemFS
-		told simba.Seq
+		fsys      *vfs.MemFS
+		committed simba.Seq
 	}
 	disk := vfs.NewCrashableMem()
 	var mu sync.Mutex
@@ -421,7 +422,7 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 		}
 		var p picture
 		if store != nil {
-			p.told = store.Committed()
+			p.committed = store.Committed()
 		}
 		for _, percent := range []int{0, 50} {
 			p.fsys = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
@@ -451,8 +452,8 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 		if n := len(r.History); n > 0 {
 			kept = r.History[n-1].Seq
 		}
-		if kept < p.told || kept > p.told+1 {
-			t.Fatalf("picture %d: changes up to %d were told, those up to %d are there", i, p.told, kept)
+		if kept < p.committed || kept > p.committed+1 {
+			t.Fatalf("picture %d: changes up to %d were committed, those up to %d are there", i, p.committed, kept)
 		}
 		leases := leasesOf(t, r)
 		if want := min(int(kept), 7); len(leases) != want {

@@ -14,12 +14,12 @@ const (
 	historyPrefix = 'h'
 )
 
-// errGarbage is returned for a record that no version of ours has written.
+// errGarbage is returned for bytes that no version of simba-resp has written.
 var errGarbage = errors.New("malformed record")
 
-// A versionError is returned for what only a later version of ours can have written.
+// A versionError is returned for bytes that only a later version of simba-resp can have written.
 type versionError struct {
-	what            string // that has the version
+	what            string // the thing that has the version
 	version, newest uint64
 }
 
@@ -33,8 +33,8 @@ func appendString(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// reader takes a record apart. After the first fault everything reads as zero,
-// so that a decoder checks once, with finish.
+// reader decodes a record. After the first fault every read returns zero, so a decoder checks for
+// faults once, with finish.
 type reader struct {
 	rest   []byte
 	broken bool
@@ -59,7 +59,7 @@ func skip[T uint64 | int64](r *reader, v T, n int) T {
 	return v
 }
 
-// duration reads one of 0 to limit.
+// duration reads a duration from 0 to limit.
 func (r *reader) duration(limit time.Duration) time.Duration {
 	v := r.uvarint()
 	if v > uint64(limit) {
@@ -69,7 +69,7 @@ func (r *reader) duration(limit time.Duration) time.Duration {
 	return time.Duration(v)
 }
 
-// bytes reads what has its length in front. It is a part of the record.
+// bytes reads bytes behind their length. They are a part of the record.
 func (r *reader) bytes() []byte {
 	n := r.uvarint()
 	if n > uint64(len(r.rest)) {
@@ -95,7 +95,7 @@ func (r *reader) byte() byte {
 
 func (r *reader) fail() { r.rest, r.broken = nil, true }
 
-// finish returns errGarbage unless the record was read whole and without fault.
+// finish returns errGarbage unless the record was read to its end without fault.
 func (r *reader) finish() error {
 	if r.broken || len(r.rest) != 0 {
 		return errGarbage

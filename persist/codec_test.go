@@ -23,7 +23,7 @@ var testLease = simba.Lease{
 
 var testMeta = meta{
 	epoch: epoch{Boot: "boot", Generation: 3, Rebased: math.MinInt64, RebasedAt: 5},
-	Seq:   math.MaxUint64, Token: 7, Quiet: math.MaxInt64,
+	Seq:   math.MaxUint64, Token: 7, Delay: math.MaxInt64,
 	Latest: -4,
 	Index:  math.MaxUint64, Store: [16]byte{1, 15: 2},
 	format: metaFormat,
@@ -31,7 +31,7 @@ var testMeta = meta{
 
 var testHead = head{
 	first: 1, last: math.MaxUint64, instant: -4, wall: -5,
-	seq: math.MaxUint64, token: math.MaxUint64, quiet: math.MaxInt64,
+	seq: math.MaxUint64, token: math.MaxUint64, delay: math.MaxInt64,
 	generation: 3, base: math.MinInt64, format: recordFormat,
 }
 
@@ -100,7 +100,7 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-// What is on disk must be readable by the next version, so the bytes are fixed.
+// The next version must read the data on disk, so the bytes are fixed.
 func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 	lease := simba.Lease{
 		Mutex: "m", Owner: "o", Token: 5, Acquired: 100, AcquiredAt: 200, TTL: 300, Transition: 1,
@@ -127,7 +127,7 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 		t.Errorf("row %q, want %q", value, want)
 	}
 	record := make([]byte, headSize)
-	(&head{first: 1, last: 2, instant: 3, wall: 4, seq: 5, token: 6, quiet: 7, generation: 8, base: 9}).put(record)
+	(&head{first: 1, last: 2, instant: 3, wall: 4, seq: 5, token: 6, delay: 7, generation: 8, base: 9}).put(record)
 	record = appendChange(record, changeEpoch, appendEpoch(nil, &epoch{"b", 1, 2, 3}))
 	record = appendChange(record, changePut, []byte("lease"))
 	record = appendChange(record, changeDelete, []byte("m"))

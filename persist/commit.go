@@ -11,7 +11,7 @@ import (
 type group struct {
 	record  []byte        // room for the head, then the changes
 	limit   int           // of the record's length, when changes of it are dropped
-	slept   time.Duration // how far the engine's clock is behind the boot's
+	slept   time.Duration // how far the engine's clock is behind the boot's clock
 	base    simba.Instant // start of the windows of its first put, by the boot's clock
 	hasBase bool          // it has a put
 	event   lastEvent
@@ -20,8 +20,8 @@ type group struct {
 	last    simba.Seq // of its last change
 	hold    simba.Seq // of its first change that holds, 0 if there is none
 
-	wanted bool          // somebody waits for it
-	final  bool          // Close does
+	wanted bool          // a caller waits for it
+	final  bool          // Close waits for it
 	done   chan struct{} // closed when it is durable
 
 	promised floors // set when it is taken to be written, as is the head of the record
@@ -37,19 +37,19 @@ func newGroup() *group {
 func (g *group) reset() {
 	record := g.record[:headSize]
 	if cap(record) > 2*maxPending {
-		record = make([]byte, headSize, 4096) // a large record must not keep its memory
+		record = make([]byte, headSize, 4096) // do not keep the memory of a large record
 	}
 	*g = group{record: record, limit: maxPending, done: make(chan struct{})}
 }
 
-// shrink drops from a large record what a later change in it supersedes. So many changes
-// of few large leases need little memory, and a small record costs Append nothing.
+// shrink drops changes that a later one in the record supersedes. So many changes of a few large
+// leases need little memory. A small record is left alone, so Append stays cheap.
 func (g *group) shrink() {
 	g.record = lastChanges(g.record)
 	g.limit = max(maxPending, 2*len(g.record))
 }
 
-// begin notes the group's first change.
+// begin notes the number of the group's first change.
 func (g *group) begin(ch *simba.Change) {
 	g.first = ch.Seq
 	if len(ch.Events) > 0 {
@@ -58,7 +58,7 @@ func (g *group) begin(ch *simba.Change) {
 	g.event = lastEvent{seq: g.first}
 }
 
-// closeLargeLocked has the next group written as it is if it must not grow any more.
+// closeLargeLocked has the next group written if it must not grow any more.
 func (s *Store) closeLargeLocked() {
 	if s.next.limit > s.maxRecord && !s.closed {
 		s.next.wanted = true
@@ -68,7 +68,7 @@ func (s *Store) closeLargeLocked() {
 	}
 }
 
-// beginWriteLocked has the groups that are wanted written, unless the store has failed.
+// beginWriteLocked starts write, unless it runs or the store has failed.
 func (s *Store) beginWriteLocked() {
 	if !s.writing && !s.fault.failed() {
 		s.writing = true
@@ -76,7 +76,7 @@ func (s *Store) beginWriteLocked() {
 	}
 }
 
-// flushNext is called by the flush timer.
+// flushNext is the function of the flush timer.
 func (s *Store) flushNext() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,9 +86,8 @@ func (s *Store) flushNext() {
 	}
 }
 
-// write writes groups for as long as somebody wants the next one. It runs on a
-// goroutine of its own, and at most once at a time, so that a disk that hangs
-// holds up nobody beyond the watchdog's time.
+// write writes groups until nobody waits for the next one. It runs on a goroutine of its own, at
+// most once at a time. So a disk that hangs blocks no other goroutine beyond the watchdog's time.
 func (s *Store) write() {
 	for !s.fault.failed() {
 		s.gather()
@@ -101,7 +100,7 @@ func (s *Store) write() {
 			s.fault.trip(fmt.Errorf("commit: %w", oneLine{err}))
 			return
 		}
-		// An answer that comes after the watchdog's patience changes nothing.
+		// A write that ends after the watchdog has fired changes nothing.
 		if s.fault.failed() {
 			return
 		}
@@ -111,15 +110,15 @@ func (s *Store) write() {
 }
 
 const (
-	// idleYields is after how many yields in a row without a new change a group is written. It
-	// takes a round or two until what a socket has received is read.
+	// idleYields is how many yields in a row may bring no new change before a group is written. A
+	// round or two pass until the server has read what a socket has received.
 	idleYields = 4
 	// longestGather bounds the yields on a disk that is slow.
 	longestGather = time.Millisecond
 )
 
-// gather lets everybody who can run add to the next group before it is written: an fsync costs
-// about as much for a change as for a hundred. It yields no more when half the time of the last
+// gather lets other goroutines add to the next group before it is written. An fsync for a hundred
+// changes costs about as much as one for a single change. It stops when half the time of the last
 // write is over.
 func (s *Store) gather() {
 	began, enough := time.Now(), min(s.took/2, longestGather)
@@ -138,14 +137,14 @@ func (s *Store) gather() {
 	}
 }
 
-// gathered is how many changes the next group has, and whether it is written next.
+// gathered returns how many changes the next group has, and whether it is written next.
 func (s *Store) gathered() (changes int, next bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.next.changes, s.next.wanted && len(s.ready) == 0
 }
 
-// take makes the first group that waits the current one, or returns nil if nobody wants it.
+// take makes the first group that waits the current one. It returns nil if nobody waits for it.
 func (s *Store) take() *group {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,8 +172,8 @@ func (s *Store) take() *group {
 	return g
 }
 
-// promiseLocked returns the floors that the next record grants, and its head without
-// the numbers of its changes. The final one is exact: after it nothing can be lost.
+// promiseLocked returns the floors that the next record grants, and its head without the numbers
+// of its changes. The final record's floors are exact: after it no change can be lost.
 func (s *Store) promiseLocked(final bool) (floors, head) {
 	f := s.appended
 	if s.mode == Always || final {
@@ -186,13 +185,13 @@ func (s *Store) promiseLocked(final bool) (floors, head) {
 	if s.mode == Async && !final {
 		f.token += tokenReserve
 	}
-	h := head{seq: f.seq, token: f.token, quiet: f.longest, instant: s.bootNow(), wall: s.wall().UnixMilli()}
-	if left := s.quietUntil.Sub(s.now()); left > 0 {
+	h := head{seq: f.seq, token: f.token, delay: f.longest, instant: s.bootNow(), wall: s.wall().UnixMilli()}
+	if left := s.recoverUntil.Sub(s.now()); left > 0 {
 		if final {
-			h.quiet = left
+			h.delay = left
 		} else {
-			// A crash does not tell when it was, so the next run waits in full.
-			h.quiet = max(h.quiet, s.inherited)
+			// After a crash nobody knows when it was, so the next run waits for all of it.
+			h.delay = max(h.delay, s.inherited)
 		}
 	}
 	return f, h
@@ -214,7 +213,7 @@ func (s *Store) apply(g *group) error {
 	return s.journal.Sync()
 }
 
-// publish makes known that the group is durable.
+// publish marks the group as durable, and wakes those who wait for it.
 func (s *Store) publish(g *group, took time.Duration) {
 	s.mu.Lock()
 	s.current = nil

@@ -45,26 +45,26 @@ type machine struct {
 	disk *vfs.MemFS
 
 	base  model // what the disk held before the run
-	quiet time.Duration
-	token uint64 // largest that was ever told
+	delay time.Duration
+	token uint64 // largest that was ever committed
 
-	mu       sync.Mutex
-	store    *Store // nil until it is open
-	appended []simba.Change
-	torn     map[int]bool // so many of them are a part of what goes together
-	after    int          // operations of the file system until the crash
-	released int          // segments, so far
-	crashed  *vfs.MemFS
-	told     simba.Seq // when it crashed
+	mu        sync.Mutex
+	store     *Store // nil until it is open
+	appended  []simba.Change
+	torn      map[int]bool // so many of them are a part of what goes together
+	after     int          // operations of the file system until the crash
+	released  int          // segments, so far
+	crashed   *vfs.MemFS
+	committed simba.Seq // when it crashed
 }
 
 const machineHistory = 20
 
-// crashLocked takes the picture that the next run will find. What was told comes
-// first: whatever is told later may be in the picture but need not.
+// crashLocked copies the disk for the next run. It notes the committed changes first: the copy may
+// have later ones, but need not.
 func (m *machine) crashLocked() {
 	if m.store != nil {
-		m.told = m.store.Committed()
+		m.committed = m.store.Committed()
 	}
 	m.crashed = m.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: m.rng.IntN(101), RNG: m.rng})
 }
@@ -88,7 +88,7 @@ func (m *machine) beforeOp(op errorfs.Op) error {
 func (m *machine) run() {
 	m.mu.Lock()
 	m.after = 1 + m.rng.IntN(300)
-	m.crashed, m.told, m.store = nil, 0, nil
+	m.crashed, m.committed, m.store = nil, 0, nil
 	m.mu.Unlock()
 
 	o := testOptions(m.t, errorfs.Wrap(m.disk, errorfs.InjectorFunc(m.beforeOp)), m.mode)
@@ -114,7 +114,7 @@ func (m *machine) run() {
 		m.crashLocked()
 	}
 	m.disk = m.crashed
-	if i := m.upTo(m.told); i > 0 {
+	if i := m.upTo(m.committed); i > 0 {
 		for _, ch := range m.appended[:i] {
 			m.token = max(m.token, ch.Lease.Token)
 		}
@@ -191,9 +191,9 @@ func (m *machine) upTo(seq simba.Seq) int {
 // check finds the changes that the disk has kept: a prefix of them, the promised
 // ones included, each whole, and whole what goes together.
 func (m *machine) check(r *Recovered) {
-	told := m.upTo(m.told)
+	upTo := m.upTo(m.committed)
 	must := 0 // how many changes have to be there
-	for i, ch := range m.appended[:told] {
+	for i, ch := range m.appended[:upTo] {
 		if m.mode == Always && ch.Kind != simba.ChangeNone || ch.Forced {
 			must = i + 1
 		}
@@ -212,25 +212,25 @@ func (m *machine) check(r *Recovered) {
 	if kept < 0 {
 		m.t.Fatalf("of %d changes %d had to be kept, found leases %v and history %v", len(m.appended), must, leases, r.History)
 	}
-	if r.Seq < m.told {
-		m.t.Errorf("Seq = %d, but %d was told", r.Seq, m.told)
+	if r.Seq < m.committed {
+		m.t.Errorf("Seq = %d, but %d was committed", r.Seq, m.committed)
 	}
 	if r.Token < m.token {
-		m.t.Errorf("Token = %d, but %d was told", r.Token, m.token)
+		m.t.Errorf("Token = %d, but %d was committed", r.Token, m.token)
 	}
-	for _, ch := range m.appended[min(kept, told):told] {
-		if w := ch.Lease.TTL + ch.Lease.Transition; r.Quiet < w {
-			m.t.Errorf("Quiet = %v, but a lease of %v was told and lost", r.Quiet, w)
+	for _, ch := range m.appended[min(kept, upTo):upTo] {
+		if w := ch.Lease.TTL + ch.Lease.Transition; r.Delay < w {
+			m.t.Errorf("Delay = %v, but a lease of %v was committed and lost", r.Delay, w)
 		}
 	}
-	if r.Quiet < m.quiet {
-		m.t.Errorf("Quiet = %v, but the quiet time of %v has not passed", r.Quiet, m.quiet)
+	if r.Delay < m.delay {
+		m.t.Errorf("Delay = %v, but the recovery delay of %v has not passed", r.Delay, m.delay)
 	}
-	// The clock stands still, so a quiet time never ends.
-	m.quiet = r.Quiet
+	// The clock stands still, so a recovery delay never ends.
+	m.delay = r.Delay
 }
 
-func TestACrashAtAnyMomentLosesNothingThatWasPromised(t *testing.T) {
+func TestACrashAtAnyMomentLosesNoCommittedChange(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		for seed := range uint64(10) {
 			t.Run(fmt.Sprintf("%v/%d", mode, seed), func(t *testing.T) {

@@ -19,17 +19,17 @@ import (
 	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
-// A data directory is ours if it has this file. It is made first of all, so that
-// a start that was cut short leaves nothing that the next one cannot go on with.
+// A directory with this file is a data directory. The file is created first of all, so that the
+// next start can go on after one that was cut short.
 const (
 	signName = "SIMBA-RESP"
 	signText = "This directory belongs to simba-resp. Do not change what is in it.\n"
-	// heldText is added when the store has been made, so that an empty one is never
-	// taken for new after that.
+	// heldText is added when the store has been created. From then on an empty store is not taken
+	// for a new one.
 	heldText = "It holds a store.\n"
 )
 
-// claimDir makes sure that the directory is ours to use and locks it.
+// claimDir checks that the directory can be used, and locks it.
 func claimDir(o *Options) (*pebble.Lock, error) {
 	if err := signDir(o.FS, o.Dir); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func claimDir(o *Options) (*pebble.Lock, error) {
 	return lockDir(o.FS, o.Dir)
 }
 
-// signDir makes the directory if it does not exist, and signs it if it is empty.
+// signDir creates the directory if it does not exist, and signs it if it is empty.
 func signDir(fsys vfs.FS, dir string) error {
 	if err := makeDir(fsys, dir); err != nil {
 		return err
@@ -55,29 +55,29 @@ func signDir(fsys vfs.FS, dir string) error {
 	if slices.Contains(names, signName) {
 		return nil
 	}
-	strays := slices.DeleteFunc(names, isLeftover)
-	slices.Sort(strays)
-	switch len(strays) {
+	others := slices.DeleteFunc(names, isLeftover)
+	slices.Sort(others)
+	switch len(others) {
 	case 0:
 		return writeSign(fsys, dir, signText)
 	case 1:
-		return fmt.Errorf("%w: it has %q", ErrForeign, strays[0])
+		return fmt.Errorf("%w: it has %q", ErrForeign, others[0])
 	default:
-		return fmt.Errorf("%w: it has %q and %d more", ErrForeign, strays[0], len(strays)-1)
+		return fmt.Errorf("%w: it has %q and %d more", ErrForeign, others[0], len(others)-1)
 	}
 }
 
-// leftovers are the names of what is in a directory that nobody has used: file
-// systems, desktops, editors and version control leave it there unasked.
+// leftovers are names that a fresh directory may have: file systems, desktops, editors and version
+// control create such files there.
 var leftovers = []string{
 	"lost+found",              // the root of ext2, 3 and 4
-	".snapshot", ".snapshots", // a view of old states on network storage, and on Btrfs
+	".snapshot", ".snapshots", // old states, on network storage and Btrfs
 	".nfs*", ".fuse_hidden*", // a file that is removed and still open, on NFS and FUSE
-	".DS_Store", "._*", // macOS, on any file system that it writes to
-	".Trash-*", "System Volume Information", "$RECYCLE.BIN", // desktops, on any file system that they mount
-	"desktop.ini", "Thumbs.db", "@eaDir", // Windows, and Synology's network storage
-	"*~", ".*.sw?", ".#*", // a backup, and locks, of editors
-	".gitkeep", ".keep", // what has version control keep an empty directory
+	".DS_Store", "._*", // macOS
+	".Trash-*", "System Volume Information", "$RECYCLE.BIN", // desktops
+	"desktop.ini", "Thumbs.db", "@eaDir", // Windows, Synology
+	"*~", ".*.sw?", ".#*", // editors: backups and locks
+	".gitkeep", ".keep", // version control: keep an empty directory
 	".gitignore",
 }
 
@@ -88,7 +88,7 @@ func isLeftover(name string) bool {
 	})
 }
 
-// signStore notes in the directory's sign that the store has been made.
+// signStore notes in the directory's sign that the store has been created.
 func signStore(fsys vfs.FS, dir string) error { return writeSign(fsys, dir, signText+heldText) }
 
 // heldStore reports whether signStore was called for the directory.
@@ -113,7 +113,7 @@ func writeSign(fsys vfs.FS, dir, text string) error {
 	return journal.SyncDir(fsys, dir)
 }
 
-// makeDir makes the directory and its parents, durably.
+// makeDir creates the directory and its parents, durably.
 func makeDir(fsys vfs.FS, dir string) error {
 	var parents []string
 	for d := dir; ; d = fsys.PathDir(d) {
@@ -161,8 +161,8 @@ func lockDir(fsys vfs.FS, dir string) (*pebble.Lock, error) {
 	if err == nil {
 		return lock, nil
 	}
-	// A path error is one of the file's creation. For a lock that is held fcntl(2)
-	// gives one of two numbers; Pebble has no value for one held by this process.
+	// A path error is about the file's creation. For a lock that is held, fcntl(2) returns one of
+	// two numbers. Pebble has no error value for a lock that this process holds.
 	var path *fs.PathError
 	if !errors.As(err, &path) && (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) ||
 		strings.Contains(err.Error(), "held by current process")) {
@@ -171,8 +171,8 @@ func lockDir(fsys vfs.FS, dir string) (*pebble.Lock, error) {
 	return nil, err
 }
 
-// checkFormat returns ErrNewer if the directory's format is one that this version
-// of Pebble does not know; Pebble's own error for that cannot be told from others.
+// checkFormat returns ErrNewer if this version of Pebble does not know the directory's format.
+// Pebble's own error for that has no value or type.
 func checkFormat(fsys vfs.FS, dir string) error {
 	value, err := atomicfs.ReadMarker(fsys, dir, "format-version")
 	if err != nil || value == "" {

@@ -162,7 +162,7 @@ func TestAForeignDirectoryIsRefusedAndLeftAlone(t *testing.T) {
 	wantForeign(`it has "`)
 }
 
-func TestWhatFileSystemsAndEditorsLeaveIsNotForeign(t *testing.T) {
+func TestFilesOfFileSystemsAndEditorsAreNotForeign(t *testing.T) {
 	o := testOptions(t, vfs.Default, Always)
 	o.Dir = t.TempDir()
 	for _, name := range []string{"lost+found", ".snapshot"} {

@@ -1,5 +1,4 @@
-// Package persist keeps an engine's changes on disk: it is the durable journal behind
-// the engine's Journal interface.
+// Package persist keeps an engine's changes on disk. A Store is an engine's Journal.
 //
 //	Append ──▶ next group ──▶ current group ──▶ journal/*.seg ──▶ fsync
 //	 (memory)      │               │                 │ full       │
@@ -7,68 +6,75 @@
 //	                                                 ▼
 //	                                  checkpointer ──▶ Pebble, in the background
 //
-// Append encodes a change at once into the next group, which is a record in memory. When
-// somebody wants a change committed, one goroutine writes the whole group to the journal
-// with a single fsync, and wakes all who wait for it. What is appended meanwhile makes up
-// the next group. So a pipeline, or many clients, share an fsync.
+// Append encodes a change into the next group, which is a record in memory. Commit has one
+// goroutine write the whole group to the journal with a single fsync. Changes that are
+// appended meanwhile make up the next group. So a pipeline, or many clients, share an fsync.
 //
-// A change holds if a crash must not undo it once a client knows of it. It, and all
-// changes after it, are tellable when its group is synced. (*Store).holds alone decides
-// which changes hold. With Always every change of a lease does. With Async only a change
-// does whose loss would be dangerous although the next run stays quiet for a while.
+// Some changes hold: a client must not see such a change, or a later one, before it is durable.
+// (*Store).holds alone decides which changes hold. With Always every change of a lease does.
+// With Async a change holds only if the recovery delay of the next run would not make its loss
+// safe.
 //
 // # Files
 //
-//	SIMBA-RESP           says that the directory is ours, and that it holds a store
+//	SIMBA-RESP           marks the directory as a data directory, and says that it has a store
 //	LOCK                 locked while a store is open
 //	journal/*.seg        the records: see package journal
 //	journal/spare-*      files that will be segments
 //	*.sst, MANIFEST-* …  the checkpoint: Pebble's files. Its *.log are empty
 //
-// The checkpoint is what the records up to an index add up to:
+// The checkpoint is the sum of the records up to an index:
 //
-//	m               the meta row: the index, floors of Seq and of tokens, epoch, quiet time
+//	m               the meta row: the index, floors of Seq and of tokens, epoch, recovery delay
 //	l <mutex>       a lease
 //	h <first seq>   the events of one record
 //
-// When a segment is full, the checkpointer reads it as recovery would. It keeps the last
-// change of each mutex and hands them to Pebble in one batch with the meta row. Pebble
-// flushes that batch and needs no log: the journal has what a crash takes from it. The
-// checkpointer releases a segment when the next one is full, too. A copy of the directory
-// that begins with Pebble's files finds it until then.
+// When a segment is full, the checkpointer reads it with the code of recovery. It keeps the last
+// change of each mutex, and writes these to Pebble in one batch with the meta row. Pebble
+// flushes that batch. It needs no log, because the journal still has the records. The
+// checkpointer releases a segment one step late: a copy of the directory that begins with
+// Pebble's files finds it until then.
+//
+// # Records
+//
+// A record says all that a reader needs to know, on any machine: see head. The start of a
+// lease's windows is relative to the record. A reader adds it to its own clock's reading when
+// the record was made, or arrives. A record that is replayed twice changes nothing.
 //
 // # Bounds
 //
-//   - While more than a segment's size of full segments waits for the checkpoint (maxBehind),
-//     nothing is written. So a start reads at most twice that and the last segment, whose size is that
-//     of the largest record if one does not fit into a segment.
+//   - While more than one segment's size of full segments waits for the checkpoint (maxBehind),
+//     the writer waits. So a start reads at most twice that and the last segment. Each may be as
+//     large as the largest record.
 //   - A record beyond 4 MiB (maxPending) is reduced to the last change of each mutex whenever it
 //     has doubled.
 //   - A record is closed before it has more than 256 MiB (maxRecord), but for its last transaction.
 //   - The checkpoint has in memory the last changes of one segment, or of one larger record.
+//   - A commit that waits for a checkpoint waits as long as that goes on. It fails if one write or
+//     sync takes longer than Options.CommitTimeout.
 //
 // # Recovery
 //
-// Open brings the checkpoint up to the journal's end, by the code of the checkpointer,
-// and reads the leases and the history from it. Then the run's first record states its
-// epoch and its floors. A record that is replayed twice changes nothing.
+// Open brings the checkpoint up to the journal's end, with the code of the checkpointer. It
+// reads the leases and the history from the checkpoint. The run's first record has its epoch
+// and its floors. Replay does the same for a store that stays open.
 //
 // Invariants, after a crash at any moment:
 //
-//   - the floors are at least every Seq and token ever told;
-//   - the quiet time is at least the windows of every lease told but not stored;
+//   - the floors are at least every Seq and token that a client has seen;
+//   - the recovery delay is at least the windows of every granted lease that is not stored;
 //   - the journal has every durable record behind the checkpoint's index;
-//   - no lease is shorter than a client was told.
+//   - no lease is shorter than its owner was granted.
 //
 // Instants count from a boot of the machine, so each lease names the boot by a generation
 // number. Leases of an earlier generation begin anew at one instant of this boot, which the
-// first start on it fixes in the epoch. A boot is another one if its id or the offset of the
-// time namespace differs, or if the clock lies behind the last record.
+// first start on it stores in the epoch. A boot is another one if its id or the offset of the
+// time namespace differs, or if the clock is behind the last record.
 //
-// # Crash only
+// # Failures
 //
-// A write or an fsync that fails, a checkpoint that fails, and a commit that hangs end the
-// process (Options.Fatal). An fsync that failed does not say which data is on disk, and a
-// second one may succeed without having written it. Where Pebble meets the failure, its
-// goroutine never runs on: no code of Pebble's retries or spins.
+// The process ends (Options.Fatal) if a write, an fsync or a checkpoint fails, or if a commit
+// hangs. After an fsync that failed nobody knows which data is on disk. A second one may
+// succeed without having written it. A goroutine of Pebble's that meets the failure never runs
+// on, so Pebble retries nothing.
 package persist

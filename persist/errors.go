@@ -11,33 +11,32 @@ import (
 	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
-// Errors of Open, to be matched with errors.Is. Their text completes a sentence
-// that names the data directory.
+// Errors of Open, to match with errors.Is. Their text completes a sentence that names the data
+// directory.
 var (
-	// ErrInUse is returned when another process, or another Store of this one,
-	// has the directory open.
+	// ErrInUse is returned if another process, or another Store of this one, has the directory
+	// open.
 	ErrInUse = errors.New("in use by another process")
-	// ErrNewer is returned when the data has a format that this version does not
-	// know.
+	// ErrNewer is returned if the data has a format that this version does not know.
 	ErrNewer = errors.New("written by a newer version of simba-resp")
-	// ErrCorrupt is returned when files are missing or do not hold what they
-	// should. A lease that cannot be read yields it from Recovered.Leases.
+	// ErrCorrupt is returned if files are missing or damaged. Recovered.Leases returns it for a
+	// lease that cannot be read.
 	ErrCorrupt = errors.New("corrupt")
-	// ErrNoSpace is returned when less than Options.MinFree is free.
+	// ErrNoSpace is returned if less than Options.MinFree is free.
 	ErrNoSpace = errors.New("too little free space")
-	// ErrForeign is returned when the directory has files but none that a Store
-	// made: it is left alone.
+	// ErrForeign is returned if the directory has files, but none that a Store created. Open
+	// leaves it alone.
 	ErrForeign = errors.New("not empty and not a data directory of simba-resp")
 )
 
-// errCommitTimeout is what Options.Fatal is told when a commit hangs.
+// errCommitTimeout is the error that Options.Fatal gets when a commit hangs.
 var errCommitTimeout = errors.New("the disk did not answer in time")
 
 // errCheckpointTimeout is the error that Options.Fatal gets when a commit, or Close, waits for
 // a checkpoint whose disk hangs.
 var errCheckpointTimeout = errors.New("the disk did not answer the checkpoint in time")
 
-// openError says in one line why the store in dir cannot be opened.
+// openError returns the reason why the store in dir cannot be opened, in one line.
 func openError(dir string, err error) error {
 	switch {
 	case errors.Is(err, ErrInUse), errors.Is(err, ErrForeign), errors.Is(err, ErrCorrupt):
@@ -51,7 +50,7 @@ func openError(dir string, err error) error {
 	}
 }
 
-// pebbleError sorts an error of Pebble's into ours and makes it one line.
+// pebbleError classifies an error of Pebble's, and makes it one line.
 func pebbleError(err error) error {
 	if err == nil {
 		return nil
@@ -63,7 +62,7 @@ func pebbleError(err error) error {
 	return line
 }
 
-// journalError sorts an error of the journal's into ours.
+// journalError classifies an error of the journal's.
 func journalError(err error) error {
 	var damage *journal.DamageError
 	switch {
@@ -76,7 +75,7 @@ func journalError(err error) error {
 	}
 }
 
-// sortError sorts the error of a decoder into ours.
+// sortError classifies the error of a decoder.
 func sortError(err error) error {
 	var version *versionError
 	switch {
@@ -89,7 +88,7 @@ func sortError(err error) error {
 	}
 }
 
-// oneLine is an error whose text has no line breaks: Pebble joins several.
+// oneLine is an error whose text has no line breaks. Pebble joins several errors by them.
 type oneLine struct{ err error }
 
 func (e oneLine) Error() string { return strings.ReplaceAll(e.err.Error(), "\n", "; ") }

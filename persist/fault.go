@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// fault is the switch from working to failed, which goes one way. It is armed
-// when Open succeeds; a failure before is Open's error and not fatal.
+// fault is the first failure of a store, which ends it. Open arms it when it succeeds: a failure
+// before is Open's error and not fatal.
 type fault struct {
 	fatal   func(error)
 	stopped chan struct{}   // closed at the first failure
@@ -25,13 +25,12 @@ func newFault(fatal func(error)) *fault {
 	return &fault{fatal: fatal, stopped: make(chan struct{})}
 }
 
-// killable is a file system of a process that is simulated. Killed is closed when that process
-// has ended: then no operation fails any more. Each that has failed has returned a usable file
-// along with its error.
+// killable is the file system of a simulated process. Killed is closed when that process has
+// ended: then no operation fails any more. Each that has failed has returned a usable file along
+// with its error.
 type killable interface{ Killed() <-chan struct{} }
 
-// arm makes failures end the process from now on, or returns the one that has
-// happened already.
+// arm makes failures end the process from now on. It returns a failure that has happened before.
 func (f *fault) arm() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,8 +66,8 @@ func (f *fault) cause() error {
 	return f.err
 }
 
-// halt trips f and does not return: the goroutine that met the failure must not act on it,
-// since the process ends. Where that is simulated, it returns when the process has ended.
+// halt trips f and does not return: the goroutine that met the failure must not act on it, since
+// the process ends. In a simulation it returns when the process has ended.
 func (f *fault) halt(err error) {
 	f.trip(err)
 	<-f.killed
@@ -83,9 +82,9 @@ func (f *fault) failed() bool {
 	}
 }
 
-// listener tells of failures in Pebble's own goroutines. Writes that fail never
-// come so far, so these are of reading. While Open runs they are left to it: it
-// reads the same files, and has its own errors to return.
+// listener reports failures in Pebble's own goroutines. Those of writes end in strictFS, so these
+// are of reads. While Open runs it reports none: Open reads the same files, and returns its own
+// errors.
 func (f *fault) listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
@@ -93,13 +92,13 @@ func (f *fault) listener() *pebble.EventListener {
 				f.halt(fmt.Errorf("flush or compaction: %w", pebbleError(err)))
 			}
 		},
-		// Whoever read it gets an error too; by default Pebble would exit first.
+		// The goroutine that read it gets an error, too. By default Pebble would exit first.
 		DataCorruption: func(pebble.DataCorruptionInfo) {},
 	}
 }
 
-// pebbleLogger is Pebble's logger: nothing of it reaches the standard error
-// stream, and Fatalf, which Pebble expects to end the process, goes our way.
+// pebbleLogger is Pebble's logger. It writes nothing to the standard error stream, and Fatalf
+// halts the goroutine, which Pebble expects to end the process.
 type pebbleLogger struct {
 	*slog.Logger
 	fault *fault

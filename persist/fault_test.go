@@ -39,7 +39,7 @@ func newFaultyFS(inner vfs.FS) *faultyFS {
 
 func (f *faultyFS) fail(pick func(errorfs.Op) error) { f.pick.Store(&pick) }
 
-// failing counts the calls of Fatal and keeps what it was told.
+// failing returns the errors that Fatal gets.
 func failing(o *Options) (fatal <-chan error) {
 	ch := make(chan error, 10)
 	o.Fatal = func(err error) { ch <- err }
@@ -48,7 +48,7 @@ func failing(o *Options) (fatal <-chan error) {
 
 var errBroken = errors.New("broken disk")
 
-func TestTheFirstFailureIsFatalOnceAndNothingIsToldFromItOn(t *testing.T) {
+func TestTheFirstFailureIsFatalOnceAndNothingIsCommittedAfterIt(t *testing.T) {
 	isSpare := func(op errorfs.Op) bool { return strings.Contains(op.Path, "spare-") }
 	tests := []struct {
 		name string
@@ -155,7 +155,7 @@ func TestTheFirstFailureIsFatalOnceAndNothingIsToldFromItOn(t *testing.T) {
 				if err := <-fatal; !errors.Is(err, errBroken) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("Fatal(%v), want one line with what broke", err)
 				}
-				told := s.Committed()
+				committed := s.Committed()
 				for _, seq := range []simba.Seq{1, seq, seq + 1} {
 					if err := s.Commit(context.Background(), seq); !errors.Is(err, simba.ErrStopped) {
 						t.Errorf("Commit(%d) = %v afterwards, want ErrStopped", seq, err)
@@ -164,20 +164,20 @@ func TestTheFirstFailureIsFatalOnceAndNothingIsToldFromItOn(t *testing.T) {
 				if err := s.Close(); !errors.Is(err, errBroken) {
 					t.Errorf("Close = %v, want what broke", err)
 				}
-				if got := s.Committed(); got != told {
-					t.Errorf("Committed went on from %d to %d", told, got)
+				if got := s.Committed(); got != committed {
+					t.Errorf("Committed went on from %d to %d", committed, got)
 				}
 				if n := len(fatal); n != 0 {
 					t.Errorf("Fatal was called %d times more", n)
 				}
 
-				must := told
+				must := committed
 				if mode == Async {
-					must = 1 + (told-1)/3*3 // the last that was forced
+					must = 1 + (committed-1)/3*3 // the last that was forced
 				}
 				s, r := mustOpen(t, testOptions(t, crash(mem), mode))
 				if kept := r.History[len(r.History)-1].Seq; kept < must {
-					t.Errorf("changes up to %d are on disk, but %d was told", kept, must)
+					t.Errorf("changes up to %d are on disk, but %d was committed", kept, must)
 				}
 				mustClose(t, s)
 			})
@@ -302,22 +302,22 @@ func TestFatalMayCloseTheStore(t *testing.T) {
 }
 
 func TestOnlyTheFirstFailureIsFatalAndOnlyOnceOpen(t *testing.T) {
-	var told []error
-	f := newFault(func(err error) { told = append(told, err) })
+	var got []error
+	f := newFault(func(err error) { got = append(got, err) })
 	if err := f.arm(); err != nil {
 		t.Fatal(err)
 	}
 	f.trip(errBroken)
 	f.trip(errCommitTimeout)
-	if len(told) != 1 || told[0] != errBroken || f.cause() != errBroken {
-		t.Errorf("Fatal was told %v, and the cause is %v", told, f.cause())
+	if len(got) != 1 || got[0] != errBroken || f.cause() != errBroken {
+		t.Errorf("Fatal was got %v, and the cause is %v", got, f.cause())
 	}
 
-	told = nil
-	f = newFault(func(err error) { told = append(told, err) })
+	got = nil
+	f = newFault(func(err error) { got = append(got, err) })
 	f.trip(errBroken)
-	if err := f.arm(); err != errBroken || told != nil {
-		t.Errorf("arm = %v after a failure, and Fatal was told %v", err, told)
+	if err := f.arm(); err != errBroken || got != nil {
+		t.Errorf("arm = %v after a failure, and Fatal was got %v", err, got)
 	}
 }
 

@@ -11,12 +11,11 @@ import (
 	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
-// strictFS is Pebble's file system, on which a write that fails never returns: it is the
-// fault's halt. Pebble's own ways to treat one differ from place to place: some
-// retry without end, and one unlocks a mutex twice while it panics.
+// strictFS is Pebble's file system. An operation that fails never returns: it calls the fault's
+// halt. Pebble's own reactions differ from place to place: some retry without end, and one unlocks
+// a mutex twice while it panics.
 //
-// To remove a file may fail, or to have the file system reserve space for it: that
-// costs space only.
+// Removing a file may fail, and so may reserving space for it. Both cost space only.
 type strictFS struct {
 	vfs.FS
 	fault    *fault
@@ -49,10 +48,10 @@ func (p *progress) state() (running bool, last time.Time) {
 
 func (s strictFS) Unwrap() vfs.FS { return s.FS }
 
-// Create makes a file. Before one of Pebble's markers, whose name points to
-// another file, that one's entry in the directory is made durable: else a power
-// cut may leave the marker alone, and a store that cannot be opened any more
-// (cockroachdb/pebble issue 5825; v2.1.7 has no fix).
+// Create creates a file. Pebble's markers are files whose name points to another file. Before it
+// creates one, it makes that other file's directory entry durable. Otherwise a power cut may leave
+// the marker alone, and the store could not be opened any more (cockroachdb/pebble issue 5825;
+// v2.1.7 has no fix).
 func (s strictFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if strings.HasPrefix(s.PathBase(name), "marker.") {
 		if err := journal.SyncDir(s, s.PathDir(name)); err != nil {

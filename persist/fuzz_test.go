@@ -14,9 +14,10 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// FuzzOpenDamaged damages one file of a store that was closed, and opens it. Either that fails, in one line, or the
-// store shows all its leases. Only damage of the last segment that can reach the last record and the seal behind it
-// may pass for a torn end: then it shows the leases as they were after one of its commits.
+// FuzzOpenDamaged damages one file of a store that was closed, and opens it. Either that fails, in
+// one line, or the store has all its leases. There is one exception: damage of the last segment
+// may reach the last record and the seal behind it. Then it may pass for a torn end, and the
+// leases are those after one of the commits.
 func FuzzOpenDamaged(f *testing.F) {
 	files, states := damageable(f)
 	names := slices.Sorted(maps.Keys(files))
@@ -71,7 +72,8 @@ func FuzzOpenDamaged(f *testing.F) {
 	})
 }
 
-// damageable returns the files of a store that has a checkpoint and a journal, and the leases after each of its commits.
+// damageable returns the files of a store that has a checkpoint and a journal, and the leases
+// after each of its commits.
 func damageable(t testing.TB) (files map[string][]byte, states []map[string]simba.Lease) {
 	fsys := vfs.NewMem()
 	o := testOptions(t, fsys, Always)

@@ -12,8 +12,8 @@ import (
 // rowVersion is the version of the history's rows that is written.
 const rowVersion = 1
 
-// lastEvent is what the next event of a record is stored as the difference to.
-// Before the first one, seq is the first Seq of the record's changes.
+// lastEvent is the event before, from which the next one of a record is stored as the difference.
+// Before the first event, seq is the first Seq of the record's changes.
 type lastEvent struct {
 	seq simba.Seq
 	at  int64
@@ -36,8 +36,8 @@ func appendRowKey(b []byte, first simba.Seq) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(first))
 }
 
-// decodeRow reads a row of the history: the events of one record. Errors name the
-// first Seq of the record.
+// decodeRow reads a row of the history: the events of one record. Errors name the first Seq of the
+// record.
 func decodeRow(key, value []byte) (first simba.Seq, events []simba.Event, err error) {
 	if len(key) != 9 {
 		return 0, nil, fmt.Errorf("row of the history: %w", errGarbage)
@@ -68,25 +68,25 @@ func decodeRow(key, value []byte) (first simba.Seq, events []simba.Event, err er
 	return first, events, nil
 }
 
-// history knows the rows of the history, so that old ones can be deleted without a
-// look at the disk. It keeps the newest limit events, and what else is in their rows.
+// history lists the rows of the history, so that old ones can be deleted without a read. It keeps
+// the newest limit events, and the others in their rows.
 type history struct {
 	limit   int
 	events  int         // in rows
 	rows    []row       // from old to new
-	added   int         // so many of the last rows are not in Pebble yet
-	dropped []simba.Seq // rows that are in Pebble still, by their first Seq
+	added   int         // how many of the last rows Pebble lacks
+	dropped []simba.Seq // rows to delete from Pebble, by their first Seq
 }
 
-// row is the events of one record.
+// row has the events of one record.
 type row struct {
 	first simba.Seq
 	count int
 	value []byte // nil if it is in Pebble
 }
 
-// add adds the newest row, and drops those that are wholly older than the events to keep.
-// A row that is replayed again is there already.
+// add adds the newest row, and drops rows whose events are all older than the newest limit events.
+// It ignores a row that is replayed again.
 func (h *history) add(r row) {
 	if n := len(h.rows); n > 0 && r.first <= h.rows[n-1].first {
 		return
@@ -105,7 +105,7 @@ func (h *history) add(r row) {
 	}
 }
 
-// write puts into the batch what was added and dropped.
+// write adds to the batch what was added and dropped since the last call.
 func (h *history) write(b *pebble.Batch) error {
 	var key [9]byte
 	for _, first := range h.dropped {

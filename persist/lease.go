@@ -9,7 +9,7 @@ import (
 
 // The versions of a lease's row. leaseVersion is the one that is written.
 const (
-	oldestLeaseVersion = 1 // a lease that SIMBA.ACQUIRE can grant
+	oldestLeaseVersion = 1 // leases that SIMBA.ACQUIRE grants
 	lockVersion        = 2 // also any TTL and owner, and the fields of a hash
 	leaseVersion       = 3 // also the start of the tenure, and whether a connection is bound to it
 )
@@ -67,8 +67,8 @@ func appendLease(b []byte, base simba.Instant, l *simba.Lease) []byte {
 	return b
 }
 
-// lease reads what appendLease of a version has written. Before leaseVersion the start of the
-// tenure was not stored: it counts as that of the windows.
+// lease reads the output of appendLease of a version. Before leaseVersion the start of the tenure
+// was not stored: it counts as that of the windows.
 func (r *reader) lease(version byte, base simba.Instant) (l simba.Lease) {
 	longest := simba.Endless
 	if version == oldestLeaseVersion {

@@ -9,38 +9,40 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// metaFormat is the version of everything that is stored; the values of leases and of
-// the history have versions of their own within it. Format 1 has no Latest. Before
-// format 3 a key simba:{m} was the mutex of that whole name, unless SIMBA.* can name m.
-// Before format 4 there was no journal: Pebble had every change, and its log was synced.
+// metaFormat is the version of the store. The values of leases and of the history have versions of
+// their own within it.
+//
+//   - Format 1 has no Latest.
+//   - Before format 3 a key simba:{m} was the mutex of that whole name, unless SIMBA.* could name
+//     m.
+//   - Before format 4 there was no journal: Pebble had every change, and synced its log.
 const metaFormat = 4
 
-// epoch is a boot of the machine as a store counts them: it says what the instants mean
-// that the store has.
+// epoch identifies a boot of the machine for a store. It gives the stored instants their meaning.
 type epoch struct {
 	Boot       string // its id
 	Generation uint64 // of the boots of this store, from 1
 
-	// Rebased is the instant of this boot at which the leases of earlier
-	// generations begin anew, RebasedAt the same in Unix milliseconds.
+	// Rebased is the instant of this boot at which the leases of earlier generations begin anew.
+	// RebasedAt is the same in Unix milliseconds.
 	Rebased   simba.Instant
 	RebasedAt int64
 }
 
-// meta is the row that says what the others mean. Each write of the checkpoint has it.
+// meta is the row that describes the others. Each write of the checkpoint has it.
 type meta struct {
 	epoch
 
-	Seq   simba.Seq     // no larger one was told
-	Token uint64        // no larger one was told
-	Quiet time.Duration // how long the next run has to be quiet; 0 after a clean stop
+	Seq   simba.Seq     // no client has seen a larger one
+	Token uint64        // no client has seen a larger one
+	Delay time.Duration // recovery delay of the next run; 0 after a clean stop
 
-	// Latest is the boot's clock when the record was made: stored instants of this
-	// generation are not later, but for the time between two readings of a clock.
+	// Latest is the boot's clock when the record was made. Stored instants of this generation are
+	// not later, but for the time between two readings of a clock.
 	Latest simba.Instant
 
 	Index uint64   // of the last record of the journal that the checkpoint has
-	Store [16]byte // whose journal it is: a random number
+	Store [16]byte // a random number that the journal has, too
 
 	format uint64 // of the row that was read; 0 = there was none
 }
@@ -66,7 +68,7 @@ func appendMeta(b []byte, m *meta) []byte {
 	b = appendEpoch(b, &m.epoch)
 	b = binary.AppendUvarint(b, uint64(m.Seq))
 	b = binary.AppendUvarint(b, m.Token)
-	b = binary.AppendUvarint(b, uint64(m.Quiet))
+	b = binary.AppendUvarint(b, uint64(m.Delay))
 	b = binary.AppendVarint(b, int64(m.Latest))
 	b = binary.AppendUvarint(b, m.Index)
 	return append(b, m.Store[:]...)
@@ -85,7 +87,7 @@ func decodeMeta(value []byte) (m meta, err error) {
 	m.epoch = r.epoch()
 	m.Seq = simba.Seq(r.uvarint())
 	m.Token = r.uvarint()
-	m.Quiet = r.duration(math.MaxInt64)
+	m.Delay = r.duration(math.MaxInt64)
 	if format >= 2 {
 		m.Latest = simba.Instant(r.varint())
 	}
@@ -104,15 +106,14 @@ func decodeMeta(value []byte) (m meta, err error) {
 	return m, nil
 }
 
-// isOf reports whether the epoch's instants can be read by the clock of that boot,
-// which shows now. A clock that has gone back is another one: by it, leases would have
-// more left than was granted.
+// isOf reports whether a clock of that boot, which shows now, can read the epoch's instants. A
+// clock that has gone back cannot: by it, leases would have more left than was granted.
 func (m *meta) isOf(boot Boot, now simba.Instant) bool {
 	return m.Generation != 0 && m.Boot != "" && m.Boot == boot.ID && m.Latest <= now
 }
 
 // place returns the lease as it stands on the scale of the epoch.
-func (e *epoch) place(l simba.Lease, generation uint64) simba.Lease {
+func (e *epoch) rebase(l simba.Lease, generation uint64) simba.Lease {
 	if generation != e.Generation {
 		l.Acquired, l.AcquiredAt = e.Rebased, e.RebasedAt
 	}

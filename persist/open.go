@@ -16,11 +16,11 @@ import (
 // journalName is the directory of the journal, in the data directory.
 const journalName = "journal"
 
-// Open opens the store in o.Dir, and returns with it what earlier runs left. Its
-// errors are one line each, and can be matched with those of this package.
+// Open opens the store in o.Dir, and returns what earlier runs left. Its errors are one line each,
+// and match those of this package.
 //
-// After an error nothing is left open, with one exception: if a write to the
-// store failed, the directory stays locked until the process ends.
+// After an error nothing is left open, with one exception: if a write to the store failed, the
+// directory stays locked until the process ends.
 func Open(o Options) (*Store, *Recovered, error) {
 	if err := o.ensureDefaults(); err != nil {
 		return nil, nil, openError(o.Dir, err)
@@ -46,7 +46,7 @@ func open(o *Options, lock *pebble.Lock) (*Store, *Recovered, error) {
 	var s *Store
 	var r *Recovered
 	var err error
-	go func() { // left behind when a write fails: it will never come back
+	go func() { // a write that fails never returns
 		s, r, err = openStore(o, lock, fault)
 		close(opened)
 	}()
@@ -110,7 +110,7 @@ func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, pro
 	s := newStore(o, lock, fault, db, j, newCheckpoint(db, m, o.HistoryLen))
 	s.progress = progress
 	r, err := s.recover(o)
-	if err == nil && o.FS == vfs.Default { // nobody removes what is in memory
+	if err == nil && o.FS == vfs.Default { // files in memory cannot be removed
 		s.watch, err = newWatch(o.Dir, j.Current)
 	}
 	if err == nil && !held {
@@ -153,7 +153,7 @@ func newStore(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, j *jou
 	return s
 }
 
-// beginBackground begins what runs until Close, or until the store fails.
+// beginBackground starts the goroutines that run until Close, or until the store fails.
 func (s *Store) beginBackground() {
 	s.background.Go(s.keepCheckpoint)
 	if s.watch != nil {
@@ -161,8 +161,8 @@ func (s *Store) beginBackground() {
 	}
 }
 
-// stoppedTimer returns a timer for Reset. One that runs would keep in memory what f uses, also
-// of an Open that failed.
+// stoppedTimer returns a timer for Reset. A running timer would keep in memory what f uses, also
+// after an Open that failed.
 func stoppedTimer(f func()) *time.Timer {
 	t := time.AfterFunc(math.MaxInt64, f)
 	t.Stop()
@@ -181,8 +181,8 @@ func warnOfBoot(o *Options, m *meta) {
 	}
 }
 
-// pebbleOptions tune Pebble for what it is here: rows that are read once, at the start.
-// What is not set has Pebble's default.
+// pebbleOptions tune Pebble for rows that are read once, at the start. Other options have Pebble's
+// default.
 func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, progress *progress) *pebble.Options {
 	return &pebble.Options{
 		FS:            strictFS{FS: o.FS, fault: fault, progress: progress},
@@ -190,25 +190,24 @@ func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, progress *progre
 		Logger:        pebbleLogger{Logger: o.Logger, fault: fault},
 		EventListener: fault.listener(),
 
-		// The newest of the Pebble that go.mod names. It is spelled out since a
-		// newer one must come with a new version of ours that says so: there is no
-		// way back.
+		// The newest format of the Pebble that go.mod names. It is spelled out because there is no
+		// way back: a newer one needs a new version of ours that says so.
 		FormatMajorVersion: pebble.FormatValueSeparation,
 
-		// The journal is the log. Pebble still reads one that an earlier version of
-		// ours has left.
+		// The journal is the log. Pebble still reads a log that an earlier version of ours has
+		// left.
 		DisableWAL: true,
-		// Each compaction of level 0 rewrites every lease, since each checkpoint spans all
-		// keys: 0.5 s of a processor for a million. So it comes after 8 checkpoints, not 2
-		// as by default, and writes stop for it later in proportion.
+		// Each compaction of level 0 rewrites every lease, since each checkpoint spans all keys.
+		// For a million leases that takes 0.5 s of a processor. So it comes after 8 checkpoints,
+		// and not after 2 as by default. Writes stop for it later in proportion.
 		L0CompactionThreshold: 16,
 		L0StopWritesThreshold: 32,
-		// While a Store runs only compactions read, and each block once.
+		// While a Store runs only compactions read, and they read each block once.
 		CacheSize: 1 << 20,
 	}
 }
 
-// readMeta returns the meta row, the zero one from a store that is new.
+// readMeta returns the meta row, or the zero one from a new store.
 func readMeta(db *pebble.DB) (meta, error) {
 	value, closer, err := db.Get([]byte(metaKey))
 	if errors.Is(err, pebble.ErrNotFound) {

@@ -13,22 +13,22 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// ExitCode is the code with which the process ends when a write fails and
-// Options.Fatal is nil: EX_IOERR of sysexits.h.
+// ExitCode is the exit code of the process when a write fails and Options.Fatal is nil: EX_IOERR
+// of sysexits.h.
 const ExitCode = 74
 
-// exitPatience is how long the log may take to say why the process ends.
+// exitPatience bounds the time to log why the process ends.
 const exitPatience = 500 * time.Millisecond
 
-// Mode is what a Store promises of a change that is tellable.
+// Mode says when a change counts as committed.
 type Mode uint8
 
 // The modes.
 const (
-	// Always syncs a change of a lease before it is tellable.
+	// Always commits a change of a lease when it is synced.
 	Always Mode = iota
-	// Async makes most changes tellable at once and syncs them in the background.
-	// After a stop without Close the next run has to be quiet: Recovered.Quiet.
+	// Async commits most changes at once and syncs them in the background. After a stop without
+	// Close the next run has a recovery delay: Recovered.Delay.
 	Async
 )
 
@@ -41,52 +41,50 @@ func (m Mode) String() string {
 
 // Options are how to open a Store. Only Dir is required.
 type Options struct {
-	// Dir is the data directory. It is made, readable by its owner only, if it
-	// does not exist.
+	// Dir is the data directory. If it does not exist, Open creates it, readable by its owner
+	// only.
 	Dir string
-	// FS is the file system that has Dir; nil is the operating system's.
+	// FS is the file system of Dir; nil means the operating system's.
 	FS vfs.FS
 	// Mode is the durability of changes; the zero value is Always.
 	Mode Mode
-	// Boot tells one boot of the machine from another; the zero value is that of
-	// this machine.
+	// Boot identifies the boot of the machine; the zero value means that of this machine.
 	Boot Boot
-	// Now is the clock of the engine whose leases are stored; nil is Boot.Now.
-	// Both must count from the same boot.
+	// Now is the clock of the engine whose leases are stored; nil means Boot.Now. Both must count
+	// from the same boot.
 	Now func() simba.Instant
-	// Wall is the wall clock, whose time is stored for people to read; nil is the machine's.
+	// Wall is the wall clock, whose time is stored for people to read; nil means the machine's.
 	Wall func() time.Time
-	// SyncEvery is how long a change waits for its fsync at most when nobody asks
-	// for it, in Async; 0 is 10 ms.
+	// SyncEvery bounds the time that a change waits for its fsync in Async, when no caller waits
+	// for it; 0 means 10 ms.
 	SyncEvery time.Duration
-	// MinFree is how many bytes must be free at the start; 0 is 128 MiB: room for the
-	// journal's four files (64 MiB) and a checkpoint of what three segments hold (48 MiB).
+	// MinFree is how many bytes must be free at the start; 0 means 128 MiB. That is enough for the
+	// journal's four files (64 MiB) and a checkpoint of three segments (48 MiB).
 	MinFree uint64
-	// CommitTimeout is how long one write with its fsync may take before it counts
-	// as failed; 0 is 10 s. It bounds each write and each sync of a checkpoint, too, while a
-	// commit waits for that. What it reads and computes between them has six times that.
+	// CommitTimeout bounds one write with its fsync; 0 means 10 s. While a commit waits for a
+	// checkpoint, it bounds each write and each sync of that. The checkpoint may read and compute
+	// between them for six times as long.
 	CommitTimeout time.Duration
-	// Fatal is called once, when the store can no longer promise anything, and
-	// must end the process: the goroutine that failed does not run on even if
-	// Fatal returns, and holds on to what it has. If nil, the error is logged and
-	// the process exits with ExitCode.
+	// Fatal is called once, when the store can make no change durable any more. It must end the
+	// process. If it returns, the goroutine that failed stays blocked and keeps what it has. If
+	// Fatal is nil, the store logs the error and exits with ExitCode.
 	Fatal func(error)
-	// Logger gets what Pebble has to say; nil is slog.Default.
+	// Logger gets Pebble's messages; nil means slog.Default.
 	Logger *slog.Logger
-	// Yield lets others add to the group of changes that is about to be written; nil is
-	// runtime.Gosched. A simulation brings one that returns when nobody can go on.
+	// Yield lets other goroutines add to the group of changes that is about to be written; nil
+	// means runtime.Gosched. That of a simulation returns when no goroutine can go on.
 	Yield func()
-	// HistoryLen is how many events are kept; 0 is 10,000.
+	// HistoryLen is how many events are kept; 0 means 10,000.
 	HistoryLen int
-	// SegmentSize is the size of a segment of the journal, in bytes; 0 is 16 MiB.
+	// SegmentSize is the size of a segment of the journal, in bytes; 0 means 16 MiB.
 	SegmentSize int64
 
-	// slept returns by how much Now has fallen behind the boot's clock; nil = never.
+	// slept returns by how much Now is behind the boot's clock; nil means never.
 	slept func() time.Duration
 }
 
-// sleep returns a function that tells by how much now has fallen behind boot: a
-// clock that stands still while the machine is suspended does.
+// sleep returns a function that returns by how much now is behind boot. A clock that stands still
+// while the machine is suspended falls behind.
 func sleep(now, boot func() simba.Instant) func() time.Duration {
 	if boot == nil {
 		return nil
@@ -131,7 +129,7 @@ func (o *Options) ensureDefaults() error {
 	if o.Fatal == nil {
 		logger, dir := o.Logger, o.Dir
 		o.Fatal = func(err error) {
-			// Whoever reads the log may have stopped to; that must not keep us.
+			// The reader of the log may be stuck. That must not keep the process.
 			time.AfterFunc(exitPatience, func() { os.Exit(ExitCode) })
 			logger.Error("the data directory failed, exiting", "dir", dir, "err", err)
 			os.Exit(ExitCode)

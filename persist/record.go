@@ -30,20 +30,20 @@ const (
 //	36  8  the same by the writer's wall clock, in Unix milliseconds
 //	44  8  floor of Seq, see meta
 //	52  8  floor of tokens
-//	60  8  quiet time, in nanoseconds
+//	60  8  recovery delay, in nanoseconds
 //	68  8  generation of the writer's boot
 //	76  8  base: an instant of that boot, from which the puts count
 //	84  …  changes, each a kind (1 byte), the length of its body (uvarint) and its body
 //
-// So a record says how old its leases were when it was made, and a reader needs no more than
-// its own clock to place them: see decodePut.
+// A record says how old its leases were when it was made. So a reader needs no more than its own
+// clock to place them in time: see decodePut.
 type head struct {
 	first, last simba.Seq
 	instant     simba.Instant
 	wall        int64
 	seq         simba.Seq
 	token       uint64
-	quiet       time.Duration
+	delay       time.Duration
 	generation  uint64
 	base        simba.Instant
 
@@ -65,7 +65,7 @@ func (h *head) put(record []byte) {
 	binary.LittleEndian.PutUint32(record, recordFormat)
 	for i, v := range [...]uint64{
 		0, uint64(h.first), uint64(h.last), uint64(h.instant), uint64(h.wall),
-		uint64(h.seq), h.token, uint64(h.quiet), h.generation, uint64(h.base),
+		uint64(h.seq), h.token, uint64(h.delay), h.generation, uint64(h.base),
 	} {
 		binary.LittleEndian.PutUint64(record[4+8*i:], v)
 	}
@@ -94,7 +94,7 @@ func decodeHead(record []byte) (h head, changes []byte, err error) {
 		wall:    int64(field(4)),
 		seq:     simba.Seq(field(5)),
 		token:   field(6),
-		quiet:   time.Duration(field(7)),
+		delay:   time.Duration(field(7)),
 		format:  format,
 	}
 	if format > 1 {
@@ -108,10 +108,9 @@ func appendPut(b []byte, base simba.Instant, l *simba.Lease) []byte {
 	return appendLease(appendString(b, l.Mutex), base, l)
 }
 
-// decodePut reads the body of a put. The lease counts by the clock that showed now at the
-// record's instant: it has as much left at now as it had then. By the writer's own clock that
-// is h.instant. Another machine takes its clock when the record arrives. That is later, so no
-// lease ends there before it ends for its owner.
+// decodePut reads the body of a put. The lease counts by a clock that showed now at the record's
+// instant. By the writer's own clock that is h.instant. Another machine takes its own clock when
+// the record arrives. That is later, so a lease never ends there before it ends for its owner.
 //
 // The generation is that of the writer's boot.
 func decodePut(h *head, body []byte, now simba.Instant) (l simba.Lease, generation uint64, err error) {
@@ -155,8 +154,8 @@ func eachChange(changes []byte, do func(kind changeKind, body []byte) error) err
 	return nil
 }
 
-// lastChanges drops the changes of a lease that a later one in the record supersedes. A
-// record is replayed whole or not at all. It works within the record's memory.
+// lastChanges drops the changes of a lease that a later one in the record supersedes. That is safe
+// because a record is replayed whole or not at all. It works within the record's memory.
 func lastChanges(record []byte) []byte {
 	last := make(map[string]int) // by mutex: how much of the record is left at its last change
 	short := record[:headSize]
@@ -182,7 +181,7 @@ func lastChanges(record []byte) []byte {
 	return short
 }
 
-// recordError says which record cannot be replayed.
+// recordError adds the index of a record that cannot be replayed.
 func recordError(index uint64, err error) error {
 	return sortError(fmt.Errorf("record %d: %w", index, err))
 }

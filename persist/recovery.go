@@ -11,22 +11,21 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Recovered is what a store remembers from earlier runs.
+// Recovered is what a store has from earlier runs.
 type Recovered struct {
-	Seq   simba.Seq // no larger one was told: the next change gets a larger one
+	Seq   simba.Seq // no client has seen a larger one: the next change gets one
 	Token uint64    // the same for tokens
-	// Quiet is how long from now leases may run that were told and then lost: until
-	// it has passed nobody new may be granted anything.
-	Quiet time.Duration
-	// Leases reads the leases, in the order of the mutexes' names, ended ones included.
-	// It ends at the first error. It shows the leases as of Open until the first Append.
+	// Delay is the recovery delay: how long from now leases may run that were granted and then
+	// lost. Until it has passed the engine must grant nothing new.
+	Delay time.Duration
+	// Leases reads the leases, in the order of the mutexes' names, ended ones included. It ends at
+	// the first error. It yields the leases as of Open until the first Append.
 	Leases  iter.Seq2[simba.Lease, error]
 	History []simba.Event // from old to new
 }
 
-// recover brings the checkpoint up to the journal's end, reads what earlier runs left,
-// and makes durable that this one has begun: from here on its floors hold, and the
-// leases of another boot begin anew.
+// recover brings the checkpoint up to the journal's end and reads it. Then it begins the run,
+// durably: from here on its floors hold, and the leases of another boot begin anew.
 func (s *Store) recover(o *Options) (*Recovered, error) {
 	s.checkpointing.Lock()
 	defer s.checkpointing.Unlock()
@@ -44,10 +43,10 @@ func (s *Store) recover(o *Options) (*Recovered, error) {
 		m.epoch = epoch{o.Boot.ID, m.Generation + 1, now, o.Wall().UnixMilli()}
 	}
 	s.epoch = m.epoch
-	s.inherited, s.quietUntil = m.Quiet, now.Add(m.Quiet)
+	s.inherited, s.recoverUntil = m.Delay, now.Add(m.Delay)
 	s.appended = floors{seq: m.Seq, token: m.Token}
-	s.tellable.Store(uint64(m.Seq))
-	r, err := s.recovered(m.Quiet)
+	s.committed.Store(uint64(m.Seq))
+	r, err := s.recovered(m.Delay)
 	if err != nil {
 		return nil, err
 	}
@@ -57,10 +56,10 @@ func (s *Store) recover(o *Options) (*Recovered, error) {
 	return r, nil
 }
 
-// Replay returns what the checkpoint and the records behind it add up to, by the code of
-// Open. With it a new engine can take the place of one that was stopped, on a store that
-// stays open. The new engine's clock must begin at Options.Boot.Now. Nobody may call Append
-// until Recovered.Leases is read.
+// Replay returns the sum of the checkpoint and the records behind it, with the code of Open. An
+// engine that was stopped can be replaced by a new one, on a store that stays open. The new
+// engine's clock must begin at Options.Boot.Now. Until Recovered.Leases is read, Append must not
+// be called.
 func (s *Store) Replay() (*Recovered, error) {
 	if err := s.writeAll(false); err != nil {
 		return nil, err
@@ -71,11 +70,11 @@ func (s *Store) Replay() (*Recovered, error) {
 		s.failCheckpoint(err)
 		return nil, err
 	}
-	return s.recovered(max(0, s.quietUntil.Sub(s.now())))
+	return s.recovered(max(0, s.recoverUntil.Sub(s.now())))
 }
 
-// recovered returns what the checkpoint has. The caller holds checkpointing.
-func (s *Store) recovered(quiet time.Duration) (*Recovered, error) {
+// recovered returns the contents of the checkpoint. The caller holds checkpointing.
+func (s *Store) recovered(delay time.Duration) (*Recovered, error) {
 	events, err := s.checkpoint.readHistory()
 	if err != nil {
 		return nil, err
@@ -85,7 +84,7 @@ func (s *Store) recovered(quiet time.Duration) (*Recovered, error) {
 	return &Recovered{
 		Seq:     s.appended.seq,
 		Token:   s.appended.token,
-		Quiet:   quiet,
+		Delay:   delay,
 		Leases:  s.leases,
 		History: events,
 	}, nil
@@ -100,7 +99,7 @@ func (s *Store) beginRun() error {
 		return err
 	}
 	if c := s.checkpoint; c.meta.Index == 0 {
-		// From now on there is a journal, and Open misses one that is gone.
+		// From now on there is a journal, and Open refuses a store that has lost it.
 		if err := c.add(s.journal.Durable(), g.record); err != nil {
 			return err
 		}
@@ -112,7 +111,7 @@ func (s *Store) beginRun() error {
 	return nil
 }
 
-// leases yields the stored leases, on the scale of the current boot.
+// leases yields the stored leases, as they are on the current boot.
 func (s *Store) leases(yield func(simba.Lease, error) bool) {
 	it, err := s.db.NewIter(prefix(leasePrefix))
 	if err != nil {
@@ -122,15 +121,15 @@ func (s *Store) leases(yield func(simba.Lease, error) bool) {
 	more := true
 	for ok := it.First(); ok && more; ok = it.Next() {
 		l, generation, err := decodeLeaseRow(it.Key(), it.Value())
-		more = yield(s.epoch.place(l, generation), sortError(err)) && err == nil
+		more = yield(s.epoch.rebase(l, generation), sortError(err)) && err == nil
 	}
 	if err := it.Close(); err != nil && more {
 		yield(simba.Lease{}, pebbleError(err))
 	}
 }
 
-// readHistory returns the last events, and has rows of older ones deleted. It reads
-// from the newest back, so that it never meets the deletions that lie before the oldest.
+// readHistory returns the last events, and deletes rows of older ones. It reads from the newest
+// back, so that it never meets the tombstones of old rows.
 func (c *checkpoint) readHistory() ([]simba.Event, error) {
 	h := history{limit: c.history.limit}
 	it, err := c.db.NewIter(prefix(historyPrefix))
@@ -165,7 +164,7 @@ func (c *checkpoint) readHistory() ([]simba.Event, error) {
 	return events[max(0, len(events)-h.limit):], nil
 }
 
-// prefix bounds an iterator to the records of one kind.
+// prefix bounds an iterator to the rows of one kind.
 func prefix(c byte) *pebble.IterOptions {
 	return &pebble.IterOptions{LowerBound: []byte{c}, UpperBound: []byte{c + 1}}
 }

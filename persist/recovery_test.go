@@ -128,8 +128,8 @@ func TestAMutexThatIsNamedLikeAnothersKeyKeepsItsName(t *testing.T) {
 	}
 }
 
-// A number that was told, of no tenure, or of one that began and ended in one change.
-func TestATokenThatWasToldIsNotGivenOutAfterACrash(t *testing.T) {
+// The token of no tenure, or of one that began and ended in one change.
+func TestACommittedTokenIsNotGivenOutAfterACrash(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		fsys := vfs.NewCrashableMem()
 		s, _ := openClosed(t, testOptions(t, fsys, mode))
@@ -144,14 +144,14 @@ func TestATokenThatWasToldIsNotGivenOutAfterACrash(t *testing.T) {
 			mustCommit(t, s, seq)
 			_, r := openClosed(t, testOptions(t, crash(fsys), mode))
 			if r.Token < token {
-				t.Errorf("mode %v: the next run gives out what is above %d, and %d was told", mode, r.Token, token)
+				t.Errorf("mode %v: the next run gives out what is above %d, and %d was committed", mode, r.Token, token)
 			}
 		}
 	}
 }
 
-// A restart shortly after a reboot must neither begin the leases anew once more
-// nor take instants of the boot before for ones of this boot.
+// A restart shortly after a reboot must not begin the leases anew once more. Nor must it take
+// instants of the boot before for ones of this boot.
 func TestOnlyTheFirstStartOfABootBeginsLeasesAnew(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	s, _ := openClosed(t, testOptions(t, fsys, Always))
@@ -202,13 +202,13 @@ func TestNoNumberComesTwiceThoughEveryMutexIsGone(t *testing.T) {
 		s.Append(del(5, "older tenure"))
 		mustCommit(t, s, 5)
 		s.Append(note(6))
-		told := s.Committed()
-		if told != 6 {
-			t.Fatalf("%v: Committed = %d, want 6", mode, told)
+		committed := s.Committed()
+		if committed != 6 {
+			t.Fatalf("%v: Committed = %d, want 6", mode, committed)
 		}
 		_, r := openClosed(t, testOptions(t, crash(fsys), mode))
-		if r.Token < 99 || r.Seq < told {
-			t.Errorf("%v: Token %d, Seq %d, want at least 99 and %d", mode, r.Token, r.Seq, told)
+		if r.Token < 99 || r.Seq < committed {
+			t.Errorf("%v: Token %d, Seq %d, want at least 99 and %d", mode, r.Token, r.Seq, committed)
 		}
 		if mode == Always && r.Token != 99 {
 			t.Errorf("%v: Token %d, want no gap after 99", mode, r.Token)
@@ -328,7 +328,7 @@ func countRows(t *testing.T, s *Store) (n int) {
 	return n
 }
 
-func TestLeasesCanBeLeftAndReadAgain(t *testing.T) {
+func TestReadingLeasesCanStopAndBeginAgain(t *testing.T) {
 	o := testOptions(t, vfs.NewMem(), Always)
 	s, _ := mustOpen(t, o)
 	s.Append(put(1, "a"))
@@ -348,7 +348,7 @@ func TestLeasesCanBeLeftAndReadAgain(t *testing.T) {
 
 // The engine's clock stands still while the machine sleeps, and the next run's
 // begins where the boot's is.
-func TestASleepOfTheMachineShortensNoLeaseOfAfterwards(t *testing.T) {
+func TestASleepOfTheMachineShortensNoLaterLease(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	var boot, engine clock
 	o := testOptions(t, fsys, Always)

@@ -287,8 +287,8 @@ func TestReplayGivesTheLeasesThatWereAppended(t *testing.T) {
 			if !reflect.DeepEqual(r.History, events) && len(events) > 0 {
 				t.Fatalf("seed %d: %d events, want %d", seed, len(r.History), len(events))
 			}
-			if r.Seq != changes.seq || r.Quiet != 0 {
-				t.Fatalf("seed %d: Seq %d, quiet for %v, want %d and 0", seed, r.Seq, r.Quiet, changes.seq)
+			if r.Seq != changes.seq || r.Delay != 0 {
+				t.Fatalf("seed %d: Seq %d, quiet for %v, want %d and 0", seed, r.Seq, r.Delay, changes.seq)
 			}
 		}
 		mustClose(t, s)

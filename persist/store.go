@@ -17,48 +17,48 @@ import (
 )
 
 const (
-	// seqReserve is how far beyond the last change the stored floor of Seq lies
-	// while a Store is open, so that changes that do not hold can be told without
-	// an fsync. A crash skips so many numbers at most.
+	// seqReserve is how far the stored floor of Seq is beyond the last change while a Store is
+	// open. So changes that do not hold are committed without an fsync. A crash skips so many
+	// numbers at most.
 	seqReserve = 1 << 20
 	// tokenReserve is the same for tokens, in Async only.
 	tokenReserve = 1 << 20
-	// longestQuiet is the longest that the next run may have to wait for leases that were lost.
-	// One that is longer, as only a lock key's can be, is never lost: it holds, in Async too.
-	longestQuiet = simba.MaxTTL + simba.MaxTransition
-	// maxPending is how many bytes may wait for an fsync that nobody asked for:
-	// beyond it every change holds, so whoever wants to tell one writes them all.
+	// longestDelay is the longest recovery delay. A lease with longer windows, which only a lock
+	// key can have, always holds, in Async too.
+	longestDelay = simba.MaxTTL + simba.MaxTransition
+	// maxPending is how many bytes may wait for an fsync that no caller waits for. Beyond it every
+	// change holds, so the next Commit writes them all.
 	maxPending = 4 << 20
-	// maxRecord is how many bytes a record has at most, but for the last transaction in it: a disk
-	// that writes 26 MB a second makes it durable within the commit timeout.
+	// maxRecord is how many bytes a record has at most, but for the last transaction in it. A disk
+	// that writes 26 MB a second makes such a record durable within the commit timeout.
 	maxRecord = 256 << 20
 )
 
-// Store is a journal on disk. Open makes one, and Close must be called at last.
+// Store is a journal on disk. Open returns one, and Close must be called at last.
 //
-// Append must be called by one goroutine at a time; all other methods may be
-// called concurrently with it and with each other.
+// Append must be called by one goroutine at a time. All other methods may be called concurrently
+// with it and with each other.
 type Store struct {
-	mode       Mode
-	now        func() simba.Instant
-	bootNow    func() simba.Instant
-	wall       func() time.Time
-	slept      func() time.Duration // nil = now is the boot's clock
-	timeout    time.Duration
-	syncEvery  time.Duration
-	yield      func()
-	step       int64         // of the checkpoint, in bytes: a segment
-	maxRecord  int           // bytes; the constant, but in tests
-	inherited  time.Duration // quiet time left behind by earlier runs
-	quietUntil simba.Instant // the end of it
-	epoch      epoch         // of this run
+	mode         Mode
+	now          func() simba.Instant
+	bootNow      func() simba.Instant
+	wall         func() time.Time
+	slept        func() time.Duration // nil = now is the boot's clock
+	timeout      time.Duration
+	syncEvery    time.Duration
+	yield        func()
+	step         int64         // of the checkpoint, in bytes: a segment
+	maxRecord    int           // bytes; the constant, but in tests
+	inherited    time.Duration // recovery delay that earlier runs left
+	recoverUntil simba.Instant // the end of it
+	epoch        epoch         // of this run
 
 	lock    *pebble.Lock
 	db      *pebble.DB
 	journal *journal.Journal
 	fault   *fault
 
-	tellable atomic.Uint64 // written under mu
+	committed atomic.Uint64 // the largest committed Seq; written under mu
 
 	ending     chan struct{}  // closed by Close to end what runs in the background
 	background sync.WaitGroup // the watch and the checkpointer
@@ -80,30 +80,30 @@ type Store struct {
 
 	// mu protects the fields below. It is held for memory only, never for I/O.
 	mu       sync.Mutex
-	next     *group   // what Append adds to
-	ready    []*group // what is written before next: it must not grow any more
-	current  *group   // what is being written; may be nil
+	next     *group   // the group that Append adds to
+	ready    []*group // written before next; these must not grow any more
+	current  *group   // the group that is being written; may be nil
 	spare    *group   // for use as next; may be nil
 	writing  bool     // a goroutine runs write
 	closed   bool     // the final group was taken: nothing more will be written
-	appended floors   // what the changes so far ask for
-	durable  floors   // what the last durable record grants
+	appended floors   // of the changes so far
+	durable  floors   // granted by the last durable record
 	stats    Stats
 	scratch  []byte
-	flush    *time.Timer // asks for next to be written, in Async
+	flush    *time.Timer // has next written, in Async
 
 	closing func() error // close, once
 }
 
-// floors bound what may be told without an fsync of its own.
+// floors bound what can be committed without an fsync of its own.
 type floors struct {
 	seq     simba.Seq
 	token   uint64
 	longest time.Duration // windows of a lease that could be lost, in Async
 }
 
-// Append takes a change into the next group, and reports whether it is the one
-// that holds the group back. It does no I/O and keeps no reference to ch.Events.
+// Append adds a change to the next group. It reports whether the change holds, and is the first of
+// the group that does. It does no I/O and keeps no reference to ch.Events.
 func (s *Store) Append(ch simba.Change) (holds bool) { return s.AppendAll([]simba.Change{ch}) }
 
 // AppendAll is Append for changes of which a crash leaves all or none.
@@ -141,7 +141,7 @@ func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
 	s.appended.token = max(s.appended.token, ch.Token)
 	if ch.Kind == simba.ChangePut {
 		s.appended.token = max(s.appended.token, ch.Lease.Token)
-		if windows := ch.Lease.TTL + ch.Lease.Transition; windows <= longestQuiet {
+		if windows := ch.Lease.TTL + ch.Lease.Transition; windows <= longestDelay {
 			s.appended.longest = max(s.appended.longest, windows)
 		}
 	}
@@ -152,7 +152,7 @@ func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
 func (s *Store) encode(g *group, ch *simba.Change) {
 	switch ch.Kind {
 	case simba.ChangePut:
-		// What is stored is for the next run, whose clock begins at the boot's.
+		// The next run reads the lease. Its clock begins at the boot's.
 		l := ch.Lease
 		l.Acquired = l.Acquired.Add(g.slept)
 		if !g.hasBase {
@@ -170,14 +170,13 @@ func (s *Store) encode(g *group, ch *simba.Change) {
 	}
 }
 
-// holds reports whether the change must be durable before it, or a later one, is
-// told. It is the only place where the modes of durability differ.
+// holds reports whether a client must not see the change, or a later one, before it is durable.
+// Only here do the modes of durability differ.
 //
-// In Async, a told change may be lost. That is safe as long as the next run gives
-// out no number again that the lost changes had, and waits for the end of every
-// lease that they granted: so a change holds that goes beyond what the last durable
-// record grants. One that takes a tenure from an owner who still believes
-// in it is never safe to lose.
+// In Async a change that a client has seen may be lost. Two rules make that safe. The next run
+// gives out no number that a lost change had. It waits until every lease of a lost change has
+// ended. So a change holds if it goes beyond what the last durable record grants. A change that
+// ends a tenure against its owner's will always holds.
 func (s *Store) holds(g *group, ch *simba.Change) bool {
 	if ch.Seq > s.durable.seq || len(g.record) > maxPending || s.closed {
 		return true
@@ -206,17 +205,16 @@ func (s *Store) updateCommittedLocked() {
 	if hold == 0 {
 		hold = s.appended.seq + 1
 	}
-	s.tellable.Store(uint64(hold - 1))
+	s.committed.Store(uint64(hold - 1))
 }
 
-// Committed is the largest Seq up to which every change may be told. It is one
-// atomic load.
-func (s *Store) Committed() simba.Seq { return simba.Seq(s.tellable.Load()) }
+// Committed returns the largest Seq up to which every change is committed. It is one atomic load.
+func (s *Store) Committed() simba.Seq { return simba.Seq(s.committed.Load()) }
 
-// Commit returns nil when every change up to seq is tellable. Callers whose
-// changes are in the same group share its fsync. It returns simba.ErrStopped
-// once the store failed, and for changes that came too late for Close. If ctx ends
-// first, it returns ctx's error, and the changes are written all the same.
+// Commit returns nil when every change up to seq is committed. Callers whose changes are in the
+// same group share its fsync. It returns simba.ErrStopped once the store has failed, and for
+// changes that came too late for Close. If ctx ends first, it returns ctx's error, and the changes
+// are written all the same.
 func (s *Store) Commit(ctx context.Context, seq simba.Seq) error {
 	if s.fault.failed() {
 		return simba.ErrStopped
@@ -234,7 +232,7 @@ func (s *Store) Begin(seq simba.Seq) (waits bool) {
 	return done != nil || err != nil
 }
 
-// begin has the changes up to seq written, unless they are tellable. It returns what is
+// begin has the changes up to seq written, unless they are committed. It returns a channel that is
 // closed when they are durable.
 func (s *Store) begin(seq simba.Seq) (done <-chan struct{}, err error) {
 	if seq <= s.Committed() {
@@ -261,7 +259,7 @@ func (s *Store) begin(seq simba.Seq) (done <-chan struct{}, err error) {
 	return s.next.done, nil
 }
 
-// wait returns nil when a group's done is closed and the store has not failed.
+// wait waits until a group's done is closed. It fails if the store has failed.
 func (s *Store) wait(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -275,11 +273,11 @@ func (s *Store) wait(ctx context.Context, done <-chan struct{}) error {
 	return nil
 }
 
-// Close writes and syncs everything that was appended, notes that nothing is
-// lost, and closes the files. Nothing may be appended any more. It is idempotent.
+// Close writes and syncs everything that was appended, marks the journal as complete, and closes
+// the files. Append must not be called any more. Close is idempotent.
 //
-// After a failure it returns its cause at once. The files are closed in the background, when
-// no goroutine uses them any more. One that met the failure inside Pebble uses them until the
+// After a failure it returns the cause at once. The files are closed in the background, when no
+// goroutine uses them any more. A goroutine that met the failure inside Pebble uses them until the
 // process ends.
 func (s *Store) Close() error {
 	if err := s.closing(); err != nil {
@@ -297,19 +295,19 @@ func (s *Store) close() error {
 	close(s.ending)
 	closed := make(chan struct{})
 	var err error
-	go func() { // left behind if Pebble meets a failure even now
+	go func() { // it never ends if Pebble meets a failure even now
 		err = s.closeFiles()
 		close(closed)
 	}()
-	if err := s.awaitCheckpointer(closed); err != nil { // it may be at work
+	if err := s.awaitCheckpointer(closed); err != nil { // it may be running
 		s.fault.trip(err)
 		return s.fault.cause()
 	}
 	return errors.Join(s.journal.Close(), err)
 }
 
-// writeAll returns when everything that was appended is durable. If it is final, nothing will
-// be written any more.
+// writeAll waits until everything that was appended is durable. After a final call nothing is
+// written any more.
 func (s *Store) writeAll(final bool) error {
 	s.mu.Lock()
 	if s.closed {
@@ -329,14 +327,14 @@ func (s *Store) writeAll(final bool) error {
 // closeFailed closes the files of a store that has failed.
 func (s *Store) closeFailed() {
 	s.mu.Lock()
-	s.closed = true // whoever had found the store in order has begun to write by now
+	s.closed = true // a caller that found the store working has begun to write by now
 	s.mu.Unlock()
 	s.writer.Wait()
 	_ = s.closeFiles() // the first failure says more
 }
 
-// closeFiles closes the files when nothing in the background uses them any more. What
-// the journal has to say it says again when it is closed again.
+// closeFiles closes the files when no goroutine in the background uses them any more. The
+// journal's error is left to the caller: a second Close of the journal returns it again.
 func (s *Store) closeFiles() error {
 	s.background.Wait()
 	_ = s.journal.Close()

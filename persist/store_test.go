@@ -34,7 +34,7 @@ func testOptions(t testing.TB, fsys vfs.FS, mode Mode) Options {
 		Mode:   mode,
 		Boot:   Boot{ID: "boot-1", Now: new(clock).now},
 		Logger: slog.New(slog.DiscardHandler),
-		// Whoever wants the background to sync sets a time.
+		// A test that wants background syncs sets a time.
 		SyncEvery: time.Hour,
 		// Small ones are soon full.
 		SegmentSize: 64 << 10,
@@ -308,7 +308,7 @@ func TestClientsBehindAnFsyncShareTheNext(t *testing.T) {
 	}
 }
 
-func TestCommitOfWhatWasToldByAnEarlierRunReturnsAtOnce(t *testing.T) {
+func TestCommitOfChangesOfAnEarlierRunReturnsAtOnce(t *testing.T) {
 	fsys := vfs.NewMem()
 	s, _ := mustOpen(t, testOptions(t, fsys, Always))
 	s.Append(put(7, "m"))
@@ -343,7 +343,7 @@ func TestChangesNobodyCommitsDoNotPileUpWithoutLimit(t *testing.T) {
 	var seq simba.Seq
 	for s.Committed() == seq {
 		if seq++; seq > 2*maxPending/simba.MaxReasonLen {
-			t.Fatal("everything is told though nothing was written")
+			t.Fatal("everything is committed though nothing was written")
 		}
 		ch := note(seq)
 		ch.Events[0].Reason = long
@@ -455,7 +455,7 @@ func TestAppendAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestCloseWritesWhatNobodyCommitted(t *testing.T) {
+func TestCloseWritesUncommittedChanges(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		fsys := vfs.NewCrashableMem()
 		s, _ := mustOpen(t, testOptions(t, fsys, mode))
@@ -467,14 +467,14 @@ func TestCloseWritesWhatNobodyCommitted(t *testing.T) {
 		if got := leasesOf(t, r); len(got) != 1 || len(r.History) != 2 {
 			t.Errorf("%v: leases %v, history %v", mode, got, r.History)
 		}
-		if r.Seq != 2 || r.Token != 1 || r.Quiet != 0 {
-			t.Errorf("%v: Seq %d, Token %d, Quiet %v, want the exact 2, 1, 0", mode, r.Seq, r.Token, r.Quiet)
+		if r.Seq != 2 || r.Token != 1 || r.Delay != 0 {
+			t.Errorf("%v: Seq %d, Token %d, Delay %v, want the exact 2, 1, 0", mode, r.Seq, r.Token, r.Delay)
 		}
 		mustClose(t, s)
 	}
 }
 
-func TestWhatComesAfterCloseIsNeverTold(t *testing.T) {
+func TestChangesAfterCloseAreNeverCommitted(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		gate := newSyncGate(vfs.NewMem())
 		s, _ := mustOpen(t, testOptions(t, gate, mode))

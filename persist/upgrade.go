@@ -9,9 +9,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// upgrade makes a checkpoint before the first record of a journal out of the rows of a
-// store that has none yet: of a new one, or of one that an earlier version has left. It
-// is durable before there is a journal, so that an earlier version refuses the store.
+// upgrade prepares a store that has no journal, because it is new or an earlier version wrote it.
+// Its rows become the checkpoint before the journal's first record. That is durable before there
+// is a journal, so an earlier version refuses the store.
 func upgrade(db *pebble.DB, m *meta) error {
 	b := db.NewBatch()
 	defer b.Close()
@@ -29,8 +29,8 @@ func upgrade(db *pebble.DB, m *meta) error {
 }
 
 // renameKeys gives leases of a store before format 3 the names that their keys have now. It
-// deletes those of keys that are views of a mutex by now. If a mutex has a lease under either
-// name, that under the shorter one stays.
+// deletes leases of keys that are views of a mutex by now. If a mutex has a lease under either
+// name, the one under the shorter name stays.
 func renameKeys(db *pebble.DB, batch *pebble.Batch) error {
 	old := prefix(leasePrefix)
 	old.LowerBound = appendLeaseKey(nil, "simba:{")

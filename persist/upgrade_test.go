@@ -19,7 +19,7 @@ import (
 
 // earlierRows are what a version of format 3 has stored of three changes.
 var earlierRows = map[string]string{
-	"m":                                 "\x03\x06boot-1\x01\x00\x00\x07\x05\x00\x00", // Seq 7, token 5, no quiet time
+	"m":                                 "\x03\x06boot-1\x01\x00\x00\x07\x05\x00\x00", // Seq 7, token 5, no recovery delay
 	"lm":                                "\x01\x01\x05\xc8\x01\x90\x03\x80\xc8\xaf\xa0\x25\x01\x01o",
 	"ln":                                "\x02\x01\x04\xc8\x01\x90\x03\x80\xc8\xaf\xa0\x25\x00\x01o\x01\x01o\x011",
 	"h\x00\x00\x00\x00\x00\x00\x00\x06": "\x01\x00\x0a\x01\x01n\x01o\x04\x00\x02\x02\x01\x01m\x01o\x05\x01r",
@@ -71,8 +71,8 @@ func wantEarlier(t *testing.T, r *Recovered) {
 	if !slices.Equal(r.History, events) {
 		t.Errorf("history %+v, want %+v", r.History, events)
 	}
-	if r.Seq < 7 || r.Token != 5 || r.Quiet != 0 {
-		t.Errorf("Seq %d, token %d, quiet for %v, want 7, 5, 0", r.Seq, r.Token, r.Quiet)
+	if r.Seq < 7 || r.Token != 5 || r.Delay != 0 {
+		t.Errorf("Seq %d, token %d, quiet for %v, want 7, 5, 0", r.Seq, r.Token, r.Delay)
 	}
 }
 

@@ -10,22 +10,21 @@ import (
 	"time"
 )
 
-// watchEvery is how often the watch looks: often enough to notice within a second.
+// watchEvery is the interval of the watch. It notices a loss within a second.
 const watchEvery = 250 * time.Millisecond
 
 // lockName is the file that Pebble keeps locked while the store is open.
 const lockName = "LOCK"
 
-// errRemoved is what Options.Fatal is told when files are gone from under a Store.
+// errRemoved is the error that Options.Fatal gets when files of an open Store are gone.
 var errRemoved = errors.New("it was removed or replaced while the server was running")
 
-// watch looks whether the data directory is still the one that is open. Writes to a
-// file that was removed succeed: without it they would be acknowledged, and lost
-// with the process.
+// watch checks that the data directory is still the one that is open. Writes to a file that was
+// removed succeed. Without the watch they would be acknowledged, and lost with the process.
 //
-// It compares two files with those at their paths. Another LOCK means another directory, or
-// a second server in this one. The segment that is written has the last changes, and
-// nobody would miss it at the next start.
+// It compares two open files with the files at their paths. Another LOCK means another directory,
+// or a second server in this one. The segment that is written has the last changes, and the next
+// start would not miss it.
 type watch struct {
 	dir     string
 	lock    os.FileInfo
@@ -41,9 +40,8 @@ func newWatch(dir string, segment func() (string, os.FileInfo)) (*watch, error) 
 	return &watch{dir: dir, lock: lock, segment: segment}, nil
 }
 
-// look returns an error if a file is surely gone. A file that cannot be looked at
-// may be there.
-func (w *watch) look() error {
+// check returns an error if a file is surely gone. A file that cannot be examined may be there.
+func (w *watch) check() error {
 	if isLost(filepath.Join(w.dir, lockName), w.lock) {
 		return fmt.Errorf("%s: %w", lockName, errRemoved)
 	}
@@ -57,7 +55,7 @@ func (w *watch) look() error {
 	return nil
 }
 
-// isLost reports whether a path surely does not lead to the file any more.
+// isLost reports whether a path surely leads to another file, or to none.
 func isLost(path string, file os.FileInfo) bool {
 	now, err := os.Stat(path)
 	return isGone(err) || err == nil && !isSame(now, file)
@@ -67,15 +65,15 @@ func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// isSame is os.SameFile for what Pebble's file system returns, too.
+// isSame is os.SameFile, also for results of Pebble's file system.
 func isSame(a, b os.FileInfo) bool {
 	x, ok := a.Sys().(*syscall.Stat_t)
 	y, both := b.Sys().(*syscall.Stat_t)
 	return !ok || !both || x.Dev == y.Dev && x.Ino == y.Ino
 }
 
-// run looks until done is closed or the store has failed. A disk that hangs holds it
-// up, and is the watchdog's affair.
+// run checks until done is closed or the store has failed. A disk that hangs blocks it, which the
+// watchdog notices.
 func (w *watch) run(done <-chan struct{}, f *fault) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -87,7 +85,7 @@ func (w *watch) run(done <-chan struct{}, f *fault) {
 		case <-f.stopped:
 			return
 		}
-		if err := w.look(); err != nil {
+		if err := w.check(); err != nil {
 			f.trip(err)
 			return
 		}

@@ -106,7 +106,7 @@ func losesItsDirectory(t *testing.T, lose func(o Options) error) {
 }
 
 // A segment that is full is released while the watch looks.
-func TestAStoreThatReleasesItsSegmentsIsNotTakenForLost(t *testing.T) {
+func TestReleasedSegmentsDoNotTriggerTheWatch(t *testing.T) {
 	o := diskOptions(t)
 	s, _ := openClosed(t, o)
 	segments := map[string]bool{}
@@ -132,7 +132,7 @@ func TestAStoreThatReleasesItsSegmentsIsNotTakenForLost(t *testing.T) {
 	defer writer.Wait()
 	defer close(enough)
 	for end := time.Now().Add(30 * time.Second); len(segments) < 5; {
-		if err := s.watch.look(); err != nil {
+		if err := s.watch.check(); err != nil {
 			t.Fatal(err)
 		}
 		path, _ := s.watch.segment()
@@ -143,7 +143,7 @@ func TestAStoreThatReleasesItsSegmentsIsNotTakenForLost(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeLookedAtIsNotTakenForLost(t *testing.T) {
+func TestAnUnreadableFileDoesNotTriggerTheWatch(t *testing.T) {
 	for err, want := range map[error]bool{
 		&fs.PathError{Op: "stat", Err: syscall.ENOENT}:  true,
 		&fs.PathError{Op: "stat", Err: syscall.ENOTDIR}: true,

@@ -166,7 +166,7 @@ var Promises = []Promise{
 		ZooKeeper: KeptIf("the server is not restarted: the leases that it granted end with its session, at the latest after the session timeout. Other servers report the end of a lease by the leader's clock, but the lease does not end by it"),
 		Tests: Tests{
 			Embedded: []string{
-				"engine.TestAStepOfTheWallClockNeitherCutsNorExtendsALease", "engine.TestRecoveredLeaseKeepsWhatIsLeftOfIt",
+				"engine.TestAStepOfTheWallClockNeitherCutsNorExtendsALease", "engine.TestRecoveredLeaseKeepsItsRemainingTime",
 				"persist.TestALeaseOfTheSameBootIsAsItWas", "persist.TestAfterARebootLeasesBeginAnew", "tests/simulation.TestSimulation",
 			},
 			Redis: []string{

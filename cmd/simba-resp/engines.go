@@ -122,9 +122,9 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	}
 	a.store = store
 	a.undo = append(a.undo, func(context.Context) error { return store.Close() })
-	if recovered.Quiet > 0 {
+	if recovered.Delay > 0 {
 		a.log.Warn("recovering from unclean shutdown: new grants delayed until possibly lost leases expire",
-			"wait", recovered.Quiet)
+			"wait", recovered.Delay)
 	}
 	return store, clock, engine.Recovery(*recovered), nil
 }

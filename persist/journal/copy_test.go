@@ -10,10 +10,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// copyWhileWriting copies the files of a journal as cp -a does: it lists the names, and
-// then copies one after the other, in the order that a function gives them. Between two
-// files, between takes place. A file that is gone by then is left out, and counted if it
-// was a segment.
+// copyWhileWriting copies the files of a journal as cp -a does. It lists the names, and then
+// copies one file after the other, in the order that a function returns. Between two files it
+// calls between. A file that is gone by then is left out, and counted if it was a segment.
 func copyWhileWriting(t *testing.T, j *Journal, order func(names []string), between func()) (disk *vfs.MemFS, gone int) {
 	names, err := j.o.FS.List(j.o.Dir)
 	if err != nil {

@@ -31,15 +31,15 @@ type machine struct {
 	runs int
 
 	// mu protects the fields below.
-	mu      sync.Mutex
-	records [][]byte // the payload of each record that was appended, by index-1
-	told    promised
-	after   int            // operations until the crash
-	crashed bool           // no operation succeeds any more
-	lost    *vfs.MemFS     // what a loss of power has left
-	atCrash promised       // told, at the crash
-	seen    map[string]int // kinds of operations at which it crashed
-	reused  int            // segments that were spares
+	mu       sync.Mutex
+	records  [][]byte // the payload of each record that was appended, by index-1
+	promised promised
+	after    int            // operations until the crash
+	crashed  bool           // no operation succeeds any more
+	lost     *vfs.MemFS     // what a loss of power has left
+	atCrash  promised       // at the crash
+	seen     map[string]int // kinds of operations at which it crashed
+	reused   int            // segments that were spares
 }
 
 func newMachine(t *testing.T, seed uint64) *machine {
@@ -70,7 +70,7 @@ func (m *machine) hook(o op) (int, error) {
 	}
 	m.crashed = true
 	m.seen[o.kind]++
-	m.atCrash = m.told
+	m.atCrash = m.promised
 	if m.rng.IntN(2) == 0 {
 		m.lost = m.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: m.rng.IntN(101), RNG: m.rng})
 	}
@@ -87,7 +87,7 @@ func (m *machine) boot(after int) Options {
 	m.lost, m.crashed, m.after = nil, false, after
 	m.runs++
 	o := testOptions(newTrapFS(m.disk, m.hook))
-	o.Rand, o.From = m.salt, m.told.from
+	o.Rand, o.From = m.salt, m.promised.from
 	return o
 }
 
@@ -119,20 +119,20 @@ func (m *machine) run() {
 		m.mu.Unlock()
 	}
 	if err := j.Close(); err == nil {
-		m.tell(func() { m.told.durable = uint64(len(m.records)) })
+		m.note(func() { m.promised.durable = uint64(len(m.records)) })
 	} else if !errors.Is(err, errCrashed) {
 		m.t.Errorf("Close: %v", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.crashed { // it was closed before the crash
-		m.crashed, m.atCrash = true, m.told
+		m.crashed, m.atCrash = true, m.promised
 	}
-	m.told = m.atCrash
+	m.promised = m.atCrash
 }
 
-// tell notes a promise, unless the crash came first.
-func (m *machine) tell(promise func()) {
+// note notes a promise, unless the crash came first.
+func (m *machine) note(promise func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	promise()
@@ -142,8 +142,8 @@ func (m *machine) tell(promise func()) {
 // durable, and perhaps more, in order, each once. From then on they are promised.
 func (m *machine) check(j *Journal) {
 	from, last := j.o.From, j.FullIndex()
-	if last < m.told.durable || last > uint64(len(m.records)) {
-		m.t.Fatalf("run %d: %d records, of %d that were appended %d were durable", m.runs, last, len(m.records), m.told.durable)
+	if last < m.promised.durable || last > uint64(len(m.records)) {
+		m.t.Fatalf("run %d: %d records, of %d that were appended %d were durable", m.runs, last, len(m.records), m.promised.durable)
 	}
 	next := from
 	for r, err := range j.Records(from, j.FullIndex()) {
@@ -163,7 +163,7 @@ func (m *machine) check(j *Journal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.records = m.records[:last]
-	m.told.durable = last
+	m.promised.durable = last
 	if m.crashed { // that was after Open, which has not returned an error
 		m.atCrash.durable = last
 	}
@@ -186,20 +186,20 @@ func (m *machine) step(j *Journal) error {
 	switch n := m.draw(20); {
 	case n < 12:
 		p := m.payload()
-		m.tell(func() { m.records = append(m.records, p) })
+		m.note(func() { m.records = append(m.records, p) })
 		_, err := j.Append(p)
 		return err
 	case n < 18:
 		return m.sync(j, j.appended)
 	case n < 19:
-		index := min(j.FullIndex(), m.told.from+uint64(m.draw(30)))
-		if index < m.told.from {
+		index := min(j.FullIndex(), m.promised.from+uint64(m.draw(30)))
+		if index < m.promised.from {
 			return nil
 		}
-		m.tell(func() { m.told.from = index })
+		m.note(func() { m.promised.from = index })
 		return j.Release(index)
 	default:
-		for _, err := range j.Records(m.told.from, j.FullIndex()) {
+		for _, err := range j.Records(m.promised.from, j.FullIndex()) {
 			if err != nil {
 				return err
 			}
@@ -211,9 +211,9 @@ func (m *machine) step(j *Journal) error {
 func (m *machine) sync(j *Journal, last uint64) error {
 	err := j.Sync()
 	if err == nil {
-		m.tell(func() {
+		m.note(func() {
 			if !m.crashed {
-				m.told.durable = max(m.told.durable, last)
+				m.promised.durable = max(m.promised.durable, last)
 			}
 		})
 	}
@@ -241,9 +241,8 @@ func (m *machine) payload() []byte {
 	return p
 }
 
-// TestACrashAtAnyMomentLosesNothingDurable also crashes while Open recovers, several
-// times in a row, and by kill -9, after which a loss of power can still take what the
-// kernel had not written.
+// TestACrashAtAnyMomentLosesNothingDurable also crashes while Open recovers, several times in a
+// row, and by kill -9. After that a loss of power can still take writes in the kernel's memory.
 func TestACrashAtAnyMomentLosesNothingDurable(t *testing.T) {
 	seen, reused := map[string]int{}, 0
 	for seed := range uint64(20) {
@@ -288,7 +287,7 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 		defer m.mu.Unlock()
 		for _, percent := range percents {
 			disk := m.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: m.rng})
-			moments = append(moments, moment{disk, m.told, len(m.records), at})
+			moments = append(moments, moment{disk, m.promised, len(m.records), at})
 		}
 		return at.size, nil
 	})
@@ -307,7 +306,7 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 	all, recovered := m.records, 0
 	percents = []int{50}
 	for _, mo := range moments {
-		m.records, m.told, m.disk = slices.Clone(all[:mo.appended]), mo.promised, mo.disk
+		m.records, m.promised, m.disk = slices.Clone(all[:mo.appended]), mo.promised, mo.disk
 		var again []moment
 		o := m.boot(1 << 30)
 		o.FS = newTrapFS(m.disk, func(at op) (int, error) {
@@ -320,7 +319,7 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 		for _, second := range again {
 			if second.disk != nil {
 				o.FS = second.disk
-				m.told = mo.promised
+				m.promised = mo.promised
 				m.reopen(o, second.at)
 				recovered++
 			}

@@ -11,7 +11,7 @@ import (
 )
 
 // A place is where a frame is on disk.
-type place struct {
+type position struct {
 	file    string
 	offset  int64
 	size    int64
@@ -22,14 +22,14 @@ type place struct {
 // damageable makes a journal of four segments with nine records and one that was torn
 // off. It returns the places of all frames. Each segment shows another way to end: full
 // with every record synced, full with some unsynced, by a crash, and as asked for.
-func damageable(t testing.TB, sealed bool) (Options, []place) {
+func damageable(t testing.TB, sealed bool) (Options, []position) {
 	o := testOptions(vfs.NewMem())
-	var places []place
+	var places []position
 	j := mustOpen(t, o)
 	add := func(payload string) {
 		at := j.offset
 		mustAppend(t, j, payload)
-		places = append(places, place{o.FS.PathBase(j.current.path), at, j.offset - at, j.appended, j.Durable()})
+		places = append(places, position{o.FS.PathBase(j.current.path), at, j.offset - at, j.appended, j.Durable()})
 		places[len(places)-1].durable = durableAt(t, o, places[len(places)-1])
 	}
 	add("record 1")
@@ -62,11 +62,11 @@ func damageable(t testing.TB, sealed bool) (Options, []place) {
 		return o, places
 	}
 	mustClose(t, j)
-	return o, append(places, place{o.FS.PathBase(j.current.path), j.offset - headSize, headSize, 11, 10})
+	return o, append(places, position{o.FS.PathBase(j.current.path), j.offset - headSize, headSize, 11, 10})
 }
 
 // durableAt reads the durable index of a frame.
-func durableAt(t testing.TB, o Options, p place) uint64 {
+func durableAt(t testing.TB, o Options, p position) uint64 {
 	b := memory(t, o, p.file)
 	s, err := decodeHeader(b[:headerSize])
 	if err != nil {
@@ -100,13 +100,13 @@ func findsOf(s *scan, err error) string {
 	return fmt.Sprintf("%d records", s.segments[len(s.segments)-1].last)
 }
 
-// TestEveryFlippedBitIsRefusedOrTheTornEnd flips each bit that says anything, one at a
-// time. A frame that does not belong to the last segment has a witness in the next
-// one's header, and another has one if a later frame says that its record was durable.
+// TestEveryFlippedBitIsRefusedOrTheTornEnd flips each bit that has a meaning, one at a time. The
+// header of the next segment proves a frame that is not in the last segment. A later frame proves
+// one whose record was durable by then.
 func TestEveryFlippedBitIsRefusedOrTheTornEnd(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		o, places := damageable(t, sealed)
-		want := func(p place) string {
+		want := func(p position) string {
 			last := p.file == places[len(places)-1].file
 			for _, later := range places {
 				if last && later.index > p.index && later.durable >= p.index || !last && later.index == 10 {
@@ -153,9 +153,9 @@ func TestAFlippedBitInAHeaderIsRefused(t *testing.T) {
 	}
 }
 
-// TestABitBehindTheEndSaysNothing: what follows the last frame of a segment is zeros, an
+// TestABitBehindTheEndIsIgnored: what follows the last frame of a segment is zeros, an
 // earlier use's, or what a crash has torn off.
-func TestABitBehindTheEndSaysNothing(t *testing.T) {
+func TestABitBehindTheEndIsIgnored(t *testing.T) {
 	o, places := damageable(t, false)
 	for i, p := range places {
 		if i+1 < len(places) && places[i+1].file == p.file {

@@ -1,5 +1,5 @@
-// Package journal keeps a sequence of records on disk. It knows their indexes
-// and their order. What is in a record is its caller's affair.
+// Package journal keeps a sequence of records on disk. It knows their indexes and their order, and
+// not their contents.
 //
 //	journal/
 //	  0000000007.seg    header │ 1040 │ 1041 │ … │ 1999 │ zeros, or an earlier use's frames
@@ -7,73 +7,67 @@
 //	                                         ▲ Append writes here
 //	  spare-0000000012  zeros, or an earlier use's frames
 //
-// A segment is a file that is filled before it is written, so that a sync finds
-// the file's length and its blocks in place. A spare is a file that will become
-// a segment: one that a goroutine has filled ahead, or a segment that Release
-// has let go. Spares are not part of the journal.
+// A segment is a file that is filled before it is written, so that a sync finds the file's length
+// and its blocks in place. A spare is a file that will become a segment. A goroutine has filled it
+// ahead, or Release has made it from a segment. Spares are not part of the journal.
 //
-// A record that fits into no file at hand has a segment of its size. That one grows with
-// the write: to fill it before would take longer than a commit may.
+// A record that fits into no file at hand gets a segment of its size. That file grows with the
+// write: filling it first would take longer than a commit may.
 //
-// A record is one frame in one segment. Frames follow each other without gaps,
-// each begins at a multiple of 8 bytes, and their indexes grow by one.
+// A record is one frame in one segment. Frames follow each other without gaps, each begins at a
+// multiple of 8 bytes, and their indexes grow by one.
 //
 //	header   magic │ format │ store id │ number │ salt │ first index │ … │ checksum
 //	frame    checksums │ index │ durable index │ length │ kind │ payload
 //
-// Every use of a file as a segment has a random salt, which is the seed of the
-// checksums of its frames. A client never sees a salt, so nothing that it sends
-// passes for a frame. Nor does a frame that an earlier use has left.
+// Every use of a file as a segment has a random salt, which is the seed of the checksums of its
+// frames. A client never sees a salt, so no bytes that it sends pass for a frame. Nor does a frame
+// of an earlier use.
 //
 // # Invariants
 //
 // After a crash at any moment:
 //
-//   - Each .seg file has a complete header, and their numbers have no gap. A
-//     file gets such a name only when its header is durable.
-//   - Every record before a segment's first index is durable. Append syncs the
-//     segment that is full before it begins the next one, and Open syncs what it
-//     has recovered.
-//   - A file that Release lets go may have its old name again, and new contents.
-//     The checkpoint has its records, so Open never reads it. Release syncs no
-//     directory: it relies on a file system whose rename is atomic.
+//   - Each .seg file has a complete header, and their numbers have no gap. A file gets such a name
+//     only when its header is durable.
+//   - Every record before a segment's first index is durable. Append syncs the segment that is
+//     full before it begins the next one, and Open syncs the records that it recovers.
+//   - A file that Release has renamed may have its old name again, and new contents. The
+//     checkpoint has its records, so Open never reads it. Release syncs no directory: it relies on
+//     a file system whose rename is atomic.
 //   - A frame's durable index was durable before that frame was written.
 //
 // # Recovery
 //
-// Open reads the segments in order, from the one that has the first record
-// behind the checkpoint. In each it stops at the first invalid frame.
+// Open reads the segments in order, from the one that has the first record behind the checkpoint.
+// In each it stops at the first invalid frame.
 //
-// A segment that is not the last must end where the next one begins. Frames that
-// follow are the torn end of an earlier run, and Open discards them again. A
-// segment that ends before is damaged.
+// A segment that is not the last must end where the next one begins. Frames that follow are the
+// torn end of an earlier run, and Open discards them again. A segment that ends before is damaged.
 //
-// In the last segment, Open searches what follows the first invalid frame. A
-// frame there may state that the missing record was durable: then the segment is
-// damaged. If none does, the rest is the torn end of the last run. Open discards
-// all of it, valid frames too: no Sync has returned for any of these records.
+// In the last segment, Open searches the bytes behind the first invalid frame. A frame there may
+// state that the missing record was durable: then the segment is damaged. If none does, the rest
+// is the torn end of the last run. Open discards all of it, valid frames too: no Sync has returned
+// for any of these records.
 //
-// Close writes a seal, which states that all records were durable. Without it
-// nothing states so of the last record. If that one cannot be read, Open takes it
-// for a torn end, although it may be damaged. A last segment whose file vanishes
-// takes its statements with it: the journal then ends with the one before, unless
-// the checkpoint has a later record.
+// Close writes a seal, which states that all records were durable. Without it no frame states so
+// of the last record. If that record cannot be read, Open takes it for a torn end, although it may
+// be damaged. If the last segment's file vanishes, its statements are lost with it. The journal
+// then ends with the segment before, unless the checkpoint has a later record.
 //
-// Open changes nothing until all of this is known, and nothing at all if it
-// returns an error about what it read. Then it begins a new segment: nothing is
-// ever written behind a torn end. If the last segment has no record, the new one
-// takes its place, so that starts that fail again and again need no more space.
+// Open changes nothing until all of this is known, and nothing at all if it returns an error about
+// the files. Then it begins a new segment: nothing is ever written behind a torn end. If the last
+// segment has no record, the new one replaces it, so that starts that fail again and again need no
+// more space.
 //
 // # Copies
 //
-// A copy that is made file by file while Append runs has every record that was
-// durable when it began, if three conditions hold. The names are listed before the
-// first file is copied, as cp does. Release lets none of the listed segments go
-// before it is copied. Nothing is written to a file while that one is copied, or
-// the copy may have a later frame and lack an earlier one.
+// A copy that is made file by file while Append runs has every record that was durable when it
+// began, if three conditions hold. The names are listed before the first file is copied, as cp
+// does. Release renames none of the listed segments before it is copied. Nothing is written to a
+// file while that one is copied, or the copy may have a later frame and lack an earlier one.
 //
-// The checkpoint must be copied before the journal. In the other order it may have
-// records that the copy of the journal lacks. Where a condition does not hold, Open
-// may refuse the copy as damaged, or find that it ends earlier. It never skips a
-// record.
+// The checkpoint must be copied before the journal. In the other order it may have records that
+// the copy of the journal lacks. Where a condition does not hold, Open may refuse the copy as
+// damaged, or find that it ends earlier. It never skips a record.
 package journal

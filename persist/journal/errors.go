@@ -6,19 +6,17 @@ import (
 )
 
 var (
-	// ErrNewer is returned by Open when a segment has a format that this version
-	// does not know.
+	// ErrNewer is returned by Open if a segment has a format that this version does not know.
 	ErrNewer = errors.New("written by a newer version of simba-resp")
 	// ErrClosed is returned by methods that are called after Close.
 	ErrClosed = errors.New("journal: closed")
-	// ErrTooLarge is returned by Append for a payload of more than MaxPayload
-	// bytes. The journal goes on.
+	// ErrTooLarge is returned by Append for a payload of more than MaxPayload bytes. The journal
+	// stays usable.
 	ErrTooLarge = errors.New("journal: record too large")
 )
 
-// A DamageError is returned by Open when the journal lacks a record that was
-// durable, or cannot be read as what it should be. Records returns it if a
-// segment was damaged since. To be matched with errors.As.
+// A DamageError is returned by Open if the journal lacks a record that was durable, or has a
+// malformed one. Records returns it if a segment was damaged since. Match it with errors.As.
 type DamageError struct {
 	File   string // path of the segment
 	Offset int64  // in bytes, of what is damaged

@@ -32,8 +32,8 @@ func (f *failing) hook(o op) (int, error) {
 	return f.part, f.err
 }
 
-// TestAfterAFailureNothingIsWritten: what a write or a sync that failed has left on
-// disk is not known, and a second one that succeeds says nothing about the first.
+// TestAfterAFailureNothingIsWritten: nobody knows what a failed write or sync has left on disk. A
+// second one that succeeds proves nothing about the first.
 func TestAfterAFailureNothingIsWritten(t *testing.T) {
 	large := strings.Repeat("x", 3000) // the second of these needs a new segment
 	for name, test := range map[string]struct {
@@ -104,8 +104,8 @@ func TestAFailedSealIsAnErrorOfClose(t *testing.T) {
 	}
 }
 
-// TestAFailureToFillAheadIsNoneOfTheJournal, which needs the spare only later.
-func TestAFailureToFillAheadIsNoneOfTheJournal(t *testing.T) {
+// TestAFailureToFillAheadDoesNotFailTheJournal, which needs the spare only later.
+func TestAFailureToFillAheadDoesNotFailTheJournal(t *testing.T) {
 	fault := &failing{kind: "write", path: "spare", err: unix.ENOSPC}
 	o := testOptions(newTrapFS(vfs.NewMem(), fault.hook))
 	j := mustOpen(t, o)
@@ -168,7 +168,7 @@ func TestCloseWaitsForTheFiller(t *testing.T) {
 func TestAnErrorOfReadingIsNotTheEnd(t *testing.T) {
 	o, places := damageable(t, false)
 	before := contents(t, o.FS, o.Dir)
-	for _, p := range append(places, place{file: segmentName(3)}, place{file: segmentName(4), offset: 6000}) {
+	for _, p := range append(places, position{file: segmentName(3)}, position{file: segmentName(4), offset: 6000}) {
 		o.FS = unreadable{o.FS, p}
 		if _, err := Open(o); !errors.Is(err, unix.EIO) || !strings.Contains(err.Error(), p.file) {
 			t.Errorf("%+v cannot be read: %v", p, err)
@@ -181,7 +181,7 @@ func TestAnErrorOfReadingIsNotTheEnd(t *testing.T) {
 // unreadable is a disk on which one place cannot be read.
 type unreadable struct {
 	vfs.FS
-	place
+	position
 }
 
 func (u unreadable) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
@@ -205,9 +205,9 @@ func (f unreadableFile) ReadAt(p []byte, offset int64) (int, error) {
 	return f.File.ReadAt(p, offset)
 }
 
-// TestWhatASyncHasLostIsNotRecoveredUntilItIsWrittenAgain: after a sync that failed, the
+// TestRecordsLostByASyncAreWrittenAgainBeforeRecovery: after a sync that failed, the
 // kernel shows what was written, never writes it, and lets the next sync succeed.
-func TestWhatASyncHasLostIsNotRecoveredUntilItIsWrittenAgain(t *testing.T) {
+func TestRecordsLostByASyncAreWrittenAgainBeforeRecovery(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	forgetful := &forgetfulFS{FS: disk, dirty: map[string][]dirt{}}
 	o := testOptions(forgetful)
@@ -229,8 +229,8 @@ func TestWhatASyncHasLostIsNotRecoveredUntilItIsWrittenAgain(t *testing.T) {
 	wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
 }
 
-// forgetfulFS is a disk with the page cache of Linux: what a failed sync has not
-// written stays readable, and is clean until it is written again.
+// forgetfulFS is a disk with the page cache of Linux. Data that a failed sync has not written
+// stays readable, and is clean until it is written again.
 type forgetfulFS struct {
 	vfs.FS
 	fail atomic.Bool

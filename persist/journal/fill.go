@@ -6,21 +6,21 @@ import (
 )
 
 const (
-	// keepFiles is how many files the journal keeps: the one that is written, full ones
-	// and spares. A segment that is released while there are more is removed.
+	// keepFiles is how many files the journal keeps: the one that is written, full ones and
+	// spares. A segment that is released while there are more is removed.
 	keepFiles = 4
-	// fillStep is how many bytes are filled before a sync, so that a sync of the
-	// journal meanwhile waits for no more than these.
+	// fillStep is how many bytes are filled before a sync. A sync of the journal meanwhile waits
+	// for no more than these.
 	fillStep = 256 << 10
 )
 
 var zeros [fillStep]byte
 
-// errStopped is returned by fill when Close does not want the file any more.
+// errStopped is returned by fill after Close.
 var errStopped = errors.New("journal: stopped")
 
-// addSpares takes over the spares of earlier runs. Those that were not filled to
-// the end, or have another size, are removed.
+// addSpares adopts the spares of earlier runs. It removes those that were not filled to the end,
+// or have another size.
 func (j *Journal) addSpares(numbers []uint64) error {
 	for _, n := range numbers {
 		j.lastSpare = n
@@ -37,9 +37,9 @@ func (j *Journal) addSpares(numbers []uint64) error {
 	return nil
 }
 
-// takeSpare returns the path of a file with room for need bytes, and its size. If no
-// spare is ready, it fills a small file. It fills one block of a file for a record that is
-// larger: the sync of that record makes the file's length and its blocks durable.
+// takeSpare returns the path of a file with room for need bytes, and its size. If no spare is
+// ready, it fills a small file. For a larger record it fills one block of a file: the sync of the
+// record makes the file's length and its blocks durable.
 func (j *Journal) takeSpare(need int64) (path string, size int64, err error) {
 	j.mu.Lock()
 	if n := len(j.spares) - 1; n >= 0 && need <= j.o.SegmentSize {
@@ -62,8 +62,8 @@ func (j *Journal) newSpareLocked() string {
 	return j.o.path(spareName(j.lastSpare))
 }
 
-// fillAhead has a goroutine make a spare if there is none, nor will be. If that fails, Append
-// makes a small file itself when it needs one, and returns the error of that.
+// fillAhead starts a goroutine that makes a spare, if there is none nor will be. If that fails,
+// Append makes a small file when it needs one, and returns the error of that.
 func (j *Journal) fillAhead() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -83,8 +83,7 @@ func (j *Journal) fillAhead() {
 	})
 }
 
-// fill writes a file full of zeros and syncs it. It leaves no file behind if it
-// fails.
+// fill writes a file full of zeros and syncs it. It leaves no file behind if it fails.
 func (j *Journal) fill(path string, size int64) (err error) {
 	f, err := j.o.FS.OpenReadWrite(path, category)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A kind says what a frame is.
+// A kind is the kind of a frame.
 type kind byte
 
 const (
@@ -20,7 +20,7 @@ const (
 const (
 	// headSize is the size of a frame without its payload, in bytes.
 	headSize = 40
-	// align is what the offsets and sizes of frames are multiples of.
+	// align is the unit of the offsets and sizes of frames.
 	align = 8
 )
 
@@ -35,8 +35,8 @@ const (
 //	36  1  kind
 //	40  …  payload, then zeros up to a multiple of 8
 //
-// Whatever is not named is zero. The head has a checksum of its own, so that a
-// search for frames needs no payloads, and no length is trusted unchecked.
+// Other bytes are zero. The head has a checksum of its own, so that a search for frames needs no
+// payloads, and no length is trusted unchecked.
 type frame struct {
 	sum     uint64 // of the payload
 	index   uint64
@@ -47,9 +47,9 @@ type frame struct {
 
 // checksum returns the XXH64 of b, seeded with a salt.
 //
-// A CRC would not do. A write that was cut leaves the first part of a new payload
-// and the rest of an old one. CRCs are linear: where two payloads have checksums of
-// the same kind in them, such a mixture has the CRC of the new one, whatever the salt.
+// A CRC would not do. A write that was cut leaves the first part of a new payload and the rest of
+// an old one. CRCs are linear. If both payloads have checksums of the same kind in them, such a
+// mixture has the CRC of the new one, whatever the salt.
 func checksum(salt uint64, b []byte) uint64 {
 	var d xxhash.Digest
 	d.ResetWithSeed(salt)
@@ -77,8 +77,7 @@ func appendFrame(b []byte, salt uint64, f frame, payload []byte) []byte {
 	return b
 }
 
-// decodeFrame returns the head in h, or false if there is none of a segment with
-// this salt.
+// decodeFrame returns the head in h. It returns false if h has none of a segment with this salt.
 func decodeFrame(h []byte, salt uint64) (frame, bool) {
 	if binary.LittleEndian.Uint64(h) != checksum(salt, h[8:headSize]) {
 		return frame{}, false

@@ -23,7 +23,7 @@ func FuzzOpenDamaged(f *testing.F) {
 			f.Add(s|64, at, []byte(nil), byte(0), uint16(0), uint16(0)) // cut
 		}
 	}
-	// The bytes at a place are replaced by junk, and then by some of another segment. The
+	// The bytes at a offset are replaced by junk, and then by some of another segment. The
 	// first byte says which segment, whether the stop was clean, and whether it is cut.
 	f.Fuzz(func(t *testing.T, which byte, at uint16, junk []byte, other byte, from, size uint16) {
 		j := journals[which>>7]
@@ -34,13 +34,13 @@ func FuzzOpenDamaged(f *testing.F) {
 		names := segmentsOf(files)
 		name, source := names[which%4], j.files[names[other%4]]
 		b := files[name]
-		place := min(int(at), len(b))
-		copy(b[place:], junk)
+		offset := min(int(at), len(b))
+		copy(b[offset:], junk)
 		if size > 0 {
-			copy(b[place:], source[min(int(from), len(source)):min(int(from)+int(size), len(source))])
+			copy(b[offset:], source[min(int(from), len(source)):min(int(from)+int(size), len(source))])
 		}
 		if which&64 != 0 {
-			files[name] = b[:place]
+			files[name] = b[:offset]
 		}
 		j.open(t, name, files)
 	})
@@ -49,7 +49,7 @@ func FuzzOpenDamaged(f *testing.F) {
 // fuzzed is a journal to be damaged.
 type fuzzed struct {
 	files  map[string][]byte
-	places []place
+	places []position
 }
 
 func fuzzedJournal(t testing.TB, sealed bool) fuzzed {

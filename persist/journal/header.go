@@ -15,7 +15,7 @@ const (
 	// headerSize is the size of a header, in bytes. It is one block, and the first
 	// frame begins in the next one.
 	headerSize = block
-	// sumAt is the place of the checksum.
+	// sumAt is the offset of the checksum.
 	sumAt = headerSize - 8
 )
 
@@ -30,8 +30,8 @@ const (
 //	  48   8  index of the first record
 //	4088   8  checksum of all before, without a salt
 //
-// Every later format keeps the places of magic, format and checksum, so that a
-// newer segment can be told from a damaged one. Whatever is not named is zero.
+// Every later format keeps the offsets of magic, format and checksum. So a newer segment differs
+// from a damaged one. Other bytes are zero.
 type header struct {
 	store  [16]byte
 	number uint64
@@ -51,8 +51,7 @@ func (h *header) encode() []byte {
 	return b
 }
 
-// decodeHeader returns the header in b. It returns ErrNewer for one of a later
-// format.
+// decodeHeader returns the header in b, or ErrNewer for one of a later format.
 func decodeHeader(b []byte) (header, error) {
 	if len(b) != headerSize || string(b[:8]) != magic ||
 		binary.LittleEndian.Uint64(b[sumAt:]) != checksum(0, b[:sumAt]) {
@@ -73,8 +72,7 @@ func decodeHeader(b []byte) (header, error) {
 	return h, nil
 }
 
-// readHeader reads the header of a segment, and checks that the segment is what
-// its name says.
+// readHeader reads the header of a segment, and checks that it matches the file's name.
 func readHeader(o *Options, number uint64) (segment, error) {
 	s := segment{path: o.path(segmentName(number))}
 	f, err := o.FS.Open(s.path)

@@ -12,8 +12,8 @@ import (
 
 // Journal is an open journal. Close must be called at last.
 //
-// After the first error of a write or a sync, Append and Sync return that error
-// for ever: what is on disk is not known then.
+// After the first error of a write or a sync, Append and Sync return that error for ever: nobody
+// knows what is on disk then.
 type Journal struct {
 	o     Options
 	cause atomic.Pointer[error] // the first error, or ErrClosed
@@ -22,10 +22,10 @@ type Journal struct {
 	appended uint64   // index of the last record
 	file     vfs.File // of current
 	offset   int64    // of the next frame
-	frame    []byte   // the last frame, for its memory
-	asked    bool     // for a spare to be made ready, since current was begun
+	frame    []byte   // memory for the next frame
+	asked    bool     // fillAhead was called since current was begun
 
-	durable atomic.Uint64 // index of the last record that is synced; changed by Append and Sync only
+	durable atomic.Uint64 // index of the last synced record; changed by Append and Sync
 
 	filler  sync.WaitGroup
 	closing atomic.Bool // the filler should stop
@@ -39,12 +39,11 @@ type Journal struct {
 	making    int       // how many files are becoming spares
 }
 
-// Open reads the journal in o.Dir, finds its end and begins a new segment. Records
-// yields what it has found, and the next record has the index behind it.
+// Open reads the journal in o.Dir, finds its end and begins a new segment. Records yields the
+// records that it has found, and the next record has the index behind them.
 //
-// It returns a *DamageError, or an error that wraps ErrNewer, if the journal cannot
-// be used; then it has changed nothing. Open does not lock the directory: its
-// caller keeps other processes out.
+// It returns a *DamageError, or an error that wraps ErrNewer, if the journal cannot be used; then
+// it has changed nothing. Open does not lock the directory: its caller keeps other processes out.
 func Open(o Options) (*Journal, error) {
 	o.ensureDefaults()
 	s, err := scanDir(&o)
@@ -54,7 +53,7 @@ func Open(o Options) (*Journal, error) {
 	if err := o.FS.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	if err := s.settle(&o); err != nil {
+	if err := s.makeDurable(&o); err != nil {
 		return nil, err
 	}
 	j := &Journal{o: o}
@@ -94,12 +93,11 @@ func (j *Journal) begin(s *scan) error {
 	return nil
 }
 
-// Append writes a record behind all others and returns its index, which is one
-// more than that of the record before. The record is durable after the next Sync.
+// Append writes a record behind all others and returns its index, which is one more than that of
+// the record before. The record is durable after the next Sync.
 //
-// If the segment is full, Append syncs it and begins the next one. Append has no
-// use for payload after it returns. One goroutine at a time may call Append, Sync and
-// Close.
+// If the segment is full, Append syncs it and begins the next one. Append does not keep payload.
+// One goroutine at a time may call Append, Sync and Close.
 func (j *Journal) Append(payload []byte) (index uint64, err error) {
 	if err := j.failure(); err != nil {
 		return 0, err
@@ -190,10 +188,9 @@ func (j *Journal) Current() (path string, file os.FileInfo) {
 	return j.current.path, j.current.info
 }
 
-// Close makes all records durable, seals the journal and closes its files. After a
-// failure it returns the cause and seals nothing. No other method may run; Append,
-// Sync and Release that are called later return ErrClosed, or the cause. Close is
-// idempotent.
+// Close makes all records durable, seals the journal and closes its files. After a failure it
+// returns the cause and seals nothing. No other method may run. Append, Sync and Release return
+// ErrClosed afterwards, or the cause. Close is idempotent.
 func (j *Journal) Close() error {
 	if !j.closing.Swap(true) {
 		j.filler.Wait()
@@ -226,8 +223,8 @@ func (j *Journal) seal() error {
 	return syncFile(j.file, j.current.path)
 }
 
-// fail has Append and Sync return err from now on, unless there was an error
-// before. It returns err.
+// fail makes Append and Sync return err from now on, unless there was an error before. It returns
+// err.
 func (j *Journal) fail(err error) error {
 	j.cause.CompareAndSwap(nil, &err)
 	return err

@@ -44,7 +44,7 @@ func TestASegmentHasRoomForAHeaderAndFrames(t *testing.T) {
 	}
 }
 
-func TestAClosedJournalSaysSo(t *testing.T) {
+func TestAClosedJournalReturnsErrClosed(t *testing.T) {
 	j := mustOpen(t, testOptions(vfs.NewMem()))
 	mustClose(t, j)
 	mustClose(t, j)
@@ -56,8 +56,8 @@ func TestAClosedJournalSaysSo(t *testing.T) {
 	}
 }
 
-// TestASyncPromisesWhatWasAppendedBefore, and a frame says no more than that.
-func TestASyncPromisesWhatWasAppendedBefore(t *testing.T) {
+// TestASyncCoversEarlierAppends, and a frame says no more than that.
+func TestASyncCoversEarlierAppends(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
 	defer mustClose(t, j)
@@ -65,7 +65,7 @@ func TestASyncPromisesWhatWasAppendedBefore(t *testing.T) {
 		sync          bool
 		durable, says uint64 // after the step; in the frame
 	}{{false, 0, 0}, {false, 0, 0}, {true, 3, 0}, {false, 3, 3}, {true, 5, 3}, {false, 5, 5}} {
-		p := place{file: segmentName(1), offset: j.offset, index: uint64(i) + 1}
+		p := position{file: segmentName(1), offset: j.offset, index: uint64(i) + 1}
 		mustAppend(t, j, "record")
 		if step.sync {
 			mustSync(t, j)

@@ -11,19 +11,19 @@ const (
 	// MaxPayload is the largest length of a record's payload, in bytes.
 	MaxPayload = 1 << 30
 
-	// block is what sizes of files are multiples of.
+	// block is the unit of the sizes of files.
 	block = 4096
-	// smallSegment is the size of a segment that is made while Append or Open
-	// waits for it, because no spare is ready.
+	// smallSegment is the size of a segment that Append or Open makes itself because no spare is
+	// ready.
 	smallSegment = 1 << 20
 )
 
-// Options say where a journal is and whose it is. FS, Dir and SegmentSize must be set.
+// Options are the options of Open. FS, Dir and SegmentSize must be set.
 type Options struct {
 	// FS is the file system.
 	FS vfs.FS
-	// Dir is the directory of the journal, which has nothing else in it. Open
-	// creates it in its parent, which must exist.
+	// Dir is the directory of the journal, which must have no other files. Open creates it in its
+	// parent, which must exist.
 	Dir string
 	// StoreID names the store that the journal belongs to. Open refuses segments
 	// of another store.

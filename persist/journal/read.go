@@ -12,8 +12,7 @@ import (
 // readAhead is how many bytes of a segment are read at a time.
 const readAhead = 128 << 10
 
-// reader reads the frames of a segment in order. It stops at the first one that
-// is not valid there, and behind a seal.
+// reader reads the frames of a segment in order. It stops at the first invalid one, and at a seal.
 type reader struct {
 	segment
 	file   vfs.File
@@ -42,14 +41,14 @@ func newReader(fsys vfs.FS, s segment) (*reader, error) {
 
 func (r *reader) close() error { return r.file.Close() }
 
-// from returns what is in the file from an offset on.
+// from returns the contents of the file from an offset on.
 func (r *reader) from(offset int64) *bufio.Reader {
 	size := max(block, min(readAhead, r.size))
 	return bufio.NewReaderSize(io.NewSectionReader(r.file, offset, r.size-offset), int(size))
 }
 
-// next reads the next record, and leaves its payload in r.payload. It returns
-// false at the end, which is at r.offset, and must not be called again then.
+// next reads the next record, and leaves its payload in r.payload. It returns false at the end,
+// which is at r.offset. It must not be called again then.
 func (r *reader) next() (bool, error) {
 	head, err := r.in.Peek(headSize)
 	if err != nil {
@@ -94,7 +93,7 @@ func (r *reader) read(size int64) error {
 	return err
 }
 
-// unlessEOF returns nil if a file ended, which is no more than an invalid frame.
+// unlessEOF returns nil if a file ended, which is the same as an invalid frame.
 func (r *reader) unlessEOF(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil
@@ -102,9 +101,9 @@ func (r *reader) unlessEOF(err error) error {
 	return fmt.Errorf("journal: read %s: %w", r.path, err)
 }
 
-// witness searches what follows the end for a frame that was written when the
-// next record was durable. The head alone is proof of that.
-func (r *reader) witness() (bool, error) {
+// hasLaterFrame searches the bytes behind the end for a frame that was written when the next
+// record was durable. The head alone proves that.
+func (r *reader) hasLaterFrame() (bool, error) {
 	for in := r.from(r.offset); ; {
 		head, err := in.Peek(headSize)
 		if err != nil {

@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// A Record is one that Append has written.
+// A Record is a record that Append has written.
 type Record struct {
 	Index   uint64
 	Payload []byte // valid until the next record is read
 }
 
-// FullIndex returns the index of the last record in a segment that is not written any
-// more. Directly after Open these are all records. It is safe for concurrent use.
+// FullIndex returns the index of the last record in a full segment. Directly after Open that is
+// the last record. It is safe for concurrent use.
 func (j *Journal) FullIndex() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.current.first - 1
 }
 
-// Behind returns how many bytes the segments have that are not written any more and have
-// a record behind an index. It is safe for concurrent use.
+// Behind returns how many bytes the full segments have that have a record behind an index. It is
+// safe for concurrent use.
 func (j *Journal) Behind(index uint64) (size int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -32,13 +32,11 @@ func (j *Journal) Behind(index uint64) (size int64) {
 	return size
 }
 
-// Records yields the records behind the index after, in order, up to the index last. These
-// must be durable. Recovery begins with Options.From, a checkpoint with the index of the one
-// before. An error ends the loop; it is a DamageError if a record is not what Append wrote,
-// or if it was released.
+// Records yields the records behind the index after, in order, up to the index last. These must be
+// durable. Recovery begins with Options.From, a checkpoint with the index of the one before. An
+// error ends the loop. It is a DamageError if a record is not as Append wrote it, or was released.
 //
-// It is safe for concurrent use beside Append and Sync. It reads the files without
-// holding any lock.
+// Records is safe for concurrent use beside Append and Sync. It reads the files without a lock.
 func (j *Journal) Records(after, last uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		j.mu.Lock()

@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// scan is what Open finds on disk. To make it changes nothing.
+// scan is the result of reading the files. Reading changes nothing.
 type scan struct {
 	covered  []string  // paths of segments whose records the checkpoint has
 	segments []segment // the others, in order
 	spares   []uint64  // numbers
 
-	// About the last segment:
-	durable uint64 // up to here, its own frames say that records were durable
+	// Of the last segment:
+	durable uint64 // its own frames state that records were durable up to here
 	end     int64  // offset behind its last record
 }
 
-// scanDir reads the journal and finds its end. It returns a DamageError if a
-// record is missing that was durable.
+// scanDir reads the journal and finds its end. It returns a DamageError if a record is missing
+// that was durable.
 func scanDir(o *Options) (*scan, error) {
 	names, err := o.FS.List(o.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -48,8 +48,8 @@ func scanDir(o *Options) (*scan, error) {
 	return &s, nil
 }
 
-// readHeaders reads headers from the last segment back to the one that has the
-// first record behind the checkpoint.
+// readHeaders reads headers from the last segment back to the one that has the first record behind
+// the checkpoint.
 func (s *scan) readHeaders(o *Options, numbers []uint64) error {
 	if len(numbers) == 0 && o.From > 0 {
 		return damaged(o.path(segmentName(1)), 0, "no segment is left, the checkpoint has records up to %d", o.From)
@@ -74,7 +74,7 @@ func (s *scan) readHeaders(o *Options, numbers []uint64) error {
 	return nil
 }
 
-// readFrames reads the segment at a place in s.segments, and notes its end.
+// readFrames reads the segment at an index of s.segments, and notes its end.
 func (s *scan) readFrames(o *Options, at int) error {
 	r, err := newReader(o.FS, s.segments[at])
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *scan) readFrames(o *Options, at int) error {
 		return nil
 	}
 	s.durable, s.end = r.durable, r.offset
-	found, err := r.witness()
+	found, err := r.hasLaterFrame()
 	switch {
 	case err != nil:
 		return err
@@ -110,11 +110,10 @@ func (s *scan) readFrames(o *Options, at int) error {
 	return nil
 }
 
-// settle makes durable what was recovered. The last run may have been killed, with
-// what it wrote in the memory of the kernel only. Records that no frame calls
-// durable are written again: after a failed sync the kernel may take them for
-// written, and another sync would do nothing.
-func (s *scan) settle(o *Options) error {
+// makeDurable makes the recovered records durable. The last run may have been killed with its
+// writes in the kernel's memory only. Records that no frame calls durable are written again. After
+// a failed sync the kernel may take them for written, and another sync would do nothing.
+func (s *scan) makeDurable(o *Options) error {
 	if err := SyncDir(o.FS, o.FS.PathDir(o.Dir)); err != nil {
 		return err
 	}

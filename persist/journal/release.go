@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Release lets go of the segments of which every record has an index of at most
-// index. Their files become spares, or are removed. The checkpoint must have all
-// these records durably, and the next Open must be told so by Options.From.
+// Release removes from the journal the segments whose records all have an index of at most index.
+// Their files become spares, or are removed. The checkpoint must have all these records durably,
+// and the next Open must get that index as Options.From.
 //
-// One goroutine at a time may call Release, beside Append and Sync. It must not
-// run while Records reads these segments.
+// One goroutine at a time may call Release, beside Append and Sync. It must not run while Records
+// reads these segments.
 func (j *Journal) Release(index uint64) error {
 	if err := j.failure(); err != nil {
 		return err
@@ -29,7 +29,7 @@ func (j *Journal) Release(index uint64) error {
 	}
 }
 
-// oldest returns the oldest segment, unless it is the one that is written.
+// oldest returns the oldest full segment.
 func (j *Journal) oldest() (segment, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -39,9 +39,9 @@ func (j *Journal) oldest() (segment, bool) {
 	return j.full[0], true
 }
 
-// retire makes a spare of a segment that is released, or removes it. It syncs nothing: if a crash
-// brings the name back, with whatever is in the file by then, the checkpoint has the
-// records, and Open does not read the file.
+// retire makes a spare of a segment that is released, or removes it. It syncs nothing. A crash may
+// bring the name back, with whatever the file has by then. The checkpoint has the records, so Open
+// does not read the file.
 func (j *Journal) retire(path string) error {
 	info, err := j.o.FS.Stat(path)
 	if err != nil {

@@ -174,8 +174,8 @@ func TestOldFramesOfAReusedFileAreNotFrames(t *testing.T) {
 	mustClose(t, j)
 }
 
-// TestATornRecordIsNoneEvenIfItsRestFits: a write that was cut leaves the rest of an
-// earlier payload, which has checksums of its own in it, as the new one has.
+// TestATornRecordIsNoneEvenIfItsRestFits: a write that was cut leaves the rest of an earlier
+// payload.
 func TestATornRecordIsNoneEvenIfItsRestFits(t *testing.T) {
 	checked := func(n uint64) (p []byte) {
 		for i := range uint64(50) {

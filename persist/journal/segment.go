@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// category is what the file system accounts the writes of a journal to.
+// category is the file system's category for the writes of a journal.
 const category vfs.DiskWriteCategory = "simba-journal"
 
 // segment is a file that is part of the journal.
@@ -74,12 +74,11 @@ func syncFile(f vfs.File, path string) error {
 	return nil
 }
 
-// create makes the segment of a number from a spare, and opens it. Its first frame
-// will have the index first, and there is room for need bytes of frames. Everything
-// before first must be durable.
+// create makes a segment from a spare, and returns it open. Its first frame will have the index
+// first, and it has room for need bytes of frames. Everything before first must be durable.
 //
-// The file gets its name when its header is durable. If the name is taken, by a
-// segment without a record, the new one replaces it.
+// The file gets its name when its header is durable. If a segment without a record has that name,
+// the new one replaces it.
 func (j *Journal) create(number, first uint64, need int64) (segment, vfs.File, error) {
 	s := segment{
 		header: header{store: j.o.StoreID, number: number, first: first},

@@ -14,9 +14,9 @@ type op struct {
 	size int // of a write
 }
 
-// trapFS is a file system that asks before each operation that changes it. The
-// hook returns how much of a write is done, and the error of the operation, which is
-// not done then, but for that part of a write.
+// trapFS is a file system that calls a hook before each operation that changes it. The hook
+// returns how much of a write is done, and the error of the operation. With an error nothing else
+// is done.
 type trapFS struct {
 	vfs.FS
 	hook    func(op) (part int, err error)

@@ -108,7 +108,7 @@ func TestEmptyServerGetsOneOwner(t *testing.T) {
 		for i := range 10 {
 			time.Sleep(20 * time.Second)
 			// A server that has lost its data delays new grants until old leases have ended.
-			w.replace(engine.Recovery{Token: uint64(10 * (i + 1)), Quiet: 12 * time.Second})
+			w.replace(engine.Recovery{Token: uint64(10 * (i + 1)), Delay: 12 * time.Second})
 			time.Sleep(time.Minute)
 			if a.IsOwner() == b.IsOwner() {
 				t.Errorf("a is the owner: %v, b: %v", a.IsOwner(), b.IsOwner())

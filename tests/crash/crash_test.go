@@ -251,9 +251,9 @@ func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int)
 	}
 	// Before the reply to the first grant, no known state can be lost. The recovery delay may or
 	// may not be on disk then.
-	quiet := rec.Quiet >= crashLease
+	quiet := rec.Delay >= crashLease
 	if quiet != (mode == persist.Async) && (quiet || p.token > 0) {
-		t.Errorf("quiet time %v after token %d", rec.Quiet, p.token)
+		t.Errorf("quiet time %v after token %d", rec.Delay, p.token)
 	}
 	acquireAfterCrash(t, p, quiet, store, rec, found)
 	return lost

@@ -240,7 +240,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 		}
 	}
 	e, err := engine.New(engine.Config{
-		Clock: clock, HandoffWindow: w.window, QueueGrace: w.grace, Notices: commands.Notices(w.broker), Hash: fixedHash, Turn: w.timerOrder(),
+		Clock: clock, HandoffWindow: w.window, QueueGrace: w.grace, Notices: commands.Notices(w.broker), Hash: fixedHash, OnTimer: w.timerOrder(),
 	}, journal, rec)
 	if err != nil {
 		w.violate(ruleDurable, "the engine does not start: %v", err)
@@ -251,9 +251,9 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 	w.server = resp.NewServer(resp.Config{Committer: e, Limits: resp.Limits{Long: x.LongArguments, WriteTimeout: unread}, Broker: w.broker, Logger: quiet}, x)
 	x.Attach(w.server)
 	w.up = true
-	w.logf(nil, w.now(), "the server runs, life %d, boot %d, recovery delay %v", w.life, w.boots, rec.Quiet)
+	w.logf(nil, w.now(), "the server runs, life %d, boot %d, recovery delay %v", w.life, w.boots, rec.Delay)
 	w.lulls.rest()
-	w.audit(rec.Quiet, reboot)
+	w.audit(rec.Delay, reboot)
 	w.disk.setCalm(false)
 }
 

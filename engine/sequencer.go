@@ -1,0 +1,298 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/history"
+)
+
+// sequencer puts the steps of all shards into one order. It numbers them, keeps the history and
+// appends them to the journal. It holds back their notices and wake-ups until they are durable.
+type sequencer struct {
+	journal Journal
+	notices simba.Notices
+	missed  func(mutex, contender string) simba.Seq // a reservation reached no subscriber
+
+	// sending keeps notices in order. It is held from taking them out of unsent until they are
+	// sent.
+	sending sync.Mutex
+
+	mu      sync.Mutex // guards what follows
+	seq     simba.Seq
+	history history.Ring
+	unsent  []notice // in the order of after
+	wakes   []wakeUp // in the order of after; sent before notices
+
+	waiting   atomic.Int64  // length of unsent and wakes, to read without the lock
+	keyEvents atomic.Uint32 // simba.KeyEvents
+}
+
+// notice is a message for subscribers that is sent when the change after is durable: an event, a
+// reservation, or any other message.
+type notice struct {
+	after       simba.Seq
+	event       simba.Event // if it is none of the others
+	reservation reservation // if contender is not ""
+	message     *message
+}
+
+// message is a message that a transaction publishes.
+type message struct{ channel, payload string }
+
+// wakeUp wakes a blocked waiter when the change after is durable.
+type wakeUp struct {
+	after  simba.Seq
+	waiter simba.Waiter
+}
+
+func (n notice) rests() simba.Seq { return n.after }
+func (w wakeUp) rests() simba.Seq { return w.after }
+
+// record numbers the step, and appends it to the journal. It returns the Seq that later replies
+// about the mutex rest on. That is 0 if only the queue changed, unless the journal holds that
+// change. The caller of each step commits a change that holds, so every unsent effect is sent.
+func (l *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
+	if !s.hasEffects() {
+		return 0
+	}
+	announce := l.notices.Any()
+	ch := change(m, s)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.number(&ch, s) && (l.journal.Append(ch) || s.changed || s.spent != 0) {
+		rests = ch.Seq
+	}
+	l.post(m, s, announce)
+	l.waiting.Store(int64(len(l.unsent) + len(l.wakes)))
+	return rests
+}
+
+// recordAll is record for the steps of a transaction: a crash leaves all of them or none. Its
+// messages follow the notices of the steps.
+func (l *sequencer) recordAll(parts []part, messages []message) (rests simba.Seq) {
+	announce := l.notices.Any()
+	changes := make([]simba.Change, 0, len(parts))
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range parts {
+		p := &parts[i]
+		if !p.step.hasEffects() {
+			continue
+		}
+		ch := change(p.m, &p.step)
+		if l.number(&ch, &p.step) {
+			changes = append(changes, ch)
+			p.rests = ch.Seq
+			rests = ch.Seq
+		}
+		l.post(p.m, &p.step, announce)
+	}
+	if len(changes) > 0 {
+		l.journal.AppendAll(changes)
+	}
+	for i := range messages {
+		l.unsent = append(l.unsent, notice{after: l.seq, message: &messages[i]})
+	}
+	l.waiting.Store(int64(len(l.unsent) + len(l.wakes)))
+	return rests
+}
+
+// change returns the change that a step makes to the stored state.
+func change(m *mutex, s *step) simba.Change {
+	ch := simba.Change{Token: s.spent}
+	if s.changed {
+		ch.Forced = s.forced
+		if m.owned() {
+			ch.Kind, ch.Lease = simba.ChangePut, m.lease()
+		} else {
+			ch.Kind, ch.Lease.Mutex = simba.ChangeDelete, m.name()
+		}
+	}
+	return ch
+}
+
+// number numbers a change and its events. It reports whether there is anything to store. The
+// caller holds mu.
+func (l *sequencer) number(ch *simba.Change, s *step) bool {
+	for i := range s.events {
+		l.seq++
+		s.events[i].Seq = l.seq
+	}
+	ch.Events = shortened(s.events)
+	for _, e := range ch.Events {
+		l.history.Push(e)
+	}
+	if len(s.events) == 0 {
+		if !s.changed && s.spent == 0 {
+			return false
+		}
+		l.seq++
+	}
+	ch.Seq = l.seq
+	return true
+}
+
+// post adds the notices and wake-ups of a step to the unsent ones. The caller holds mu.
+func (l *sequencer) post(m *mutex, s *step, announce bool) {
+	if announce {
+		for _, e := range s.events {
+			l.unsent = append(l.unsent, notice{after: l.seq, event: e})
+		}
+		if kinds := simba.KeyEvents(l.keyEvents.Load()); kinds != 0 && s.changed {
+			l.postKeyEvents(m, s, kinds)
+		}
+	}
+	for _, t := range s.reservations {
+		l.unsent = append(l.unsent, notice{after: l.seq, reservation: t})
+	}
+	if announce && s.freed && m.isOpen() {
+		free := message{simba.MutexChannel(m.name()), simba.ReleasedNotice(s.last)}
+		l.unsent = append(l.unsent, notice{after: l.seq, message: &free})
+	}
+	for _, t := range s.wakes {
+		t.after = l.seq
+		if !t.ended { // in this very step
+			l.wakes = append(l.wakes, wakeUp{after: l.seq, waiter: t.waiter})
+		}
+	}
+}
+
+// begin reports whether commit may have to wait, and begins the work that it would wait for. The
+// notice of a reservation may reach no subscriber. Then commit waits for the change that follows.
+func (l *sequencer) begin(seq simba.Seq) bool { return l.journal.Begin(seq) || l.maySend() }
+
+// maySend reports whether a notice is due whose sending may lead to a wait.
+func (l *sequencer) maySend() bool {
+	if l.waiting.Load() == 0 {
+		return false
+	}
+	mark := l.journal.Committed()
+	if mark == everything {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.unsent) > 0 && l.unsent[0].after <= mark
+}
+
+// commit returns when everything up to seq is durable, and the notices and wake-ups of these
+// changes are sent.
+func (l *sequencer) commit(ctx context.Context, seq simba.Seq) error {
+	for {
+		if err := l.journal.Commit(ctx, seq); err != nil {
+			return err
+		}
+		var missed bool
+		if seq, missed = l.deliver(); !missed {
+			return nil
+		}
+	}
+}
+
+// deliver wakes the waiters and sends the notices whose changes are durable. If the notice of a
+// reservation reaches no subscriber, the next waiter gets the mutex, and deliver returns the Seq
+// of that change.
+//
+// Every commit takes part: it sends the notices that are due when it begins, and ends. So clients
+// that cause notices faster than they can be sent wait for each other, and no client sends for
+// all.
+func (l *sequencer) deliver() (rests simba.Seq, missed bool) {
+	if l.waiting.Load() == 0 {
+		return 0, false
+	}
+	for _, w := range take(l, &l.wakes) {
+		w.waiter.Wake()
+	}
+	if l.waiting.Load() == 0 {
+		return 0, false
+	}
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	for _, n := range take(l, &l.unsent) {
+		if !l.send(n) {
+			rests, missed = max(rests, l.missed(n.reservation.mutex, n.reservation.contender)), true
+		}
+	}
+	return rests, missed
+}
+
+// take removes and returns the effects at the head of a list whose changes are durable.
+func take[E interface{ rests() simba.Seq }](l *sequencer, list *[]E) []E {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	mark := l.journal.Committed()
+	n := 0
+	for n < len(*list) && (*list)[n].rests() <= mark {
+		n++
+	}
+	taken := (*list)[:n:n]
+	if *list = (*list)[n:]; len(*list) == 0 {
+		*list = nil // the array goes with what was taken
+	}
+	l.waiting.Add(int64(-n))
+	return taken
+}
+
+// send publishes a notice. It returns false for a reservation that reached no subscriber.
+func (l *sequencer) send(n notice) bool {
+	if n.message != nil {
+		l.notices.Publish(n.message.channel, n.message.payload)
+		l.copyReservation(n.message)
+		return true
+	}
+	if t := n.reservation; t.contender != "" {
+		return l.sendReservation(t) > 0
+	}
+	if n.event.Kind == simba.EventAcquired {
+		l.notices.Publish(simba.MutexChannel(n.event.Mutex), simba.AcquiredNotice(n.event.Owner))
+	}
+	l.notices.Publish(simba.EventChannel(n.event.Mutex), string(short(n.event).AppendJSON(nil)))
+	return true
+}
+
+// sendReservation notifies a polling waiter of its reservation. It returns how many subscribers
+// that reached.
+func (l *sequencer) sendReservation(t reservation) int {
+	payload := simba.ReleasedNotice(t.last)
+	reached := l.notices.Publish(simba.ContenderChannel(t.mutex, t.contender), payload)
+	if plain := simba.PlainContenderChannel(t.mutex, t.contender); l.notices.Subscribed(plain) {
+		reached += l.notices.Publish(plain, payload)
+	}
+	return reached
+}
+
+// copyReservation publishes a script's notice of a reservation on the channel without braces, too,
+// if the contender subscribes to that one.
+func (l *sequencer) copyReservation(m *message) {
+	if !strings.HasPrefix(m.payload, simba.ReleasedNotice("")) {
+		return
+	}
+	mutex, contender, ok := simba.CutContenderChannel(m.channel)
+	if !ok {
+		return
+	}
+	if plain := simba.PlainContenderChannel(mutex, contender); l.notices.Subscribed(plain) {
+		l.notices.Publish(plain, m.payload)
+	}
+}
+
+// Silent is the Notices of an engine without subscribers.
+type Silent struct{}
+
+// Publish reaches nobody.
+func (Silent) Publish(string, string) int { return 0 }
+
+// Subscribed is false.
+func (Silent) Subscribed(string) bool { return false }
+
+// SubscribedPattern is false.
+func (Silent) SubscribedPattern(string) bool { return false }
+
+// Any is false.
+func (Silent) Any() bool { return false }
