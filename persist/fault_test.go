@@ -48,7 +48,7 @@ func failing(o *Options) (fatal <-chan error) {
 
 var errBroken = errors.New("broken disk")
 
-func TestTheFirstFailureIsFatalOnceAndNothingIsCommittedAfterIt(t *testing.T) {
+func TestTheFirstFailureIsFatalOnceAndAllThatIsCommittedIsOnDisk(t *testing.T) {
 	isSpare := func(op errorfs.Op) bool { return strings.Contains(op.Path, "spare-") }
 	tests := []struct {
 		name string
@@ -155,7 +155,6 @@ func TestTheFirstFailureIsFatalOnceAndNothingIsCommittedAfterIt(t *testing.T) {
 				if err := <-fatal; !errors.Is(err, errBroken) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("Fatal(%v), want one line with what broke", err)
 				}
-				committed := s.Committed()
 				for _, seq := range []simba.Seq{1, seq, seq + 1} {
 					if err := s.Commit(context.Background(), seq); !errors.Is(err, simba.ErrStopped) {
 						t.Errorf("Commit(%d) = %v afterwards, want ErrStopped", seq, err)
@@ -164,13 +163,12 @@ func TestTheFirstFailureIsFatalOnceAndNothingIsCommittedAfterIt(t *testing.T) {
 				if err := s.Close(); !errors.Is(err, errBroken) {
 					t.Errorf("Close = %v, want what broke", err)
 				}
-				if got := s.Committed(); got != committed {
-					t.Errorf("Committed went on from %d to %d", committed, got)
-				}
 				if n := len(fatal); n != 0 {
 					t.Errorf("Fatal was called %d times more", n)
 				}
 
+				// A group whose fsync returned before the failure may have been committed after it.
+				committed := s.Committed()
 				must := committed
 				if mode == Async {
 					must = 1 + (committed-1)/3*3 // the last that was forced
