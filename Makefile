@@ -33,6 +33,12 @@ OTHERS    := $(patsubst %/go.mod,%,$(wildcard */go.mod))
 MODULES   := . $(OTHERS)
 in-module  = $(if $(filter ./...,$(PKG)),./...,$(if $(filter .,$1),$(filter-out $(OTHERS:%=./%) $(OTHERS:%=./%/%),$(PKG)),$(patsubst ./$1%,.%,$(filter ./$1 ./$1/%,$(PKG)))))
 
+# Ends a command in a $(foreach) of a recipe.
+define newline
+
+
+endef
+
 .DEFAULT_GOAL := help
 .PHONY: help run build test test-long lint prose fuzz bench gobench simulate bugs chaos attacks variants timed jvm campaigns programs docs
 
@@ -72,9 +78,9 @@ ifeq ($(PKG),./...)
 	$(TEST) -race -p 4 -timeout 12m -run '$(RUN)' $(if $(RUN),,-skip '$(CHAOS)|$(TIMED)|$(SIMBA)|$(VARIANTS)') $(FIRST) $(REST)
 	$(TEST) -timeout 12m -run '$(RUN)' $(SIMULATION)
 	cd client && $(TEST) -race -timeout 12m -run '$(RUN)' ./...
-	@set -e; for m in $(filter-out client,$(OTHERS)); do echo "cd $$m && $(TEST) ./..."; (cd $$m && $(TEST) -timeout 12m -run '$(RUN)' ./...); done
+	$(foreach m,$(filter-out client,$(OTHERS)),cd $m && $(TEST) -timeout 12m -run '$(RUN)' ./...$(newline))
 else
-	@set -e; $(foreach m,$(MODULES),$(if $(call in-module,$m),(cd $m && $(TEST) $(if $(filter $(PKG),$(ATTACKS) $(SIMULATION)),,-race) -p 3 -timeout 12m -run '$(RUN)' $(call in-module,$m));))
+	$(foreach m,$(MODULES),$(if $(call in-module,$m),cd $m && $(TEST) $(if $(filter $(PKG),$(ATTACKS) $(SIMULATION)),,-race) -p 3 -timeout 12m -run '$(RUN)' $(call in-module,$m)$(newline)))
 endif
 
 test-long: attacks variants timed jvm bugs campaigns programs simulate chaos ## what make test leaves out: it wants a quiet machine, and some 70 minutes
@@ -125,7 +131,7 @@ programs: ## PROGRAMS random scripts, here and on a real Redis, from a new seed 
 lint: ## look for bugs and dead code, and hold the rules of who may import whom
 	@go -C tools test ./lint ./prose
 	@mkdir -p bin && go -C tools build -o ../bin/lint ./lint
-	@set -e; for m in $(MODULES); do echo "cd $$m && go vet -vettool=bin/lint ./..."; (cd $$m && go vet -vettool=$(CURDIR)/bin/lint ./...); done
+	$(foreach m,$(MODULES),cd $m && go vet -vettool=$(CURDIR)/bin/lint ./...$(newline))
 
 prose: ## check the language of comments and Markdown: length, clauses as subjects, words
 	@mkdir -p bin && go -C tools build -o ../bin/prose ./prose
@@ -148,7 +154,7 @@ docs: ## write the generated pages and tables of docs/ anew; make bench writes d
 	go test -count 1 -run 'PageOfCommands|PageOfSettings|TableOfPromises' ./commands ./cmd/simba-resp ./backends/backendtest -update
 
 gobench: ## Go benchmarks of the hot paths, with allocations
-	@set -e; $(foreach m,$(MODULES),$(if $(call in-module,$m),(cd $m && go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(call in-module,$m));))
+	$(foreach m,$(MODULES),$(if $(call in-module,$m),cd $m && go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(call in-module,$m)$(newline)))
 
 simulate: ## whole servers in fake time, from SEEDS seeds; SEED=… runs one again and shows its events
 	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestSimulation$$' $(if $(SEED),-v) ./tests/simulation $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))

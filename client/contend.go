@@ -8,13 +8,18 @@ import (
 	"github.com/simba-resp/simba-resp/client/internal/contend"
 )
 
-// What the subpackages of this one need of it; see package contend.
+// init sets the variables of package contend, for the subpackages of this one.
 func init() {
-	contend.Start = func(client any, cfg contend.Config) (contend.Run, error) { return startRun(client.(*Client), cfg) }
+	contend.Start = func(client any, cfg contend.Config) (contend.Run, error) {
+		return startRun(client.(*Client), cfg)
+	}
 	contend.Timeout = func(client any) time.Duration { return client.(*Client).timeout }
 	contend.ErrNoAnswer, contend.ErrClientClosed = errNoAnswer, errClientClosed
 	contend.Trace = func(contender any, h contend.Hooks) { contender.(*Contender).trace = h }
-	contend.Stopping = func(contender any) bool { r := contender.(*Contender).lastRun(); return r == nil || r.stopping() }
+	contend.Stopping = func(contender any) bool {
+		r := contender.(*Contender).lastRun()
+		return r == nil || r.stopping()
+	}
 	contend.ResignForTTL = func(contender any) { contender.(*Contender).resign(resignForTTL) }
 	contend.Logger = func(contender any) *slog.Logger {
 		k := contender.(*Contender)
@@ -22,7 +27,7 @@ func init() {
 	}
 }
 
-// tracedRun is a contenderRun as a subpackage sees it.
+// tracedRun implements contend.Run.
 type tracedRun struct{ *contenderRun }
 
 func (t tracedRun) Stop()                     { t.stop() }

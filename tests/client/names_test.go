@@ -95,4 +95,28 @@ func TestTheClientSubscribesToTheServersChannels(t *testing.T) {
 	})
 }
 
+func TestTheClientKnowsTheServersEvents(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g, other := w.client(), w.client()
+		var c changes
+		g.watch(t, "x", &c)
+		c.want(t, "→")
+		token := uint64(0)
+		for kind, want := range map[simba.EventKind][]string{
+			simba.EventReleased: {"a→"}, simba.EventExpired: {"a→"}, simba.EventBroken: {"a→"},
+			simba.EventQueued: nil, simba.EventLeft: nil,
+		} {
+			token++
+			eventOf(t, other, simba.EventAcquired, "x", "a", token)
+			c.want(t, "→a")
+			eventOf(t, other, kind, "x", "a", token)
+			c.want(t, want...)
+			if want == nil {
+				eventOf(t, other, simba.EventReleased, "x", "a", token)
+				c.want(t, "a→")
+			}
+		}
+	})
+}
+
 func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }

@@ -29,7 +29,13 @@ func (g *testClient) watch(t *testing.T, mutex string, s *changes) *client.Obser
 // event publishes that a contender has acquired a mutex, on its event channel alone.
 func event(t *testing.T, g *testClient, mutex, owner string, token uint64) {
 	t.Helper()
-	e := simba.Event{Kind: simba.EventAcquired, Mutex: mutex, Owner: owner, Token: token}
+	eventOf(t, g, simba.EventAcquired, mutex, owner, token)
+}
+
+// eventOf publishes an event of a kind.
+func eventOf(t *testing.T, g *testClient, kind simba.EventKind, mutex, owner string, token uint64) {
+	t.Helper()
+	e := simba.Event{Kind: kind, Mutex: mutex, Owner: owner, Token: token}
 	if err := g.rdb.Publish(context.Background(), simba.EventChannel(mutex), string(e.AppendJSON(nil))).Err(); err != nil {
 		t.Error(err)
 	}
