@@ -21,15 +21,14 @@ import (
 // renewing is how many clients renew the held mutexes while checkpoints are measured.
 const renewing = 64
 
-// mostCheckpoints is how many checkpoints are measured at most: one takes some 10 s of renewals.
+// mostCheckpoints bounds the measured checkpoints: one takes some 10 s of renewals.
 const mostCheckpoints = 3
 
-// checkpointsLast bounds how long checkpoints are waited for.
+// checkpointsLast bounds the wait for checkpoints.
 const checkpointsLast = 90 * time.Second
 
-// checkpoints compares the commits that are made while a checkpoint runs with those before it, for
-// so many checkpoints. Each client renews one held mutex after the other, so that each checkpoint
-// has many rows.
+// checkpoints compares commits during a checkpoint with commits before it, for n checkpoints. Each
+// client renews one held mutex after the other, so that each checkpoint has many rows.
 func (b *bench) checkpoints(addr, dataDir string, mutexes, n int) error {
 	var over atomic.Bool
 	var all sync.WaitGroup
@@ -96,10 +95,10 @@ func (s span) split(after time.Time, commits []commit) (during, between simbates
 	return during, between
 }
 
-// watchCheckpoints returns when n checkpoints have ended, and what it has seen by then at the
-// latest. A checkpoint begins when a segment of the journal is full, so that there is a new one. It
-// ends when Pebble's manifest names the table with its rows: with the next flush. A compaction, which
-// the manifest names too, may end at any time.
+// watchCheckpoints waits until n checkpoints have ended, or until a time. A checkpoint begins when
+// a segment of the journal is full, so that there is a new one. It ends with the next flush, when
+// Pebble's manifest names the table with its rows. A compaction, which changes the manifest too,
+// may end at any time.
 func watchCheckpoints(dataDir string, n int, until time.Time) (spans []span, err error) {
 	segments, manifests := filepath.Join(dataDir, "journal", "*.seg"), filepath.Join(dataDir, "MANIFEST-*")
 	segment, err := newest(segments)
@@ -137,7 +136,7 @@ func watchCheckpoints(dataDir string, n int, until time.Time) (spans []span, err
 	return spans, nil
 }
 
-// flushes are how many flushes a manifest has.
+// flushes is how many flushes a manifest has.
 type flushes struct {
 	manifest string
 	count    int
@@ -162,9 +161,9 @@ func readFlushes(path string) (flushes, error) {
 	}
 }
 
-// isFlush reports whether an edit of a manifest adds a table and removes none, as a compaction does.
-// An edit begins with numbers, each behind its tag. Then come the tables that it removes, and those
-// that it adds: see VersionEdit.Encode in Pebble.
+// isFlush reports whether an edit of a manifest adds a table and removes none. A compaction
+// removes some. An edit begins with numbers, each behind its tag. Then come the tables that it
+// removes, and those that it adds: see VersionEdit.Encode in Pebble.
 func isFlush(edit io.ByteReader) bool {
 	const (
 		lastNumberTag    = 4 // tags of numbers are not larger, but for 9

@@ -7,7 +7,7 @@ func (e *Engine) SetKeyEvents(kinds simba.KeyEvents) { e.sequencer.keyEvents.Sto
 
 // postKeyEvents adds Redis' keyspace notifications of a step, under each name of the key. The
 // caller holds mu.
-func (l *sequencer) postKeyEvents(m *mutex, s *step, kinds simba.KeyEvents) {
+func (q *sequencer) postKeyEvents(m *mutex, s *step, kinds simba.KeyEvents) {
 	names := []string{simba.KeyOf(m.name())}
 	if tagged := simba.TaggedKeyOf(m.name()); tagged != names[0] {
 		names = append(names, tagged)
@@ -18,10 +18,10 @@ func (l *sequencer) postKeyEvents(m *mutex, s *step, kinds simba.KeyEvents) {
 		}
 		for _, name := range names {
 			if kinds&simba.KeyEventsByKey != 0 {
-				l.unsent = append(l.unsent, notice{after: l.seq, message: &message{"__keyspace@0__:" + name, event.name}})
+				q.unsent = append(q.unsent, notice{after: q.seq, message: &message{"__keyspace@0__:" + name, event.name}})
 			}
 			if kinds&simba.KeyEventsByEvent != 0 {
-				l.unsent = append(l.unsent, notice{after: l.seq, message: &message{"__keyevent@0__:" + event.name, name}})
+				q.unsent = append(q.unsent, notice{after: q.seq, message: &message{"__keyevent@0__:" + event.name, name}})
 			}
 		}
 	}

@@ -55,51 +55,51 @@ func (w wakeUp) rests() simba.Seq { return w.after }
 // record numbers the step, and appends it to the journal. It returns the Seq that later replies
 // about the mutex rest on. That is 0 if only the queue changed, unless the journal holds that
 // change. The caller of each step commits a change that holds, so every unsent effect is sent.
-func (l *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
+func (q *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
 	if !s.hasEffects() {
 		return 0
 	}
-	announce := l.notices.Any()
+	announce := q.notices.Any()
 	ch := change(m, s)
 
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.number(&ch, s) && (l.journal.Append(ch) || s.changed || s.spent != 0) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.number(&ch, s) && (q.journal.Append(ch) || s.changed || s.spent != 0) {
 		rests = ch.Seq
 	}
-	l.post(m, s, announce)
-	l.waiting.Store(int64(len(l.unsent) + len(l.wakes)))
+	q.post(m, s, announce)
+	q.waiting.Store(int64(len(q.unsent) + len(q.wakes)))
 	return rests
 }
 
 // recordAll is record for the steps of a transaction: a crash leaves all of them or none. Its
 // messages follow the notices of the steps.
-func (l *sequencer) recordAll(parts []part, messages []message) (rests simba.Seq) {
-	announce := l.notices.Any()
+func (q *sequencer) recordAll(parts []part, messages []message) (rests simba.Seq) {
+	announce := q.notices.Any()
 	changes := make([]simba.Change, 0, len(parts))
 
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for i := range parts {
 		p := &parts[i]
 		if !p.step.hasEffects() {
 			continue
 		}
 		ch := change(p.m, &p.step)
-		if l.number(&ch, &p.step) {
+		if q.number(&ch, &p.step) {
 			changes = append(changes, ch)
 			p.rests = ch.Seq
 			rests = ch.Seq
 		}
-		l.post(p.m, &p.step, announce)
+		q.post(p.m, &p.step, announce)
 	}
 	if len(changes) > 0 {
-		l.journal.AppendAll(changes)
+		q.journal.AppendAll(changes)
 	}
 	for i := range messages {
-		l.unsent = append(l.unsent, notice{after: l.seq, message: &messages[i]})
+		q.unsent = append(q.unsent, notice{after: q.seq, message: &messages[i]})
 	}
-	l.waiting.Store(int64(len(l.unsent) + len(l.wakes)))
+	q.waiting.Store(int64(len(q.unsent) + len(q.wakes)))
 	return rests
 }
 
@@ -119,77 +119,77 @@ func change(m *mutex, s *step) simba.Change {
 
 // number numbers a change and its events. It reports whether there is anything to store. The
 // caller holds mu.
-func (l *sequencer) number(ch *simba.Change, s *step) bool {
+func (q *sequencer) number(ch *simba.Change, s *step) bool {
 	for i := range s.events {
-		l.seq++
-		s.events[i].Seq = l.seq
+		q.seq++
+		s.events[i].Seq = q.seq
 	}
 	ch.Events = shortened(s.events)
 	for _, e := range ch.Events {
-		l.history.Push(e)
+		q.history.Push(e)
 	}
 	if len(s.events) == 0 {
 		if !s.changed && s.spent == 0 {
 			return false
 		}
-		l.seq++
+		q.seq++
 	}
-	ch.Seq = l.seq
+	ch.Seq = q.seq
 	return true
 }
 
 // post adds the notices and wake-ups of a step to the unsent ones. The caller holds mu.
-func (l *sequencer) post(m *mutex, s *step, announce bool) {
+func (q *sequencer) post(m *mutex, s *step, announce bool) {
 	if announce {
 		for _, e := range s.events {
-			l.unsent = append(l.unsent, notice{after: l.seq, event: e})
+			q.unsent = append(q.unsent, notice{after: q.seq, event: e})
 		}
-		if kinds := simba.KeyEvents(l.keyEvents.Load()); kinds != 0 && s.changed {
-			l.postKeyEvents(m, s, kinds)
+		if kinds := simba.KeyEvents(q.keyEvents.Load()); kinds != 0 && s.changed {
+			q.postKeyEvents(m, s, kinds)
 		}
 	}
 	for _, t := range s.reservations {
-		l.unsent = append(l.unsent, notice{after: l.seq, reservation: t})
+		q.unsent = append(q.unsent, notice{after: q.seq, reservation: t})
 	}
 	if announce && s.freed && m.isOpen() {
 		free := message{simba.MutexChannel(m.name()), simba.ReleasedNotice(s.last)}
-		l.unsent = append(l.unsent, notice{after: l.seq, message: &free})
+		q.unsent = append(q.unsent, notice{after: q.seq, message: &free})
 	}
 	for _, t := range s.wakes {
-		t.after = l.seq
+		t.after = q.seq
 		if !t.ended { // in this very step
-			l.wakes = append(l.wakes, wakeUp{after: l.seq, waiter: t.waiter})
+			q.wakes = append(q.wakes, wakeUp{after: q.seq, waiter: t.waiter})
 		}
 	}
 }
 
 // begin reports whether commit may have to wait, and begins the work that it would wait for. The
 // notice of a reservation may reach no subscriber. Then commit waits for the change that follows.
-func (l *sequencer) begin(seq simba.Seq) bool { return l.journal.Begin(seq) || l.maySend() }
+func (q *sequencer) begin(seq simba.Seq) bool { return q.journal.Begin(seq) || q.maySend() }
 
 // maySend reports whether a notice is due whose sending may lead to a wait.
-func (l *sequencer) maySend() bool {
-	if l.waiting.Load() == 0 {
+func (q *sequencer) maySend() bool {
+	if q.waiting.Load() == 0 {
 		return false
 	}
-	mark := l.journal.Committed()
+	mark := q.journal.Committed()
 	if mark == everything {
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.unsent) > 0 && l.unsent[0].after <= mark
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.unsent) > 0 && q.unsent[0].after <= mark
 }
 
 // commit returns when everything up to seq is durable, and the notices and wake-ups of these
 // changes are sent.
-func (l *sequencer) commit(ctx context.Context, seq simba.Seq) error {
+func (q *sequencer) commit(ctx context.Context, seq simba.Seq) error {
 	for {
-		if err := l.journal.Commit(ctx, seq); err != nil {
+		if err := q.journal.Commit(ctx, seq); err != nil {
 			return err
 		}
 		var missed bool
-		if seq, missed = l.deliver(); !missed {
+		if seq, missed = q.deliver(); !missed {
 			return nil
 		}
 	}
@@ -202,31 +202,31 @@ func (l *sequencer) commit(ctx context.Context, seq simba.Seq) error {
 // Every commit takes part: it sends the notices that are due when it begins, and ends. So clients
 // that cause notices faster than they can be sent wait for each other, and no client sends for
 // all.
-func (l *sequencer) deliver() (rests simba.Seq, missed bool) {
-	if l.waiting.Load() == 0 {
+func (q *sequencer) deliver() (rests simba.Seq, missed bool) {
+	if q.waiting.Load() == 0 {
 		return 0, false
 	}
-	for _, w := range take(l, &l.wakes) {
+	for _, w := range take(q, &q.wakes) {
 		w.waiter.Wake()
 	}
-	if l.waiting.Load() == 0 {
+	if q.waiting.Load() == 0 {
 		return 0, false
 	}
-	l.sending.Lock()
-	defer l.sending.Unlock()
-	for _, n := range take(l, &l.unsent) {
-		if !l.send(n) {
-			rests, missed = max(rests, l.missed(n.reservation.mutex, n.reservation.contender)), true
+	q.sending.Lock()
+	defer q.sending.Unlock()
+	for _, n := range take(q, &q.unsent) {
+		if !q.send(n) {
+			rests, missed = max(rests, q.missed(n.reservation.mutex, n.reservation.contender)), true
 		}
 	}
 	return rests, missed
 }
 
 // take removes and returns the effects at the head of a list whose changes are durable.
-func take[E interface{ rests() simba.Seq }](l *sequencer, list *[]E) []E {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	mark := l.journal.Committed()
+func take[E interface{ rests() simba.Seq }](q *sequencer, list *[]E) []E {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	mark := q.journal.Committed()
 	n := 0
 	for n < len(*list) && (*list)[n].rests() <= mark {
 		n++
@@ -235,41 +235,41 @@ func take[E interface{ rests() simba.Seq }](l *sequencer, list *[]E) []E {
 	if *list = (*list)[n:]; len(*list) == 0 {
 		*list = nil // the array goes with what was taken
 	}
-	l.waiting.Add(int64(-n))
+	q.waiting.Add(int64(-n))
 	return taken
 }
 
 // send publishes a notice. It returns false for a reservation that reached no subscriber.
-func (l *sequencer) send(n notice) bool {
+func (q *sequencer) send(n notice) bool {
 	if n.message != nil {
-		l.notices.Publish(n.message.channel, n.message.payload)
-		l.copyReservation(n.message)
+		q.notices.Publish(n.message.channel, n.message.payload)
+		q.copyReservation(n.message)
 		return true
 	}
 	if t := n.reservation; t.contender != "" {
-		return l.sendReservation(t) > 0
+		return q.sendReservation(t) > 0
 	}
 	if n.event.Kind == simba.EventAcquired {
-		l.notices.Publish(simba.MutexChannel(n.event.Mutex), simba.AcquiredNotice(n.event.Owner))
+		q.notices.Publish(simba.MutexChannel(n.event.Mutex), simba.AcquiredNotice(n.event.Owner))
 	}
-	l.notices.Publish(simba.EventChannel(n.event.Mutex), string(short(n.event).AppendJSON(nil)))
+	q.notices.Publish(simba.EventChannel(n.event.Mutex), string(short(n.event).AppendJSON(nil)))
 	return true
 }
 
 // sendReservation notifies a polling waiter of its reservation. It returns how many subscribers
 // that reached.
-func (l *sequencer) sendReservation(t reservation) int {
+func (q *sequencer) sendReservation(t reservation) int {
 	payload := simba.ReleasedNotice(t.last)
-	reached := l.notices.Publish(simba.ContenderChannel(t.mutex, t.contender), payload)
-	if plain := simba.PlainContenderChannel(t.mutex, t.contender); l.notices.Subscribed(plain) {
-		reached += l.notices.Publish(plain, payload)
+	reached := q.notices.Publish(simba.ContenderChannel(t.mutex, t.contender), payload)
+	if plain := simba.PlainContenderChannel(t.mutex, t.contender); q.notices.Subscribed(plain) {
+		reached += q.notices.Publish(plain, payload)
 	}
 	return reached
 }
 
 // copyReservation publishes a script's notice of a reservation on the channel without braces, too,
 // if the contender subscribes to that one.
-func (l *sequencer) copyReservation(m *message) {
+func (q *sequencer) copyReservation(m *message) {
 	if !strings.HasPrefix(m.payload, simba.ReleasedNotice("")) {
 		return
 	}
@@ -277,8 +277,8 @@ func (l *sequencer) copyReservation(m *message) {
 	if !ok {
 		return
 	}
-	if plain := simba.PlainContenderChannel(mutex, contender); l.notices.Subscribed(plain) {
-		l.notices.Publish(plain, m.payload)
+	if plain := simba.PlainContenderChannel(mutex, contender); q.notices.Subscribed(plain) {
+		q.notices.Publish(plain, m.payload)
 	}
 }
 

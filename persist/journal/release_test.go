@@ -345,11 +345,13 @@ func TestASegmentIsOpenedOnce(t *testing.T) {
 	mustWrite(t, j, "record 1")
 	mustRotate(t, j)
 	mustWrite(t, j, "record 2")
+	mu.Lock()
 	for _, path := range opened {
 		if strings.HasSuffix(path, ".seg") {
 			t.Errorf("%s is opened once it has its name", path)
 		}
 	}
+	mu.Unlock()
 	path, info := j.Current()
 	if now, err := o.FS.Stat(path); err != nil || now.Size() != info.Size() {
 		t.Errorf("Current is %s of %d bytes, and the file has %v, %v", path, info.Size(), now, err)

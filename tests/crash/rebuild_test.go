@@ -16,8 +16,9 @@ import (
 	"github.com/simba-resp/simba-resp/persist"
 )
 
-// TestAnEngineIsBuiltAnewFromCheckpointAndRecords stops an engine again and again, and builds another
-// one from what the open store has. Nobody can tell them apart by the mutexes, or by the history.
+// TestAnEngineIsBuiltAnewFromCheckpointAndRecords stops an engine again and again, and builds
+// another one from the contents of the open store. Both have the same mutexes and the same
+// history.
 func TestAnEngineIsBuiltAnewFromCheckpointAndRecords(t *testing.T) {
 	for _, mode := range []persist.Mode{persist.Always, persist.Async} {
 		for seed := range uint64(5) {
@@ -110,7 +111,7 @@ func useAnyMutex(t *testing.T, e *engine.Engine, rng *rand.Rand, last uint64) (t
 	return token
 }
 
-// mutexState is what clients can see of a mutex, but for its queue.
+// mutexState is the visible state of a mutex, but for its queue.
 type mutexState struct {
 	tenure simba.Tenure
 	lock   simba.Lock
