@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The aims and their bounds. Who changes an aim changes this list, too.
+// golden lists the aims and their bounds. A change of an aim changes this list too.
 var golden = []string{
 	"1 client, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1 ×",
 	"16 clients, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1.1 ×",

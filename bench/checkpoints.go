@@ -98,8 +98,8 @@ func (s span) split(after time.Time, commits []commit) (during, between simbates
 
 // watchCheckpoints returns when n checkpoints have ended, and what it has seen by then at the
 // latest. A checkpoint begins when a segment of the journal is full, so that there is a new one. It
-// ends when Pebble's manifest names the table with its rows: with the next flush. A compaction, which
-// the manifest names too, may end at any time.
+// ends with the next flush, when Pebble's manifest names the table with its rows. The manifest also
+// names compactions, which may end at any time.
 func watchCheckpoints(dataDir string, n int, until time.Time) (spans []span, err error) {
 	segments, manifests := filepath.Join(dataDir, "journal", "*.seg"), filepath.Join(dataDir, "MANIFEST-*")
 	segment, err := newest(segments)
@@ -143,7 +143,7 @@ type flushes struct {
 	count    int
 }
 
-// readFlushes counts the flushes in a manifest. One whose edit is only written in part counts later.
+// readFlushes counts the flushes in a manifest. It leaves out a flush whose edit is incomplete.
 func readFlushes(path string) (flushes, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -162,9 +162,9 @@ func readFlushes(path string) (flushes, error) {
 	}
 }
 
-// isFlush reports whether an edit of a manifest adds a table and removes none, as a compaction does.
-// An edit begins with numbers, each behind its tag. Then come the tables that it removes, and those
-// that it adds: see VersionEdit.Encode in Pebble.
+// isFlush reports whether an edit of a manifest adds a table and removes none. A compaction removes
+// some. An edit begins with numbers, each behind its tag. Then come the tables that it removes, and
+// those that it adds: see VersionEdit.Encode in Pebble.
 func isFlush(edit io.ByteReader) bool {
 	const (
 		lastNumberTag    = 4 // tags of numbers are not larger, but for 9

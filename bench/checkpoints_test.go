@@ -100,7 +100,7 @@ func TestACheckpointLastsFromANewSegmentToTheNextFlush(t *testing.T) {
 	}
 }
 
-// What isFlush knows of manifests is Pebble's own affair.
+// isFlush reads the format of manifests, which is internal to Pebble.
 func TestACompactionOfPebbleIsNoFlush(t *testing.T) {
 	dir := t.TempDir()
 	db, err := pebble.Open(dir, &pebble.Options{DisableWAL: true, DisableAutomaticCompactions: true})

@@ -55,7 +55,7 @@ const warmUp = 300 * time.Millisecond
 // patience is how long a server may hang. It is shorter in tests.
 var patience = time.Minute
 
-// lifetime is how long a contender may live. What it waits for then fails.
+// lifetime is how long a contender may live. When it ends, the contender's wait fails.
 func lifetime() time.Duration { return patience + warmUp + *during }
 
 var runs atomic.Int64 // numbers the loads, so that no mutex has a past

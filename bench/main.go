@@ -3,8 +3,8 @@
 //
 //	make bench
 //
-// It starts the servers and stores on private ports, with data on the disk below -dir. The page names
-// those that are not installed.
+// It starts the servers and stores on private ports, with data on the disk below -dir. The page
+// lists those that are not installed.
 package main
 
 import (

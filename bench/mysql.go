@@ -86,7 +86,8 @@ func (c *mysqlContender) attempt() (owner string, wait time.Duration, err error)
 	if err := tx.QueryRowContext(c.ctx, seeds.MySQLGet, c.mutex).Scan(&owner, &version, &transitionAt, &now); err != nil {
 		return "", 0, err
 	}
-	left := transitionAt - now + rand.Int64N(1000) // the jitter of leases without a transition window
+	// The random part is the jitter of leases without a transition window.
+	left := transitionAt - now + rand.Int64N(1000)
 	return owner, time.Duration(max(left, 0)) * time.Millisecond, tx.Commit()
 }
 

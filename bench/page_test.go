@@ -58,7 +58,7 @@ func TestTheShortRunOfThePageMeasuresBothSidesOfARatio(t *testing.T) {
 	}
 }
 
-func TestWhatFailsInEachRoundIsOneLineOfThePage(t *testing.T) {
+func TestAFaultOfEveryRoundIsOneLineOfThePage(t *testing.T) {
 	r := newResults(3)
 	for range 3 {
 		r.fault("etcd", errors.New("it hangs"))

@@ -21,7 +21,8 @@ const (
 	mutexNames = 100_000
 )
 
-// pipelines measures acquires with redis-benchmark. What it has taken is released before the next.
+// pipelines measures acquires with redis-benchmark. It releases the mutexes of one run before the
+// next.
 func (b *bench) pipelines(round int) {
 	simba := pipeline{
 		acquire: []string{"SIMBA.ACQUIRE", "__rand_int__", "c", leaseMS},
@@ -42,7 +43,7 @@ func (b *bench) pipelines(round int) {
 		if site == nil {
 			continue
 		}
-		settle()
+		flushDisk()
 		rate, err := redisBenchmark(site.addr, m.acquire)
 		if err == nil {
 			err = pipe(site.addr, mutexNames, m.release, patience)

@@ -13,8 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// redisContender runs the scripts of Simba's Redis backend, and waits on its own channel for its
-// turn, at most until the lease that it saw has ended.
+// redisContender runs the scripts of Simba's Redis backend. It waits for a notice on its own
+// channel, at most until the lease that it saw has ended.
 type redisContender struct {
 	w          *wire
 	sub        *wire // nil if nobody else wants the mutex

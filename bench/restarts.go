@@ -23,8 +23,8 @@ type held struct {
 	mutexes int
 }
 
-// hold measures what many held mutexes cost in memory and on disk, how long a server that was
-// killed takes until it serves them again, and what a checkpoint of them does to commits.
+// hold measures what many held mutexes cost in memory and on disk. It measures how long a killed
+// server takes until it serves them again, and how a checkpoint of them delays commits.
 func (b *bench) hold(st *stage, mutexes int) {
 	h := held{b, st, simbatest.Start(st), mutexes}
 	killed, full := st.TempDir()+"/killed", st.TempDir()+"/full"
@@ -112,8 +112,8 @@ func (h held) fillJournal(dir string) {
 	h.add(0, key{journalMiB, always, h.mutexes}, float64(size)/(1<<20))
 }
 
-// leastFull is how many bytes the files of a full journal have at least: two segments that the
-// checkpoint lacks, and the one that is written.
+// leastFull is how many bytes the files of a full journal have at least. They are two segments that
+// the checkpoint lacks, and the segment that is being written.
 const leastFull = 48 << 20
 
 // proveFull returns an error unless the journal is full: a change waits, a server that does not

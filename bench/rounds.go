@@ -93,14 +93,14 @@ func (b *bench) round(round int) {
 	}
 }
 
-// settle waits until what the subject before has written is on the disk.
-func settle() {
+// flushDisk writes the data of the subject before to the disk, so that it delays no later subject.
+func flushDisk() {
 	syscall.Sync()
 	time.Sleep(200 * time.Millisecond)
 }
 
 func (b *bench) measure(round int, name string, site *site, l load) {
-	settle()
+	flushDisk()
 	f, err := site.run(l, *during)
 	if err != nil {
 		b.failed(name+", "+l.String(), err)

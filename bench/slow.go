@@ -52,7 +52,7 @@ func (b *bench) startSlowDisks() {
 // a mutex each and give it back.
 func (b *bench) probes(round int) {
 	for _, d := range b.slow {
-		settle()
+		flushDisk()
 		ping, check, rate, err := d.probe(*during)
 		if err != nil {
 			b.failed(slowName(d.sync), err)

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// stage is what servers and stores are started on; it stands in for a test (stores.TB). What goes
-// wrong there ends the act with an error.
+// stage starts servers and stores for a measurement. It implements stores.TB in place of a test. A
+// failure ends the act with an error.
 type stage struct {
 	dir    string // on the disk that is measured
 	undo   []func()
