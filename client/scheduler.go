@@ -43,8 +43,8 @@ type ScheduleConfig struct {
 	Period       time.Duration // more than 0
 	Strategy     Strategy      // the zero value is FixedRate
 
-	// AlignToClock starts the work at multiples of Period on the wall clock in UTC. With a Period of
-	// an hour that is the full hour, and with 24 h midnight. So a new leader does not repeat the
+	// AlignToClock starts the work at multiples of Period on the wall clock in UTC. With a Period
+	// of an hour that is the full hour, and with 24 h midnight. So a new leader does not repeat the
 	// last work of the leader before. It goes with FixedRate and without InitialDelay.
 	//
 	// A start time at which no process leads, or at which the last work still runs, is skipped.
