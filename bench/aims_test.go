@@ -33,7 +33,7 @@ var golden = []string{
 	"lines of Go in persist, engine and resp, without tests: at most 10,013",
 }
 
-func TestTheAimsAreThoseThatWereAgreed(t *testing.T) {
+func TestAimsAreTheListedOnes(t *testing.T) {
 	var got []string
 	for _, a := range newResults(7).aims() {
 		got = append(got, a.what+": "+a.bound())
@@ -51,7 +51,7 @@ func TestAnAimThatWasNotMeasuredStaysInTheTable(t *testing.T) {
 	}
 }
 
-func TestAMissedAimSaysSo(t *testing.T) {
+func TestAMissedAimIsMarkedInTheTable(t *testing.T) {
 	for _, c := range []struct {
 		most   bool
 		values []float64
@@ -82,7 +82,7 @@ func TestAMissedAimIsNotRoundedToItsLimit(t *testing.T) {
 	}
 }
 
-func TestAnAimSaysHowManyRoundsItLacks(t *testing.T) {
+func TestAnAimShowsHowManyRoundsItLacks(t *testing.T) {
 	r := newResults(3)
 	for round := range 2 {
 		r.add(round, key{restart, always, *many}, float64(round+1))

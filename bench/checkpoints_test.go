@@ -15,7 +15,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-func TestACommitThatMeetsACheckpointCountsForIt(t *testing.T) {
+func TestACommitThatOverlapsACheckpointCountsForIt(t *testing.T) {
 	start := time.Now()
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	var commits []commit

@@ -29,7 +29,7 @@ func TestAlwaysAndRedisWithFsyncRunApartFromAllOthers(t *testing.T) {
 	}
 }
 
-func TestEveryServerHasOneClientAndTheCrowd(t *testing.T) {
+func TestEachServerIsMeasuredWithOneAndWithManyClients(t *testing.T) {
 	for _, l := range []load{{clients: 1}, {clients: crowd}, {clients: crowd, hot: true}} {
 		var got []string
 		for _, d := range duels(0) {
