@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// aim is what the project wants to be, as a bound on figures of one run.
+// aim is a bound on figures of one run.
 type aim struct {
 	what   string
 	limit  float64
@@ -25,7 +25,7 @@ const (
 	linesBefore = 10_014
 )
 
-// aims judges a run. Every aim is there, whatever was measured.
+// aims returns all aims with the figures of a run, also those that were not measured.
 func (r *results) aims() (all []aim) {
 	// ratio adds an aim about a/b.
 	ratio := func(what string, limit float64, most bool, a, b key) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// golden lists the aims and their bounds. A change of an aim changes this list too.
-var golden = []string{
+// agreedAims lists the aims and their bounds. A change of an aim changes this list too.
+var agreedAims = []string{
 	"1 client, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1 ×",
 	"16 clients, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1.1 ×",
 	"64 clients, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1.1 ×",
@@ -38,8 +38,8 @@ func TestAimsAreTheListedOnes(t *testing.T) {
 	for _, a := range newResults(7).aims() {
 		got = append(got, a.what+": "+a.bound())
 	}
-	if !slices.Equal(got, golden) {
-		t.Errorf("the aims are\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(golden, "\n"))
+	if !slices.Equal(got, agreedAims) {
+		t.Errorf("the aims are\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(agreedAims, "\n"))
 	}
 }
 

@@ -24,12 +24,11 @@ const renewing = 64
 // mostCheckpoints is how many checkpoints are measured at most: one takes some 10 s of renewals.
 const mostCheckpoints = 3
 
-// checkpointsLast bounds how long checkpoints are waited for.
+// checkpointsLast bounds the wait for checkpoints.
 const checkpointsLast = 90 * time.Second
 
-// checkpoints compares the commits that are made while a checkpoint runs with those before it, for
-// so many checkpoints. Each client renews one held mutex after the other, so that each checkpoint
-// has many rows.
+// checkpoints compares the commits during a checkpoint with those before it, for some checkpoints.
+// Each client renews one held mutex after the other, so that each checkpoint has many rows.
 func (b *bench) checkpoints(addr, dataDir string, mutexes, n int) error {
 	var over atomic.Bool
 	var all sync.WaitGroup
@@ -83,7 +82,8 @@ func renew(addr string, first, mutexes int, over *atomic.Bool) (all []commit, er
 // span is the time of a checkpoint.
 type span struct{ from, to time.Time }
 
-// split returns how long the commits took that met the span, and those between after and the span.
+// split returns how long the commits took that overlap the span, and those between after and the
+// span.
 func (s span) split(after time.Time, commits []commit) (during, between simbatest.Latencies) {
 	for _, c := range commits {
 		switch ended := c.began.Add(c.took); {
@@ -96,9 +96,9 @@ func (s span) split(after time.Time, commits []commit) (during, between simbates
 	return during, between
 }
 
-// watchCheckpoints returns when n checkpoints have ended, and what it has seen by then at the
-// latest. A checkpoint begins when a segment of the journal is full, so that there is a new one. It
-// ends with the next flush, when Pebble's manifest names the table with its rows. The manifest also
+// watchCheckpoints returns the spans of the next n checkpoints, or those that end before until. A
+// checkpoint begins when a segment of the journal is full, so that there is a new one. It ends
+// with the next flush, when Pebble's manifest names the table with its rows. The manifest also
 // names compactions, which may end at any time.
 func watchCheckpoints(dataDir string, n int, until time.Time) (spans []span, err error) {
 	segments, manifests := filepath.Join(dataDir, "journal", "*.seg"), filepath.Join(dataDir, "MANIFEST-*")

@@ -22,7 +22,7 @@ type mysqlContender struct {
 }
 
 // toMySQL connects contenders of Simba to a database of their own there.
-func toMySQL(st *stage, addr string) (connector, error) {
+func toMySQL(tb *testbed, addr string) (connector, error) {
 	timeouts := fmt.Sprintf("timeout=%v&readTimeout=%[1]v&writeTimeout=%[1]v", patience)
 	root, err := sql.Open("mysql", "root@tcp("+addr+")/?"+timeouts)
 	if err != nil {
@@ -36,7 +36,7 @@ func toMySQL(st *stage, addr string) (connector, error) {
 	if err != nil {
 		return nil, err
 	}
-	st.Cleanup(func() { db.Close() })
+	tb.Cleanup(func() { db.Close() })
 	if _, err := db.Exec(seeds.MySQLTable); err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func (c *redisContender) acquire() error {
 	}
 }
 
-// owner runs a script that answers with the owner and what is left of its lease.
+// owner runs a script that returns the owner and the remaining time of its lease.
 func (c *redisContender) owner(command []byte) (id string, left time.Duration, err error) {
 	got, err := c.w.ask(command)
 	if err != nil {

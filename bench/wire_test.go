@@ -45,9 +45,9 @@ func TestALoadOnAServerThatHangsFailsAtItsConnect(t *testing.T) {
 		})
 	}
 	t.Run("MariaDB", func(t *testing.T) {
-		st := new(stage)
-		defer st.strike()
-		if _, err := toMySQL(st, addr); err == nil {
+		tb := new(testbed)
+		defer tb.cleanUp()
+		if _, err := toMySQL(tb, addr); err == nil {
 			t.Error("it is connected")
 		}
 	})

@@ -246,8 +246,8 @@ type reply struct {
 	err    error
 }
 
-// takesOver checks the tenure that follows a dead owner's. It must have begun in time, and have this
-// owner, unless owner is "". takesOver reports whether the takeover counts.
+// takesOver checks the tenure that follows a dead owner's. It must have begun in time, and belong
+// to owner, unless owner is "". takesOver reports whether the takeover counts.
 func (f *fleet) takesOver(next change, o tenureEnd, owner string) bool {
 	f.t.Helper()
 	if owner != "" && next.owner != owner {
