@@ -117,7 +117,7 @@ they attack. Figures of a loaded machine, or of another one, differ.
 endef
 export CAMPAIGNS_PAGE
 
-CAMPAIGNS := 'LosesNothing|$(TIMED)|NoHandoffIsLost|MayBeCutOffAndHeal'
+CAMPAIGNS := 'LosesNothing|$(TIMED)|NoHandoffIsLost|RecoversFromEachOfManyPartitions'
 campaigns: ## crashes, kills, handoffs and outages by the thousand, some 15 minutes: docs/development/campaigns.md
 	@tools/install
 	@rm -f bin/campaigns; mkdir -p bin

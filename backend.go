@@ -139,9 +139,9 @@ type Outcome struct {
 	Token  uint64 // of the current tenure, 0 = the mutex is free
 
 	TTL time.Duration // until the TTL window ends, at least 0
-	// Transition is the time until the transition window ends, at least 0. A mutex that is free may
-	// still be reserved for the next waiter, or in the recovery delay: then it is the time until
-	// that ends.
+	// Transition is the time until the transition window ends, at least 0. A free mutex may still
+	// be reserved for the next waiter, or be in the recovery delay. Then Transition is the time
+	// until the reservation or the delay ends.
 	Transition time.Duration
 	Position   int // in the queue, from 1; 0 = not queued
 

@@ -109,8 +109,9 @@ func EventChannel(mutex string) string { return "simba-events:{" + mutex + "}" }
 // AcquiredNotice returns the payload on MutexChannel when a tenure of contender begins.
 func AcquiredNotice(contender string) string { return "acquired@@" + contender }
 
-// ReleasedNotice returns the payload for the end of a tenure of oldOwner. It goes to ContenderChannel
-// if the mutex is reserved for that contender, and to MutexChannel if nobody waits.
+// ReleasedNotice returns the payload for the end of a tenure of oldOwner. It goes to
+// ContenderChannel if the mutex is reserved for that contender, and to MutexChannel if nobody
+// waits.
 func ReleasedNotice(oldOwner string) string { return "released@@" + oldOwner }
 
 // ParseContenderChannel is the inverse of ContenderChannel. ok is false for any other channel, and

@@ -97,9 +97,9 @@ type Tx interface {
 	// Lock returns the lock behind a key.
 	Lock(mutex string) Lock
 	// Open reports whether owner may take a mutex that has no lock. It is false while the mutex
-	// is reserved for another waiter, and during the recovery delay. From then on Lock shows the
-	// waiter with the reservation as the owner, because scripts read the owner of a lock that
-	// they could not get. Take is possible all the same while the mutex is reserved.
+	// is reserved for another waiter, and during the recovery delay. After that call, Lock shows
+	// the waiter with the reservation as the owner. Scripts read the owner of a lock that they
+	// could not get. Take works even while the mutex is reserved.
 	Open(mutex, owner string) bool
 	// Take begins a tenure with a lock's Owner, Fields and lease. It breaks a tenure that the
 	// mutex has.

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// aim is what the project wants to be, as a bound on figures of one run.
+// aim is a bound on figures of one run.
 type aim struct {
 	what   string
 	limit  float64
@@ -18,14 +18,14 @@ type aim struct {
 }
 
 const (
-	// diskBefore is how many bytes a held mutex took on disk before there was a journal: 18.8 at
-	// commit 27d06e8, by the same million mutexes, after a restart and a stop.
+	// diskBefore is how many bytes a held mutex took on disk before there was a journal. It was
+	// 18.8 at commit 27d06e8, for the same million mutexes, after a restart and a stop.
 	diskBefore = 19
 	// linesBefore is how many lines codeLines counted at that commit.
 	linesBefore = 10_014
 )
 
-// aims judges a run. Every aim is there, whatever was measured.
+// aims returns all aims with the figures of a run, also those that were not measured.
 func (r *results) aims() (all []aim) {
 	// ratio adds an aim about a/b.
 	ratio := func(what string, limit float64, most bool, a, b key) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The aims and their bounds. Who changes an aim changes this list, too.
-var golden = []string{
+// agreedAims lists the aims and their bounds. A change of an aim changes this list too.
+var agreedAims = []string{
 	"1 client, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1 ×",
 	"16 clients, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1.1 ×",
 	"64 clients, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1.1 ×",
@@ -33,13 +33,13 @@ var golden = []string{
 	"lines of Go in persist, engine and resp, without tests: at most 10,013",
 }
 
-func TestTheAimsAreThoseThatWereAgreed(t *testing.T) {
+func TestAimsAreTheListedOnes(t *testing.T) {
 	var got []string
 	for _, a := range newResults(7).aims() {
 		got = append(got, a.what+": "+a.bound())
 	}
-	if !slices.Equal(got, golden) {
-		t.Errorf("the aims are\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(golden, "\n"))
+	if !slices.Equal(got, agreedAims) {
+		t.Errorf("the aims are\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(agreedAims, "\n"))
 	}
 }
 
@@ -51,7 +51,7 @@ func TestAnAimThatWasNotMeasuredStaysInTheTable(t *testing.T) {
 	}
 }
 
-func TestAMissedAimSaysSo(t *testing.T) {
+func TestAMissedAimIsMarkedInTheTable(t *testing.T) {
 	for _, c := range []struct {
 		most   bool
 		values []float64
@@ -82,7 +82,7 @@ func TestAMissedAimIsNotRoundedToItsLimit(t *testing.T) {
 	}
 }
 
-func TestAnAimSaysHowManyRoundsItLacks(t *testing.T) {
+func TestAnAimShowsHowManyRoundsItLacks(t *testing.T) {
 	r := newResults(3)
 	for round := range 2 {
 		r.add(round, key{restart, always, *many}, float64(round+1))

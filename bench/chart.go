@@ -27,8 +27,8 @@ const (
 	grey   = "#a0aec0"
 )
 
-// crowd is how many clients the pictures have.
-const crowd = 64
+// manyClients is the number of clients in the pictures.
+const manyClients = 64
 
 var pictures = []picture{
 	{
@@ -70,7 +70,7 @@ const (
 // values are the parts of a subject's bar; ok is false if one was not measured.
 func (p picture) values(r *results, subject string) (all []float64, ok bool) {
 	for _, part := range p.parts {
-		v := median(r.of(key{part.quantity, subject, crowd}))
+		v := median(r.of(key{part.quantity, subject, manyClients}))
 		if math.IsNaN(v) {
 			return nil, false
 		}

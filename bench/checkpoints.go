@@ -27,8 +27,8 @@ const mostCheckpoints = 3
 // checkpointsLast bounds the wait for checkpoints.
 const checkpointsLast = 90 * time.Second
 
-// checkpoints compares commits during a checkpoint with commits before it, for n checkpoints. Each
-// client renews one held mutex after the other, so that each checkpoint has many rows.
+// checkpoints compares the commits during a checkpoint with those before it, for some checkpoints.
+// Each client renews one held mutex after the other, so that each checkpoint has many rows.
 func (b *bench) checkpoints(addr, dataDir string, mutexes, n int) error {
 	var over atomic.Bool
 	var all sync.WaitGroup
@@ -82,7 +82,8 @@ func renew(addr string, first, mutexes int, over *atomic.Bool) (all []commit, er
 // span is the time of a checkpoint.
 type span struct{ from, to time.Time }
 
-// split returns how long the commits took that met the span, and those between after and the span.
+// split returns how long the commits took that overlap the span, and those between after and the
+// span.
 func (s span) split(after time.Time, commits []commit) (during, between simbatest.Latencies) {
 	for _, c := range commits {
 		switch ended := c.began.Add(c.took); {
@@ -95,10 +96,10 @@ func (s span) split(after time.Time, commits []commit) (during, between simbates
 	return during, between
 }
 
-// watchCheckpoints waits until n checkpoints have ended, or until a time. A checkpoint begins when
-// a segment of the journal is full, so that there is a new one. It ends with the next flush, when
-// Pebble's manifest names the table with its rows. A compaction, which changes the manifest too,
-// may end at any time.
+// watchCheckpoints returns the spans of the next n checkpoints, or those that end before until. A
+// checkpoint begins when a segment of the journal is full, so that there is a new one. It ends
+// with the next flush, when Pebble's manifest names the table with its rows. The manifest also
+// names compactions, which may end at any time.
 func watchCheckpoints(dataDir string, n int, until time.Time) (spans []span, err error) {
 	segments, manifests := filepath.Join(dataDir, "journal", "*.seg"), filepath.Join(dataDir, "MANIFEST-*")
 	segment, err := newest(segments)
@@ -142,7 +143,7 @@ type flushes struct {
 	count    int
 }
 
-// readFlushes counts the flushes in a manifest. One whose edit is only written in part counts later.
+// readFlushes counts the flushes in a manifest. It leaves out a flush whose edit is incomplete.
 func readFlushes(path string) (flushes, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -161,9 +162,9 @@ func readFlushes(path string) (flushes, error) {
 	}
 }
 
-// isFlush reports whether an edit of a manifest adds a table and removes none. A compaction
-// removes some. An edit begins with numbers, each behind its tag. Then come the tables that it
-// removes, and those that it adds: see VersionEdit.Encode in Pebble.
+// isFlush reports whether an edit of a manifest adds a table and removes none. A compaction removes
+// some. An edit begins with numbers, each behind its tag. Then come the tables that it removes, and
+// those that it adds: see VersionEdit.Encode in Pebble.
 func isFlush(edit io.ByteReader) bool {
 	const (
 		lastNumberTag    = 4 // tags of numbers are not larger, but for 9

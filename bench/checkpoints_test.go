@@ -15,7 +15,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-func TestACommitThatMeetsACheckpointCountsForIt(t *testing.T) {
+func TestACommitThatOverlapsACheckpointCountsForIt(t *testing.T) {
 	start := time.Now()
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	var commits []commit
@@ -100,7 +100,7 @@ func TestACheckpointLastsFromANewSegmentToTheNextFlush(t *testing.T) {
 	}
 }
 
-// isFlush reads a format that is private to Pebble, so the test has Pebble write it.
+// isFlush reads the format of manifests, which is internal to Pebble.
 func TestACompactionOfPebbleIsNoFlush(t *testing.T) {
 	dir := t.TempDir()
 	db, err := pebble.Open(dir, &pebble.Options{DisableWAL: true, DisableAutomaticCompactions: true})

@@ -70,8 +70,8 @@ func mountedAt(mountinfo io.Reader, path string) (kind string, err error) {
 	return kind, lines.Err()
 }
 
-// syncTime returns the median of what one write of 300 bytes and its fdatasync take, one after the
-// other, in a file that is filled ahead: what a journal of one client can do at best.
+// syncTime returns the median time of a write of 300 bytes and its fdatasync, in a file that was
+// filled before. It is the best time that a journal with one client can reach.
 func syncTime(dir string) (time.Duration, error) {
 	f, err := os.CreateTemp(dir, "bench-sync-")
 	if err != nil {

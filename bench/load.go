@@ -10,19 +10,18 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// A contender takes one mutex and gives it back. It is for one goroutine, but for close, which
-// ends an acquire that waits.
+// A contender acquires and releases one mutex. Only close is safe for concurrent use. It ends an
+// acquire that waits.
 type contender interface {
 	acquire() error // returns when it owns the mutex
 	release() error
 	close()
 }
 
-// connector makes the contender of a load that wants a mutex by an id. Of a hot mutex others
-// want it too.
+// connector returns a contender with an id for a mutex. Other contenders want a hot mutex too.
 type connector func(mutex, id string, hot bool) (contender, error)
 
-// load is how many clients take a mutex and give it back, again and again.
+// load is a number of clients that repeatedly acquire and release a mutex.
 type load struct {
 	clients int
 	hot     bool // one mutex for all, not one for each
@@ -36,7 +35,7 @@ func (l load) String() string {
 	return clients(l.clients) + ", " + what
 }
 
-// figures are what a load came to.
+// figures are the results of a load.
 type figures struct {
 	tenures  int64               // while it was measured
 	rate     float64             // tenures a second
@@ -55,10 +54,10 @@ const warmUp = 300 * time.Millisecond
 // patience is how long a server may hang. It is shorter in tests.
 var patience = time.Minute
 
-// lifetime is how long a contender may live. What it waits for then fails.
+// lifetime is how long a contender may live. When it ends, the contender's wait fails.
 func lifetime() time.Duration { return patience + warmUp + *during }
 
-var runs atomic.Int64 // numbers the loads, so that no mutex has a past
+var runs atomic.Int64 // numbers the loads, so that each has new mutexes
 
 // run has a load run on a subject for that long, after a warm-up.
 func (s *site) run(l load, during time.Duration) (*figures, error) {
@@ -135,7 +134,7 @@ func (w *worker) work() {
 	}
 }
 
-// sum makes figures of what the workers saw.
+// sum returns the figures of all workers.
 func sum(workers []*worker, took time.Duration) (*figures, error) {
 	f := new(figures)
 	var squares float64

@@ -3,8 +3,8 @@
 //
 //	make bench
 //
-// It starts the servers and stores on private ports, with data on the disk below -dir. The page names
-// those that are not installed.
+// It starts the servers and stores on private ports, with data on the disk below -dir. The page
+// lists those that are not installed.
 package main
 
 import (
@@ -45,13 +45,13 @@ func (program) Run() int {
 	}
 	b.dir = data
 	b.say("%s", disk)
-	b.try("lines of Go", func(st *stage) {
+	b.try("lines of Go", func(tb *testbed) {
 		n, err := countLines(codeParts)
-		st.must(err)
+		tb.must(err)
 		b.add(0, key{codeLines, always, 0}, float64(n))
 	})
-	b.try("the loads", func(st *stage) {
-		b.st = st
+	b.try("the loads", func(tb *testbed) {
+		b.tb = tb
 		b.start()
 		b.startSlowDisks()
 		for round := range *rounds {
@@ -63,7 +63,7 @@ func (program) Run() int {
 	})
 	if b.wanted(always) {
 		b.say("\n%d held mutexes, after %v", *many, time.Since(began).Round(time.Second))
-		b.try("held mutexes", func(st *stage) { b.hold(st, *many) })
+		b.try("held mutexes", func(tb *testbed) { b.hold(tb, *many) })
 	}
 	run := fmt.Sprintf("each load %d times for %v, %v in all", *rounds, *during, time.Since(began).Round(time.Second))
 	if err := b.writePage(*out, disk, run); err != nil {
@@ -83,9 +83,9 @@ func (program) Run() int {
 	return 0
 }
 
-// try plays an act. If it falls, the run goes on.
-func (b *bench) try(what string, act func(*stage)) {
-	if err := play(b.dir, act); err != nil {
+// try runs f. If f fails, it notes that, and the run continues.
+func (b *bench) try(what string, f func(*testbed)) {
+	if err := withTestbed(b.dir, f); err != nil {
 		b.failed(what, err)
 	}
 }

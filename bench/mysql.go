@@ -22,7 +22,7 @@ type mysqlContender struct {
 }
 
 // toMySQL connects contenders of Simba to a database of their own there.
-func toMySQL(st *stage, addr string) (connector, error) {
+func toMySQL(tb *testbed, addr string) (connector, error) {
 	timeouts := fmt.Sprintf("timeout=%v&readTimeout=%[1]v&writeTimeout=%[1]v", patience)
 	root, err := sql.Open("mysql", "root@tcp("+addr+")/?"+timeouts)
 	if err != nil {
@@ -36,7 +36,7 @@ func toMySQL(st *stage, addr string) (connector, error) {
 	if err != nil {
 		return nil, err
 	}
-	st.Cleanup(func() { db.Close() })
+	tb.Cleanup(func() { db.Close() })
 	if _, err := db.Exec(seeds.MySQLTable); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,8 @@ func (c *mysqlContender) attempt() (owner string, wait time.Duration, err error)
 	if err := tx.QueryRowContext(c.ctx, seeds.MySQLGet, c.mutex).Scan(&owner, &version, &transitionAt, &now); err != nil {
 		return "", 0, err
 	}
-	left := transitionAt - now + rand.Int64N(1000) // the jitter of leases without a transition window
+	// The random part is the jitter of leases without a transition window.
+	left := transitionAt - now + rand.Int64N(1000)
 	return owner, time.Duration(max(left, 0)) * time.Millisecond, tx.Commit()
 }
 

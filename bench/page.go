@@ -57,9 +57,9 @@ func (r *results) rateRows() string {
 		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | %s |\n", s.name,
 			withUnit(figure(r.median(tenureP50, s.name, 1)), "ms"),
 			withUnit(figure(r.median(tenureP99, s.name, 1)), "ms"),
-			perSecond(r.median(tenures, s.name, crowd)),
-			perSecond(r.median(handoffs, s.name, crowd)),
-			figure(r.median(fairness, s.name, crowd)))
+			perSecond(r.median(tenures, s.name, manyClients)),
+			perSecond(r.median(handoffs, s.name, manyClients)),
+			figure(r.median(fairness, s.name, manyClients)))
 	}
 	return w.String()
 }

@@ -32,9 +32,9 @@ func TestThePageHasTheTimeOfOneLockAndTheRatesOfEachServer(t *testing.T) {
 	for i, s := range subjects {
 		r.add(0, key{tenureP50, s.name, 1}, float64(i)+0.25)
 		r.add(0, key{tenureP99, s.name, 1}, float64(i)+0.75)
-		r.add(0, key{tenures, s.name, crowd}, float64(2000+i))
-		r.add(0, key{handoffs, s.name, crowd}, float64(1000+i))
-		r.add(0, key{fairness, s.name, crowd}, float64(i)/100)
+		r.add(0, key{tenures, s.name, manyClients}, float64(2000+i))
+		r.add(0, key{handoffs, s.name, manyClients}, float64(1000+i))
+		r.add(0, key{fairness, s.name, manyClients}, float64(i)/100)
 	}
 	page := pageOf(t, r)
 	for i, s := range subjects {
@@ -58,7 +58,7 @@ func TestTheShortRunOfThePageMeasuresBothSidesOfARatio(t *testing.T) {
 	}
 }
 
-func TestWhatFailsInEachRoundIsOneLineOfThePage(t *testing.T) {
+func TestAFaultOfEveryRoundIsOneLineOfThePage(t *testing.T) {
 	r := newResults(3)
 	for range 3 {
 		r.fault("etcd", errors.New("it hangs"))

@@ -15,13 +15,14 @@ import (
 const (
 	// depth is how many commands a client of a pipeline sends at a time.
 	depth = 16
-	// acquires is how many of them there are for the names: one of three finds its mutex free, the
-	// others are the owner's again.
+	// acquires is the number of commands for all the names. One of three acquires a free mutex. The
+	// others find that their client owns the mutex already.
 	acquires   = 300_000
 	mutexNames = 100_000
 )
 
-// pipelines measures acquires with redis-benchmark. What it has taken is released before the next.
+// pipelines measures acquires with redis-benchmark. It releases the mutexes of one run before the
+// next.
 func (b *bench) pipelines(round int) {
 	simba := pipeline{
 		acquire: []string{"SIMBA.ACQUIRE", "__rand_int__", "c", leaseMS},
@@ -37,12 +38,12 @@ func (b *bench) pipelines(round int) {
 		subject string
 		pipeline
 	}{{memory, simba}, {always, simba}, {redisMemory, script}}
-	for _, m := range inTurn(round, all) {
+	for _, m := range orderOf(round, all) {
 		site := b.sites[m.subject]
 		if site == nil {
 			continue
 		}
-		settle()
+		flushDisk()
 		rate, err := redisBenchmark(site.addr, m.acquire)
 		if err == nil {
 			err = pipe(site.addr, mutexNames, m.release, patience)
@@ -56,7 +57,7 @@ func (b *bench) pipelines(round int) {
 	}
 }
 
-// pipeline is the command that redis-benchmark sends, and that which gives a mutex back.
+// pipeline has the command that redis-benchmark sends, and the command that releases a mutex.
 type pipeline struct {
 	acquire []string
 	release func(i int) []byte

@@ -13,8 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// redisContender runs the scripts of Simba's Redis backend, and waits on its own channel for its
-// turn, at most until the lease that it saw has ended.
+// redisContender runs the scripts of Simba's Redis backend. It waits for a notice on its own
+// channel, at most until the lease that it saw has ended.
 type redisContender struct {
 	w          *wire
 	sub        *wire // nil if nobody else wants the mutex
@@ -84,7 +84,7 @@ func (c *redisContender) acquire() error {
 	}
 }
 
-// owner runs a script that answers with the owner and what is left of its lease.
+// owner runs a script that returns the owner and the remaining time of its lease.
 func (c *redisContender) owner(command []byte) (id string, left time.Duration, err error) {
 	got, err := c.w.ask(command)
 	if err != nil {

@@ -18,22 +18,22 @@ import (
 // held is a server that holds many mutexes.
 type held struct {
 	*bench
-	st      *stage
+	tb      *testbed
 	s       *simbatest.Server
 	mutexes int
 }
 
-// hold measures what many held mutexes cost in memory and on disk, how long a server that was
-// killed takes until it serves them again, and what a checkpoint of them does to commits.
-func (b *bench) hold(st *stage, mutexes int) {
-	h := held{b, st, simbatest.Start(st), mutexes}
-	killed, full := st.TempDir()+"/killed", st.TempDir()+"/full"
+// hold measures what many held mutexes cost in memory and on disk. It measures how long a killed
+// server takes until it serves them again, and how a checkpoint of them delays commits.
+func (b *bench) hold(tb *testbed, mutexes int) {
+	h := held{b, tb, simbatest.Start(tb), mutexes}
+	killed, full := tb.TempDir()+"/killed", tb.TempDir()+"/full"
 	h.take()
 	h.s.Kill()
-	st.must(copyDir(h.s.Dir, killed))
+	tb.must(copyDir(h.s.Dir, killed))
 	h.measureDisk(killed)
 	h.measureCheckpoints(killed)
-	st.must(copyDir(killed, full))
+	tb.must(copyDir(killed, full))
 	h.fillJournal(full)
 	for round := range b.rounds {
 		h.restart(round, restart, killed)
@@ -44,28 +44,28 @@ func (b *bench) hold(st *stage, mutexes int) {
 // take acquires the mutexes, and measures the memory that they need.
 func (h held) take() {
 	empty, err := resident(h.s.Pid())
-	h.st.must(err)
+	h.tb.must(err)
 	acquire := func(i int) []byte { return frame("SIMBA.ACQUIRE", heldName(i), "c", leaseMS) }
-	h.st.must(pipe(h.s.Addr, h.mutexes, acquire, patience))
+	h.tb.must(pipe(h.s.Addr, h.mutexes, acquire, patience))
 	full, err := resident(h.s.Pid())
-	h.st.must(err)
+	h.tb.must(err)
 	h.add(0, key{residentBytes, always, h.mutexes}, (full-empty)/float64(h.mutexes))
 }
 
 // measureDisk measures the checkpoint of a copy of a data directory, after a start has brought it
 // up to the journal's end.
 func (h held) measureDisk(dir string) {
-	h.st.must(copyDir(dir, h.s.Dir))
+	h.tb.must(copyDir(dir, h.s.Dir))
 	h.s.Start()
 	h.s.Stop()
 	bytes, _, err := onDisk(h.s.Dir)
-	h.st.must(err)
+	h.tb.must(err)
 	h.add(0, key{diskBytes, always, h.mutexes}, float64(bytes)/float64(h.mutexes))
 }
 
 // measureCheckpoints measures commits beside the checkpoints of a copy of a data directory.
 func (h held) measureCheckpoints(dir string) {
-	h.st.must(copyDir(dir, h.s.Dir))
+	h.tb.must(copyDir(dir, h.s.Dir))
 	h.s.Start()
 	defer h.s.Kill()
 	if err := h.checkpoints(h.s.Addr, h.s.Dir, h.mutexes, min(h.rounds, mostCheckpoints)); err != nil {
@@ -76,18 +76,18 @@ func (h held) measureCheckpoints(dir string) {
 // restart measures how long the server takes from its start until it serves, on a copy of a
 // directory, and kills it.
 func (h held) restart(round int, q quantity, dir string) {
-	h.st.must(copyDir(dir, h.s.Dir))
+	h.tb.must(copyDir(dir, h.s.Dir))
 	began := time.Now()
 	h.s.Start()
 	took := time.Since(began)
 	defer h.s.Kill()
 	w, err := dial(h.s.Addr, patience)
-	h.st.must(err)
+	h.tb.must(err)
 	defer w.close()
 	got, err := w.ask(frame("DBSIZE"))
-	h.st.must(err)
+	h.tb.must(err)
 	if string(got[0]) != strconv.Itoa(h.mutexes) {
-		h.st.Fatalf("%s of %d mutexes are held after the restart", got, h.mutexes)
+		h.tb.Fatalf("%s of %d mutexes are held after the restart", got, h.mutexes)
 	}
 	h.say("%s with %d mutexes: %.2f s", q, h.mutexes, took.Seconds())
 	h.add(round, key{q, always, h.mutexes}, took.Seconds())
@@ -96,7 +96,7 @@ func (h held) restart(round int, q quantity, dir string) {
 // fillJournal renews mutexes of a data directory whose checkpoint stands still, until the journal
 // takes no more, and kills the server.
 func (h held) fillJournal(dir string) {
-	p := startSlow(h.st, dir, "--stall-checkpoint")
+	p := startSlow(h.tb, dir, "--stall-checkpoint")
 	defer p.Kill()
 	const silence = 3 * time.Second
 	var renewed error
@@ -106,14 +106,14 @@ func (h held) fillJournal(dir string) {
 	answers := ping(p.addr)
 	p.Kill()
 	_, size, err := onDisk(dir)
-	h.st.must(err)
-	h.st.must(proveFull(renewed, answers, size))
+	h.tb.must(err)
+	h.tb.must(proveFull(renewed, answers, size))
 	h.say("the full journal has %.1f MiB", float64(size)/(1<<20))
 	h.add(0, key{journalMiB, always, h.mutexes}, float64(size)/(1<<20))
 }
 
-// leastFull is how many bytes the files of a full journal have at least: two segments that the
-// checkpoint lacks, and the one that is written.
+// leastFull is how many bytes the files of a full journal have at least. They are two segments that
+// the checkpoint lacks, and the segment that is being written.
 const leastFull = 48 << 20
 
 // proveFull returns an error unless the journal is full: a change waits, a server that does not

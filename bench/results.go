@@ -78,9 +78,10 @@ func (r *results) expected(q quantity) int {
 	return r.rounds
 }
 
-// fault notes what failed. What fails in each round is one fault.
+// fault notes what failed. A failure that recurs in other rounds is the same fault.
 func (r *results) fault(what string, err error) {
-	text := strings.Join(strings.Fields(fmt.Sprintf("%s: %v", what, err)), " ") // the log of a store has lines
+	// An error may hold several lines of a store's log.
+	text := strings.Join(strings.Fields(fmt.Sprintf("%s: %v", what, err)), " ")
 	for i := range r.faults {
 		if r.faults[i].text == text {
 			r.faults[i].times++

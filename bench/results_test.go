@@ -9,7 +9,8 @@ import (
 func TestARatioComparesTwoValuesOfTheSameRound(t *testing.T) {
 	r := newResults(4)
 	a, b := key{tenures, always, 64}, key{tenures, redisAlways, 64}
-	for round, values := range [][2]float64{{100, 50}, {10, 20}, {9, 3}} { // the machine becomes slow
+	// The machine becomes slow.
+	for round, values := range [][2]float64{{100, 50}, {10, 20}, {9, 3}} {
 		r.add(round, a, values[0])
 		r.add(round, b, values[1])
 	}

@@ -11,22 +11,21 @@ import (
 type bench struct {
 	*results
 	dir    string // for the data of all servers
-	st     *stage
+	tb     *testbed
 	sites  map[string]*site
 	slow   []*slowDisk
 	wanted func(subject string) bool
 	say    func(format string, args ...any)
 }
 
-// start starts all subjects that are wanted. They run side by side, and only one has something to
-// do at a time.
+// start starts all subjects that are wanted. All run at the same time, but only one has a load.
 func (b *bench) start() {
 	for _, s := range subjects {
 		if !b.wanted(s.name) {
 			continue
 		}
-		inner := &stage{dir: b.st.dir}
-		b.st.Cleanup(inner.strike)
+		inner := &testbed{dir: b.tb.dir}
+		b.tb.Cleanup(inner.cleanUp)
 		site, err := inner.try(s.start)
 		if err != nil {
 			b.failed(s.name, err)
@@ -36,7 +35,7 @@ func (b *bench) start() {
 	}
 }
 
-// failed notes what could not be measured, and the run goes on.
+// failed notes a measurement that failed.
 func (b *bench) failed(what string, err error) {
 	b.say("FAILED %s: %v", what, err)
 	if errors.Is(err, errMissing) {
@@ -46,35 +45,35 @@ func (b *bench) failed(what string, err error) {
 	b.fault(what, err)
 }
 
-// duel is a load that several subjects run one after the other.
-type duel struct {
+// comparison is a load that runs on several subjects, one after the other.
+type comparison struct {
 	load
 	subjects []string
 }
 
-// duels are the loads of a round, in their order. The two that sync each change are by themselves:
-// each follows the other as often as the other follows it.
-func duels(round int) (all []duel) {
-	pair := inTurn(round, []string{always, redisAlways})
+// comparisons returns the loads of a round, in their order. The two subjects that sync each change
+// are compared apart from the others. Each follows the other equally often.
+func comparisons(round int) (all []comparison) {
+	pair := orderOf(round, []string{always, redisAlways})
 	var rest []string
 	for _, s := range subjects {
 		if !slices.Contains(pair, s.name) {
 			rest = append(rest, s.name)
 		}
 	}
-	rest = inTurn(round, rest)
-	for _, n := range []int{1, 16, crowd, 256} {
-		all = append(all, duel{load{clients: n}, pair})
+	rest = orderOf(round, rest)
+	for _, n := range []int{1, 16, manyClients, 256} {
+		all = append(all, comparison{load{clients: n}, pair})
 	}
-	for _, n := range []int{16, crowd} {
-		all = append(all, duel{load{clients: n, hot: true}, pair})
+	for _, n := range []int{16, manyClients} {
+		all = append(all, comparison{load{clients: n, hot: true}, pair})
 	}
-	return append(all, duel{load{clients: 1}, rest}, duel{load{clients: crowd}, rest}, duel{load{clients: crowd, hot: true}, rest})
+	return append(all, comparison{load{clients: 1}, rest}, comparison{load{clients: manyClients}, rest}, comparison{load{clients: manyClients, hot: true}, rest})
 }
 
-// inTurn returns the order of a round. Every other round has the opposite one, so that no one of
-// two always comes first.
-func inTurn[T any](round int, all []T) []T {
+// orderOf returns the order of all in a round. Every other round has the opposite order, so that
+// none of two always comes first.
+func orderOf[T any](round int, all []T) []T {
 	all = slices.Clone(all)
 	if round%2 == 1 {
 		slices.Reverse(all)
@@ -84,7 +83,7 @@ func inTurn[T any](round int, all []T) []T {
 
 // round runs each load once on each of its subjects.
 func (b *bench) round(round int) {
-	for _, d := range duels(round) {
+	for _, d := range comparisons(round) {
 		for _, name := range d.subjects {
 			if site := b.sites[name]; site != nil {
 				b.measure(round, name, site, d.load)
@@ -93,14 +92,14 @@ func (b *bench) round(round int) {
 	}
 }
 
-// settle waits until what the subject before has written is on the disk.
-func settle() {
+// flushDisk writes the data of the previous subject to the disk, so that it delays no later one.
+func flushDisk() {
 	syscall.Sync()
 	time.Sleep(200 * time.Millisecond)
 }
 
 func (b *bench) measure(round int, name string, site *site, l load) {
-	settle()
+	flushDisk()
 	f, err := site.run(l, *during)
 	if err != nil {
 		b.failed(name+", "+l.String(), err)

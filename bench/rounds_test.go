@@ -7,9 +7,9 @@ import (
 
 func TestEachLoadHasTheOppositeOrderInTheNextRound(t *testing.T) {
 	for round := range 4 {
-		next := duels(round + 1)
-		for i, d := range duels(round) {
-			d.subjects = slices.Clone(d.subjects) // duels share them
+		next := comparisons(round + 1)
+		for i, d := range comparisons(round) {
+			d.subjects = slices.Clone(d.subjects) // comparisons share them
 			slices.Reverse(d.subjects)
 			if !slices.Equal(d.subjects, next[i].subjects) {
 				t.Errorf("load %d: round %d has %v, backwards; the next one has %v", i, round, d.subjects, next[i].subjects)
@@ -20,7 +20,7 @@ func TestEachLoadHasTheOppositeOrderInTheNextRound(t *testing.T) {
 
 func TestAlwaysAndRedisWithFsyncRunApartFromAllOthers(t *testing.T) {
 	for round := range 2 {
-		for _, d := range duels(round) {
+		for _, d := range comparisons(round) {
 			if slices.Contains(d.subjects, always) != slices.Contains(d.subjects, redisAlways) ||
 				slices.Contains(d.subjects, always) && len(d.subjects) != 2 {
 				t.Errorf("round %d, %v: %v run one after the other", round, d.load, d.subjects)
@@ -29,10 +29,10 @@ func TestAlwaysAndRedisWithFsyncRunApartFromAllOthers(t *testing.T) {
 	}
 }
 
-func TestEveryServerHasOneClientAndTheCrowd(t *testing.T) {
-	for _, l := range []load{{clients: 1}, {clients: crowd}, {clients: crowd, hot: true}} {
+func TestEachServerIsMeasuredWithOneAndWithManyClients(t *testing.T) {
+	for _, l := range []load{{clients: 1}, {clients: manyClients}, {clients: manyClients, hot: true}} {
 		var got []string
-		for _, d := range duels(0) {
+		for _, d := range comparisons(0) {
 			if d.load == l {
 				got = append(got, d.subjects...)
 			}

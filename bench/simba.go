@@ -11,7 +11,7 @@ const lease = time.Hour
 
 var leaseMS = fmt.Sprint(lease.Milliseconds())
 
-// simbaContender asks a simba-resp.
+// simbaContender is a client of simba-resp.
 type simbaContender struct {
 	w          *wire
 	take, give []byte

@@ -26,9 +26,9 @@ func slowName(sync time.Duration) string { return always + ", a sync of " + mill
 func milliseconds(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }
 
 // startSlow starts a slowdisk.
-func startSlow(st *stage, dir string, args ...string) *slowDisk {
-	p := simbatest.Run(st, simbatest.Build(st, "bench/slowdisk"), append([]string{"--data-dir", dir}, args...)...)
-	return &slowDisk{Process: p, addr: p.Wants(st, `ready addr=(.*)`)[1]}
+func startSlow(tb *testbed, dir string, args ...string) *slowDisk {
+	p := simbatest.Run(tb, simbatest.Build(tb, "bench/slowdisk"), append([]string{"--data-dir", dir}, args...)...)
+	return &slowDisk{Process: p, addr: p.Wants(tb, `ready addr=(.*)`)[1]}
 }
 
 func (b *bench) startSlowDisks() {
@@ -36,8 +36,8 @@ func (b *bench) startSlowDisks() {
 		if !b.wanted(slowName(sync)) {
 			continue
 		}
-		_, err := b.st.try(func(st *stage) (*site, error) {
-			d := startSlow(st, st.TempDir()+"/data", "--sync", sync.String())
+		_, err := b.tb.try(func(tb *testbed) (*site, error) {
+			d := startSlow(tb, tb.TempDir()+"/data", "--sync", sync.String())
 			d.sync = sync
 			b.slow = append(b.slow, d)
 			return nil, nil
@@ -48,11 +48,11 @@ func (b *bench) startSlowDisks() {
 	}
 }
 
-// probes measures how long PING and CHECK take while others have every sync busy: 16 clients take
-// a mutex each and give it back.
+// probes measures how long PING and CHECK take while 16 clients acquire and release a mutex each.
+// So there always is a sync.
 func (b *bench) probes(round int) {
 	for _, d := range b.slow {
-		settle()
+		flushDisk()
 		ping, check, rate, err := d.probe(*during)
 		if err != nil {
 			b.failed(slowName(d.sync), err)
@@ -66,7 +66,7 @@ func (b *bench) probes(round int) {
 	}
 }
 
-// probed is how many clients take and give back during a probe.
+// probed is how many clients acquire and release during a probe.
 const probed = 16
 
 // probe returns how long each PING and each CHECK took, and the tenures a second beside them.
@@ -106,8 +106,8 @@ func (d *slowDisk) probe(during time.Duration) (ping, check simbatest.Latencies,
 	return ping, check, rate, errors.Join(errs...)
 }
 
-// timed sends a command again and again, with a millisecond between, and returns how long each
-// reply took.
+// timed repeatedly sends a command, with a pause of a millisecond, and returns how long each reply
+// took.
 func timed(addr string, command []byte, want string, during time.Duration) (took simbatest.Latencies, err error) {
 	w, err := dial(addr, lifetime())
 	if err != nil {

@@ -5,13 +5,12 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// subject is a server that is measured: simba-resp as somebody runs it, or what he would take
-// instead.
+// subject is a server that is measured: simba-resp in one configuration, or an alternative to it.
 type subject struct {
 	name  string
 	about string // how it is set up, for the page
 	group string // subjects of one group promise the same after a crash
-	start func(*stage) (*site, error)
+	start func(*testbed) (*site, error)
 }
 
 // The groups, in the order of the pictures.
@@ -21,14 +20,14 @@ const (
 	onDiskBefore = "On disk before the reply: a crash loses nothing that was acknowledged"
 )
 
-// site is a subject that runs.
+// site is a running subject.
 type site struct {
 	connect   connector
 	addr      string // of one that speaks RESP, else ""
 	processes processes
 }
 
-// The names that the aims speak of.
+// The names of subjects that have aims.
 const (
 	memory      = "simba-resp memory"
 	async       = "simba-resp async"
@@ -46,32 +45,32 @@ const (
 var subjects = []subject{
 	{name: memory, group: inMemory, about: "`--durability memory`", start: embedded("memory")},
 	{name: redisMemory, group: inMemory, about: "redis-server with `appendonly no`, the scripts of Simba's Redis backend", start: redisServer("--appendonly", "no")},
-	{name: onRedis, group: inMemory, about: "`--engine redis` before a Redis without a disk", start: func(st *stage) (*site, error) {
-		r := stores.Redis(st, "--appendonly", "no", "--maxclients", "20000")
-		return simba(st, r.Pid(), "--engine", "redis", "--redis-url", "redis://"+r.Addr), nil
+	{name: onRedis, group: inMemory, about: "`--engine redis` before a Redis without a disk", start: func(tb *testbed) (*site, error) {
+		r := stores.Redis(tb, "--appendonly", "no", "--maxclients", "20000")
+		return simba(tb, r.Pid(), "--engine", "redis", "--redis-url", "redis://"+r.Addr), nil
 	}},
 	{name: async, group: onDiskSoon, about: "`--durability async`", start: embedded("async")},
 	{name: always, group: onDiskBefore, about: "`--durability always`, the default", start: embedded("always")},
 	{name: redisAlways, group: onDiskBefore, about: "redis-server with `appendfsync always`, the same scripts", start: redisServer("--appendfsync", "always")},
-	{name: mariaDB, group: onDiskBefore, about: "`innodb_flush_log_at_trx_commit=1`, the statements of Simba's JDBC backend", start: func(st *stage) (*site, error) {
-		m := stores.MariaDB(st, durable...)
-		connect, err := toMySQL(st, m.Addr)
+	{name: mariaDB, group: onDiskBefore, about: "`innodb_flush_log_at_trx_commit=1`, the statements of Simba's JDBC backend", start: func(tb *testbed) (*site, error) {
+		m := stores.MariaDB(tb, durable...)
+		connect, err := toMySQL(tb, m.Addr)
 		return &site{connect: connect, processes: processes{store: m.Pid()}}, err
 	}},
-	{name: onMySQL, group: onDiskBefore, about: "`--engine mysql` before such a MariaDB", start: func(st *stage) (*site, error) {
-		m := stores.MariaDB(st, durable...)
-		return simba(st, m.Pid(), "--engine", "mysql", "--mysql-dsn", "root@tcp("+m.Addr+")/simba", "--mysql-migrate"), nil
+	{name: onMySQL, group: onDiskBefore, about: "`--engine mysql` before such a MariaDB", start: func(tb *testbed) (*site, error) {
+		m := stores.MariaDB(tb, durable...)
+		return simba(tb, m.Pid(), "--engine", "mysql", "--mysql-dsn", "root@tcp("+m.Addr+")/simba", "--mysql-migrate"), nil
 	}},
-	{name: zooKeeper, group: onDiskBefore, about: "one server, the lock recipe of Curator's latch", start: func(st *stage) (*site, error) {
-		z := stores.SyncingZooKeeper(st)
+	{name: zooKeeper, group: onDiskBefore, about: "one server, the lock recipe of Curator's latch", start: func(tb *testbed) (*site, error) {
+		z := stores.SyncingZooKeeper(tb)
 		return &site{connect: toZooKeeper(z.Addr), processes: processes{store: z.Pid()}}, nil
 	}},
-	{name: onZooKeeper, group: onDiskBefore, about: "`--engine zookeeper` before such a ZooKeeper", start: func(st *stage) (*site, error) {
-		z := stores.SyncingZooKeeper(st)
-		return simba(st, z.Pid(), "--engine", "zookeeper", "--zookeeper-servers", z.Addr), nil
+	{name: onZooKeeper, group: onDiskBefore, about: "`--engine zookeeper` before such a ZooKeeper", start: func(tb *testbed) (*site, error) {
+		z := stores.SyncingZooKeeper(tb)
+		return simba(tb, z.Pid(), "--engine", "zookeeper", "--zookeeper-servers", z.Addr), nil
 	}},
-	{name: etcdServer, group: onDiskBefore, about: "one server, the lock of its Go client", start: func(st *stage) (*site, error) {
-		e := stores.Etcd(st)
+	{name: etcdServer, group: onDiskBefore, about: "one server, the lock of its Go client", start: func(tb *testbed) (*site, error) {
+		e := stores.Etcd(tb)
 		return &site{connect: toEtcd(e.Addr), processes: processes{store: e.Pid()}}, nil
 	}},
 }
@@ -79,19 +78,19 @@ var subjects = []subject{
 // durable has a MariaDB sync each commit, with the sizes that it has when it is installed.
 var durable = []string{"--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=96M", "--innodb-buffer-pool-size=128M"}
 
-func embedded(durability string) func(*stage) (*site, error) {
-	return func(st *stage) (*site, error) { return simba(st, 0, "--durability", durability), nil }
+func embedded(durability string) func(*testbed) (*site, error) {
+	return func(tb *testbed) (*site, error) { return simba(tb, 0, "--durability", durability), nil }
 }
 
 // simba starts a simba-resp before a store.
-func simba(st *stage, store int, args ...string) *site {
-	s := simbatest.Start(st, append([]string{"--maxclients", "20000"}, args...)...)
+func simba(tb *testbed, store int, args ...string) *site {
+	s := simbatest.Start(tb, append([]string{"--maxclients", "20000"}, args...)...)
 	return &site{connect: toSimba(s.Addr), addr: s.Addr, processes: processes{server: s.Pid(), store: store}}
 }
 
-func redisServer(args ...string) func(*stage) (*site, error) {
-	return func(st *stage) (*site, error) {
-		s := stores.Redis(st, append([]string{"--maxclients", "20000"}, args...)...)
+func redisServer(args ...string) func(*testbed) (*site, error) {
+	return func(tb *testbed) (*site, error) {
+		s := stores.Redis(tb, append([]string{"--maxclients", "20000"}, args...)...)
 		return &site{connect: toRedis(s.Addr), addr: s.Addr, processes: processes{store: s.Pid()}}, nil
 	}
 }

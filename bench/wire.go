@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// wire is a connection that speaks RESP2, made to cost the machine as little as possible: what
-// a client library takes is no property of a server. It is for one goroutine, but for close.
+// wire is a connection that speaks RESP2. It uses as little processor time as possible, because the
+// cost of a client library is no property of a server. Only close is safe for concurrent use.
 type wire struct {
 	c      net.Conn
 	r      *bufio.Reader

@@ -20,7 +20,7 @@ func mute(t *testing.T) (addr string) {
 	return ln.Addr().String()
 }
 
-func TestAServerThatHangsFailsARequest(t *testing.T) {
+func TestARequestToAServerThatHangsFails(t *testing.T) {
 	w, err := dial(mute(t), 50*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestAServerThatHangsFailsARequest(t *testing.T) {
 	}
 }
 
-func TestAServerThatHangsFailsTheConnectOfALoad(t *testing.T) {
+func TestALoadOnAServerThatHangsFailsAtItsConnect(t *testing.T) {
 	oldPatience, oldDuring := patience, *during
 	t.Cleanup(func() { patience, *during = oldPatience, oldDuring })
 	patience, *during = 50*time.Millisecond, 0
@@ -45,9 +45,9 @@ func TestAServerThatHangsFailsTheConnectOfALoad(t *testing.T) {
 		})
 	}
 	t.Run("MariaDB", func(t *testing.T) {
-		st := new(stage)
-		defer st.strike()
-		if _, err := toMySQL(st, addr); err == nil {
+		tb := new(testbed)
+		defer tb.cleanUp()
+		if _, err := toMySQL(tb, addr); err == nil {
 			t.Error("it is connected")
 		}
 	})
@@ -61,7 +61,7 @@ func TestAServerThatHangsFailsTheConnectOfALoad(t *testing.T) {
 	})
 }
 
-func TestAServerThatHangsFailsAPipeline(t *testing.T) {
+func TestAPipelineToAServerThatHangsFails(t *testing.T) {
 	ping := func(int) []byte { return frame("PING") }
 	if err := pipe(mute(t), 10, ping, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("it ends with %v", err)

@@ -188,7 +188,8 @@ func TestAGrantAfterAWaitHasTheRemainingWindows(t *testing.T) {
 		{300 * time.Millisecond, simba.Tenure{}, []string{"acquired", "c", ":7", ":700"}},
 		{time.Second, simba.Tenure{}, []string{"timeout", "", ":0", ":0"}},
 		{time.Minute, simba.Tenure{Owner: "o", Token: 8, TTL: time.Hour}, []string{"timeout", "o", ":8", ":3600000"}},
-		{time.Minute, simba.Tenure{Owner: "c", Token: 7, TTL: time.Hour}, []string{"acquired", "c", ":7", ":3600000"}}, // renewed
+		// A renewed lease.
+		{time.Minute, simba.Tenure{Owner: "c", Token: 7, TTL: time.Hour}, []string{"acquired", "c", ":7", ":3600000"}},
 	} {
 		withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 			s.backend.commit = func(seq simba.Seq) error {

@@ -193,7 +193,8 @@ func newSite(t testing.TB, cfg Config) *site {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s.x = New(cfg)
-	patient := resp.Limits{AuthTimeout: 24 * time.Hour} // a test that guesses passwords takes longer than the default allows
+	// A test that guesses passwords takes longer than the default allows.
+	patient := resp.Limits{AuthTimeout: 24 * time.Hour}
 	s.server = resp.NewServer(resp.Config{Limits: patient, Committer: cfg.Backend, CommitWaited: s.x.CommitWaited, RequireAuth: s.x.RequireAuth, InUse: s.x.InUse}, s.x)
 	s.x.Attach(s.server)
 	t.Cleanup(s.stop)

@@ -328,7 +328,8 @@ var lockTemplates = []string{
 	"HSET {k} {f} {w}", "HSET {k} {f} {w}", "HSET {k} {f} {w} {f} {w}", "HSETNX {k} {f} {w}", "HMSET {k} {f} {w} {f} {w}", "HGET {k} {f}", "HGET {k} {f}", "HMGET {k} {f} {f}", "HGETALL {k}", "HGETALL {k}",
 	"HDEL {k} {f}", "HDEL {k} {f} {f} {f} {f}", "HEXISTS {k} {f}", "HINCRBY {k} {f} {i}", "HINCRBY {k} {f} {i}", "HLEN {k}", "HKEYS {k}", "HVALS {k}",
 	"MULTI", "EXEC", "EXEC", "DISCARD", "WATCH {k}", "WATCH {k} {k}", "UNWATCH",
-	"ZCARD {k}", "ZSCORE {k} {m}", "ZRANGE {k} 0 -1", "ZREM {k} {m}", // of a missing key, or of the wrong type
+	// The key is missing, or of the wrong type.
+	"ZCARD {k}", "ZSCORE {k} {m}", "ZRANGE {k} 0 -1", "ZREM {k} {m}",
 	"ECHO {v}", "SELECT 0", "PING", "PUBLISH {k} {v}",
 }
 

@@ -37,7 +37,8 @@ func TestRepliesOfTheSimbaCommands(t *testing.T) {
 			case "held":
 				return simba.Outcome{Status: simba.StatusQueued, Owner: "o", Token: 7, TTL: time.Millisecond, Transition: 2 * time.Millisecond, Position: 3, Seq: 1}, nil, nil
 			}
-			return simba.Outcome{Status: simba.StatusQueued, Position: 1}, nil, nil // kept for another
+			// The mutex is reserved for another waiter.
+			return simba.Outcome{Status: simba.StatusQueued, Position: 1}, nil, nil
 		},
 		guard: func(r simba.GuardRequest) (simba.Outcome, error) {
 			if r.Mutex == "mine" {

@@ -136,7 +136,8 @@ func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 	}
 }
 
-// expectNotices subscribes and returns a function that fails unless exactly these payloads have come since.
+// expectNotices subscribes. It returns a function that fails unless exactly these payloads have
+// come since.
 func (s *site) expectNotices(channels ...string) func(want ...string) {
 	s.t.Helper()
 	sub := s.dial()

@@ -54,9 +54,10 @@ func TestUsersAreLimitedAsByRedis(t *testing.T) {
 func TestExecChecksRulesAgainAsRedis(t *testing.T) {
 	before := sharedUsers[0]
 	rules := []string{
-		"user alice on >pw ~billing:* resetchannels -@all +get +multi +exec +publish", // no set
-		"user alice on >pw ~other:* &* -@all +get +set +multi +exec +publish",         // another key
-		"user alice on >pw ~billing:* resetchannels -@all +get +set +multi +publish",  // no exec
+		// Without SET, with another key, without EXEC.
+		"user alice on >pw ~billing:* resetchannels -@all +get +multi +exec +publish",
+		"user alice on >pw ~other:* &* -@all +get +set +multi +exec +publish",
+		"user alice on >pw ~billing:* resetchannels -@all +get +set +multi +publish",
 	}
 	ourFile, theirFile := newUsersFile(t, sharedUsers...), newUsersFile(t, sharedUsers...)
 	redis := realRedis(t, "--aclfile", theirFile.path)

@@ -213,7 +213,8 @@ func TestAScriptIsLimitedToItsCallersRules(t *testing.T) {
 func TestATransactionIsCheckedWhenQueuedAndWhenRun(t *testing.T) {
 	file := newUsersFile(t, team...)
 	s := newLockSiteOf(t, file.open())
-	for _, mixed := range []string{"GET billing:1", "SIMBA.OWNER billing:1"} { // in one step, and one by one
+	// The first transaction runs in one step, the second one by one.
+	for _, mixed := range []string{"GET billing:1", "SIMBA.OWNER billing:1"} {
 		file.write(team...)
 		s.dial().expect("ACL LOAD", ok)
 		p := s.as("billing")

@@ -26,7 +26,7 @@ func (s *state) coroutineLibrary() *lua.LTable {
 	s.yield = s.newYield(original("yield")) // differs: theirs loses values, see yield.go
 	t := s.table(map[string]lua.LGFunction{
 		"running": original("running"),
-		"status":  coroutineStatus, // differs: theirs knows only the resumer of a coroutine as normal
+		"status":  coroutineStatus, // differs: theirs calls only the resumer of a coroutine normal
 		"resume":  resume,          // unbounded: theirs nests without a limit
 		"create": func(L *lua.LState) int { // unbounded: the thread of theirs is not metered
 			return push(L, s.thread(L, create))

@@ -36,8 +36,8 @@
 //   - jumps.go: the first instruction of a loop
 //
 // yield.go keeps values that gopher-lua loses at a yield. numbers.go has C's numbers and their
-// text. TestRandomProgramsAnswerAsOnRedis searches for more differences. docs/reference/redis-keys.md lists the
-// known ones.
+// text. TestRandomProgramsAnswerAsOnRedis searches for more differences.
+// docs/reference/redis-keys.md lists the known ones.
 //
 // # Limits of the approach
 //

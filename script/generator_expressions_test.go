@@ -122,7 +122,8 @@ func (g *generator) number() string {
 		if ok1 && ok2 { // and if one of them may be a positive constant
 			return fmt.Sprintf("(%s %s %s)", a, operator, b)
 		}
-		return fmt.Sprintf("nz(nz(%s) %s %s)", N(), operator, N()) // not of two constants: that may be -0
+		// Two constants may give -0.
+		return fmt.Sprintf("nz(nz(%s) %s %s)", N(), operator, N())
 	case 3, 4:
 		return fmt.Sprintf("(%s %% %s)", N(), N())
 	case 5:
@@ -236,7 +237,8 @@ func (g *generator) risky() string {
 	case 0:
 		operator := pick(g, "+", "-", "*", "/", "%", "^", "..", "<", "<=", ">", "==")
 		if strings.Contains("+-*/^", operator) {
-			return fmt.Sprintf("near(nz(nz(%s) %s %s))", A(), operator, A()) // C has the last digit of ^ right more often
+			// C has the last digit of ^ right more often.
+			return fmt.Sprintf("near(nz(nz(%s) %s %s))", A(), operator, A())
 		}
 		return fmt.Sprintf("%s %s %s", A(), operator, A())
 	case 1:

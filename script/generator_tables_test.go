@@ -56,7 +56,8 @@ func (g *generator) metatable() *node {
 	}
 	switch event {
 	case "unm":
-		body, use = fmt.Sprintf("function(x) return type(x), %s end", b), "-m" // Lua gives it x twice
+		// Lua passes x twice.
+		body, use = fmt.Sprintf("function(x) return type(x), %s end", b), "-m"
 	case "index":
 		use = fmt.Sprintf("m[%s], m.x", g.expr(number))
 		if g.chance(2) {

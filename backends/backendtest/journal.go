@@ -76,7 +76,8 @@ func (d *delayedJournal) Begin(seq simba.Seq) (waits bool) {
 	if seq <= d.Committed() {
 		return false
 	}
-	go func() { _ = d.Commit(context.Background(), seq) }() // the error is returned to callers of Commit
+	// Callers of Commit get the error.
+	go func() { _ = d.Commit(context.Background(), seq) }()
 	return true
 }
 

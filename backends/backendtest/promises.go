@@ -98,7 +98,7 @@ func promiseOf(t testing.TB, id string) Promise {
 const (
 	redisDurable = "`appendfsync always`, and no failover: a promoted replica may lack the last writes"
 	mysqlDurable = "`innodb_flush_log_at_trx_commit=1` and `sync_binlog=1`, and no failover to an asynchronous replica; with Galera, all servers must write to one node"
-	sessionLives = "the server's session lives: the leases that a server granted end if it stops, or is cut off for two thirds of the session timeout"
+	sessionLives = "the server's session lives. The leases that a server granted end if it stops, or is cut off for two thirds of the session timeout"
 )
 
 // tenThousand applies to all engines with a store.
@@ -118,12 +118,12 @@ var Promises = []Promise{
 	{ID: "2", Rule: "`ttl_at = acquired_at + ttl`, `transition_at = ttl_at + transition`"},
 	{
 		ID: "3", Rule: "GUARD never creates or revives a tenure; a renewal sets both windows, longer or shorter",
-		ZooKeeper: KeptIf("the clocks of the ensemble agree and are not set, and the last renewal was through the server that granted the lease. Otherwise that server may renew a lease whose end others have reported, if the lease runs by its own clock. After a server has lost its session, its notices may report an end that a renewal elsewhere follows until the ensemble ends the session; its replies never do"),
+		ZooKeeper: KeptIf("the ensemble's clocks agree and are not set, and the server that granted the lease made its last renewal. Otherwise that server may renew a lease whose end others have reported, if the lease runs by its own clock. A server that has lost its session may publish an end too early, until the ensemble ends the session. A renewal elsewhere can follow such a notice. Its replies never report an end too early"),
 	},
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, and stay the same for a whole tenure",
 		Redis:     KeptIf("Redis' clock is not set back while its data is lost. A JVM owner up to Simba 3.2 takes no token: two of its tenures share one if no server saw the time between them"),
-		MySQL:     KeptIf("no row of the table is deleted by hand, and the column `fencing_token` is not dropped. Without the column, a JVM owner's token changes with each renewal. With it, a JVM owner that takes no token can have that of the JVM owner before it, until a server that knows that one reads the row. For such owners' tokens at a start, Simba's own migration, and every millionth tenure of JVM owners alone, see [tokens on MySQL](../explanation/stores.md#tokens-on-mysql)"),
+		MySQL:     KeptIf("no row of the table is deleted by hand, and the column `fencing_token` is not dropped. Without the column, a JVM owner's token changes with each renewal. With it, a JVM owner that takes no token can have the token of the JVM owner before it. This ends when a server that knows the earlier owner reads the row. For such owners' tokens at a start, Simba's own migration, and every millionth tenure of JVM owners alone, see [tokens on MySQL](../explanation/stores.md#tokens-on-mysql)"),
 		ZooKeeper: KeptIf("the ensemble's data is not deleted"),
 	},
 	{ID: "4t", Rule: "With TOKEN, GUARD and RELEASE act only on that tenure"},
@@ -152,7 +152,7 @@ var Promises = []Promise{
 	{ID: "8", Rule: "No lost wake-up: a blocked waiter is granted a mutex that is released, expires or is broken, without asking again"},
 	{
 		ID: "8s", Rule: "No lost wake-up after a release through another server", Embedded: singleServer,
-		MySQL: KeptIf("`--mysql-poll` is set: otherwise the waiter's server reads the row again when the lease that it knows would have ended, up to 1 s later"),
+		MySQL: KeptIf("`--mysql-poll` is set. Otherwise the waiter's server reads the row again when the lease that it knows would have ended, up to 1 s later"),
 	},
 	{ID: "9", Rule: "Queue entries of waiters that are gone are removed"},
 	{
@@ -213,7 +213,7 @@ var Promises = []Promise{
 		ID: "window-0", Rule: "`--handoff-window 0` reserves nothing",
 	},
 	{ID: "broken", Rule: "A blocked waiter whose connection breaks keeps its queue entry as a polling one"},
-	{ID: "notices", Rule: "`acquired@@…` for every new tenure; `released@@…` to the next polling waiter, and to all when a mutex becomes free, not by expiry, without a next waiter; every change as JSON"},
+	{ID: "notices", Rule: "`acquired@@…` for every new tenure. `released@@…` to the next polling waiter; without one, to all, except after an expiry. Every change as JSON"},
 	{
 		ID: "notices-s", Rule: "Notices of changes by other servers", Embedded: singleServer,
 		MySQL:     KeptIf("the server reads the row in between (`--mysql-poll`). They come with the next read. A tenure between two reads is missed. Without `fencing_token`, a release and a new tenure of the same owner between two reads look like a renewal"),
@@ -221,7 +221,7 @@ var Promises = []Promise{
 	},
 	{
 		ID: "queue-s", Rule: "SIMBA.QUEUE lists the waiters of all servers", Embedded: singleServer,
-		MySQL: NotKept("it lists the waiters of the server that is asked"),
+		MySQL: NotKept("it lists only the waiters of the server that replies"),
 	},
 	{
 		ID: "history", Rule: "SIMBA.HISTORY has the last 10,000 events that the server caused or observed, in the order in which it learned of them",
@@ -238,7 +238,7 @@ var Promises = []Promise{
 	{
 		ID: "outage", Rule: "A store that cannot be reached: `-TRYAGAIN` within the timeout, recovery within 5 s, waiters keep waiting",
 		Embedded:  noStore,
-		ZooKeeper: KeptIf("the outage is shorter than two thirds of the session timeout. Otherwise the server's leases have ended, blocked waiters are queued again, subscribed polling waiters get a notice to ask again, and its mutexes are available when the ensemble has ended the session"),
+		ZooKeeper: KeptIf("the outage is shorter than two thirds of the session timeout. Otherwise the server's leases have ended. Blocked waiters are queued again, and subscribed polling waiters get a notice to ask again. Its mutexes are available when the ensemble has ended the session"),
 	},
 	{
 		ID: "refused", Rule: "A store that refuses until an operator corrects it: `-ERR engine … misconfigured: …`, also for waits; requests succeed when it is corrected",

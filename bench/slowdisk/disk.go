@@ -15,7 +15,8 @@ import (
 type disk struct {
 	vfs.FS
 	sync time.Duration
-	// stalled has each goroutine that makes a table of Pebble block for ever, so no checkpoint ends.
+	// stalled makes each goroutine that creates a table of Pebble block for ever, so no checkpoint
+	// ends.
 	stalled *atomic.Bool
 }
 

@@ -189,8 +189,8 @@ func (a *app) reloadCertificate() {
 	}
 }
 
-// stop ends the started parts in reverse order. A second call does nothing. When ctx ends, it closes
-// the connections of clients that do not read their replies.
+// stop ends the started parts in reverse order. A second call does nothing. When ctx ends, it
+// closes the connections of clients that do not read their replies.
 func (a *app) stop(ctx context.Context) error {
 	var errs []error
 	for _, undo := range slices.Backward(a.undo) {

@@ -50,7 +50,7 @@ func TestPublicAddressNeedsAPasswordForEachUser(t *testing.T) {
 	for text, refused := range map[string]bool{
 		"user default off\nuser a on >pw +@all":       false,
 		"user default on >pw ~* &* +@all\nuser a off": false,
-		"user a on >pw +@all":                         true, // and the default user, without a line, needs none
+		"user a on >pw +@all":                         true, // the default user needs no password
 		"user default off\nuser a on nopass":          true,
 		"user default off\nuser a off nopass":         false,
 	} {

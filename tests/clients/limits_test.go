@@ -73,7 +73,7 @@ func mayWait(t *testing.T, s *simbatest.Server, admin redis.Conn, contender stri
 	return false
 }
 
-func TestWaitersThatFillMaxclientsDoNotLockTheOwnerOut(t *testing.T) {
+func TestWaitersThatFillMaxclientsDoNotBlockTheOwner(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, serve func(flags ...string) *simbatest.Server) {
 		s := serve("--maxclients", "12")
 		admin, owner := simbatest.Conn(t, s), simbatest.Conn(t, s)

@@ -48,7 +48,7 @@ func unquote(shown string) string {
 	return strings.TrimPrefix(shown, "(integer) ")
 }
 
-func TestLeaderIsElectedAndHandedOnInBothProtocols(t *testing.T) {
+func TestLeaderIsElectedAndHandsOffInBothProtocols(t *testing.T) {
 	simbatest.NeedRedisTools(t)
 	for _, protocol := range []string{"-2", "-3"} {
 		t.Run("RESP"+protocol[1:], func(t *testing.T) {

@@ -200,7 +200,7 @@ func TestPlainTextAndTLSAreServedSideBySide(t *testing.T) {
 	s.Wants(t, `level=WARN msg="client disconnected: it uses TLS on the plain port"`)
 }
 
-func TestMutualTLSLetsInThoseOfItsAuthorityOnly(t *testing.T) {
+func TestMutualTLSAcceptsOnlyCertificatesOfItsAuthority(t *testing.T) {
 	s := startTLS(t, "--tls-auth-clients", "yes", "--tls-ca-cert-file", "$ca")
 	known := s.authority.Sign(t, certs.Leaf{Name: "billing"})
 	foreign := certs.NewAuthority(t, "another CA").Sign(t, certs.Leaf{Name: "billing"})

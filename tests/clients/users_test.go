@@ -113,7 +113,7 @@ func TestUsersOfTheDocsWorkAsDocumented(t *testing.T) {
 	}
 }
 
-func TestUsersAreServedToRedisCLI(t *testing.T) {
+func TestRedisCliShowsTheUsers(t *testing.T) {
 	simbatest.NeedRedisTools(t)
 	s := simbatest.Start(t, "--aclfile", writeUsers(t, simbatest.DocsBlock(t, "reference/users.md", "users")...))
 	for _, protocol := range []string{"-2", "-3"} {
@@ -131,7 +131,7 @@ func TestUsersAreServedToRedisCLI(t *testing.T) {
 	}
 }
 
-func TestAChangedFileHoldsAfterACLLoadForThoseWhoAreConnected(t *testing.T) {
+func TestACLLoadAppliesAChangedFileToOpenConnections(t *testing.T) {
 	file := writeUsers(t, "user a on >1 ~* +@all", "user b on >2 ~* +@all")
 	s := simbatest.Start(t, "--aclfile", file)
 	admin, a, b := simbatest.Conn(t, s), simbatest.Conn(t, s), simbatest.Conn(t, s)
@@ -160,7 +160,7 @@ func TestAChangedFileHoldsAfterACLLoadForThoseWhoAreConnected(t *testing.T) {
 	}
 }
 
-func TestAFileOfUsersWithFaultsIsRefusedAtTheStart(t *testing.T) {
+func TestAFaultyUsersFileIsRefusedAtTheStart(t *testing.T) {
 	file := writeUsers(t, "user a on >1 (+get)")
 	simbatest.Refused(t, 2, "users.acl:1: Error in applying operation '(+get)': selectors are not supported", "--addr", "127.0.0.1:0", "--aclfile", file, "--check-config")
 	simbatest.Refused(t, 2, "users are on without a password: [default]", "--addr", "0.0.0.0:0", "--aclfile", writeUsers(t, "user a on >1"), "--check-config")
@@ -179,7 +179,7 @@ func TestUsersAreTheSameInFrontOfAStore(t *testing.T) {
 	})
 }
 
-func TestAUserTakesNoKeyInTheNameOfAnother(t *testing.T) {
+func TestAUserCannotTakeAKeyAsAnotherUser(t *testing.T) {
 	s := simbatest.Start(t, "--aclfile", writeUsers(t, "user a on >1 ~* +@all", "user b on >2 ~* +@all", "user bound on >3 ~* +@all as:w-*"))
 	ctx := t.Context()
 	a, b, bound := login(t, s, "a", "1"), login(t, s, "b", "2"), login(t, s, "bound", "3")

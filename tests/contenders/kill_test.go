@@ -28,7 +28,7 @@ const (
 // another process must act within the bound.
 //
 // This test and the next are not parallel: other tests would only make the machine busy.
-func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
+func TestNextContenderAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	t := simbatest.NewCampaign(test, "holder killed, 50 processes want it", "embedded")
 	s := preferred(t)
 	f := newFleet(t, s, "killed")
@@ -42,12 +42,12 @@ func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 		f.prefer()
 		time.Sleep(rand.N(killTTL + killTransition)) // the kill comes at a random time of a lease
 		o := f.kill(victim)
-		if o.token == 0 { // it had lost the mutex: the machine is busy
+		if o.token == 0 { // on a busy machine, it had lost the mutex
 			f.launch()
 			continue
 		}
 		f.takesOver(f.acquiredAfter(o), o, "")
-		f.launch() // only now: the start of a process is a load
+		f.launch() // only now, because the start of a process is a load
 	}
 	for _, c := range f.all {
 		c.Kill()
@@ -64,7 +64,7 @@ func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 
 // A client that is blocked in ACQUIRE … WAIT gets the mutex in the step that ends the lease,
 // without another request. The bound holds for the arrival of the reply, too.
-func TestABlockedWaiterOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
+func TestBlockedWaiterAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	t := simbatest.NewCampaign(test, "holder killed, a blocked client wants it", "embedded")
 	s := preferred(t)
 	simbatest.Prefer(t) // the test is the client
@@ -90,7 +90,7 @@ func TestABlockedWaiterOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
-		if o.token != 0 { // else it had lost the mutex: the machine is busy
+		if o.token != 0 { // else it had lost the mutex, on a busy machine
 			f.takesOverAndGetsReply(f.acquiredAfter(o), o, waiter, r)
 		}
 		if n, err := f.rdb.Do(t.Context(), "simba.release", f.mutex, waiter).Int(); err != nil || n != 1 {
@@ -122,8 +122,8 @@ type fleet struct {
 
 	late    simbatest.Latencies // from the end of a dead owner's lease to the next tenure
 	replied simbatest.Latencies // and to the reply to the blocked waiter
-	stood   int                 // how many were not counted, since the machine stood still
-	kills   int                 // how many are to be counted
+	stood   int                 // takeovers that do not count, since the machine stood still
+	kills   int                 // takeovers that have to count
 }
 
 func newFleet(t testing.TB, s *simbatest.Server, mutex string) *fleet {
@@ -195,7 +195,7 @@ func (f *fleet) ask() (owner string, o tenureEnd) {
 	}
 }
 
-// tenureEnd is the end of a tenure if it is not renewed; the zero tenureEnd is that of none.
+// tenureEnd is the end of a tenure if nobody renews it. The zero value means no tenure.
 type tenureEnd struct {
 	token        uint64
 	transitionAt time.Duration    // since 1970, by the server's clock
@@ -217,7 +217,7 @@ func (f *fleet) kill(victim *contender) (last tenureEnd) {
 	}
 }
 
-// read reads the new part of the history: to read all of it each time is a load.
+// read reads only the new part of the history, because reading all of it each time is a load.
 func (f *fleet) read() []change {
 	f.t.Helper()
 	seq := int64(0)
@@ -246,8 +246,8 @@ type reply struct {
 	err    error
 }
 
-// takesOver checks the tenure that follows that of a dead owner: its owner, unless owner is "",
-// and that it began in time. It reports whether the takeover counts.
+// takesOver checks the tenure that follows a dead owner's. It must have begun in time, and belong
+// to owner, unless owner is "". takesOver reports whether the takeover counts.
 func (f *fleet) takesOver(next change, o tenureEnd, owner string) bool {
 	f.t.Helper()
 	if owner != "" && next.owner != owner {

@@ -14,7 +14,7 @@ import (
 )
 
 // These are the cases of the compatibility kit that each backend of Simba passes, on each engine.
-func TestKit(t *testing.T) {
+func TestEachEnginePassesSimbasCompatibilityKit(t *testing.T) {
 	for _, engine := range simbatest.Engines {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()

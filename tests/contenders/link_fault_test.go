@@ -19,7 +19,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-func TestAnOwnerThatIsCutOffHasStoppedWhenAnotherBegins(t *testing.T) {
+func TestAPartitionedOwnerStopsBeforeTheNextBegins(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	for name, cut := range map[string]func(*stores.Link){
@@ -60,7 +60,7 @@ func TestAnOwnerThatIsCutOffHasStoppedWhenAnotherBegins(t *testing.T) {
 	}
 }
 
-func TestConnectionsThatBreakDoNotEndATenure(t *testing.T) {
+func TestBrokenConnectionsDoNotEndATenure(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	link := stores.NewLink(t, s.Addr)
@@ -96,7 +96,7 @@ func TestASlowNetworkDoesNotEndATenure(t *testing.T) {
 	}
 }
 
-func TestALostReplyCostsNothing(t *testing.T) {
+func TestALostReplyLosesNoTenure(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	for _, request := range []string{"simba.acquire", "simba.guard", "simba.release"} {
@@ -125,7 +125,7 @@ func TestALostReplyCostsNothing(t *testing.T) {
 }
 
 // No timer helps here: the lease lasts for hours.
-func TestGrantWhileTheSubscriberIsAwayIsNotLost(t *testing.T) {
+func TestAGrantDuringASubscribersOutageIsNotLost(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	link := stores.NewLink(t, s.Addr)
@@ -144,7 +144,7 @@ func TestGrantWhileTheSubscriberIsAwayIsNotLost(t *testing.T) {
 }
 
 // go-redis repeats a request whose connection ends before the reply.
-func TestALostReplyToReleaseIsNoLostMutex(t *testing.T) {
+func TestALostReplyToReleaseIsNotReportedAsALostMutex(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	var lost atomic.Bool

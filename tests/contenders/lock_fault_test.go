@@ -18,7 +18,7 @@ func lock(ctx context.Context, c *client.Client, ttl time.Duration) (*client.Loc
 
 // The server may still grant a request that is in flight when Lock returns. The client releases
 // that at once: a lease lasts for hours here, so waiting for its end would not help.
-func TestALockThatIsGivenUpHoldsUpNobody(t *testing.T) {
+func TestALateGrantToACanceledLockIsReleased(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	link := stores.NewLink(t, s.Addr)
@@ -47,7 +47,7 @@ func TestALockThatIsGivenUpHoldsUpNobody(t *testing.T) {
 	serverSaw(t, changes(t, connect(t, s.Addr), "m"), nil)
 }
 
-func TestALockThatWaitsOutlivesItsServer(t *testing.T) {
+func TestAWaitingLockSurvivesARestartOfItsServer(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	first, err := lock(t.Context(), newClient(t, s.Addr), 20*time.Second)
@@ -76,7 +76,7 @@ func TestALockThatWaitsOutlivesItsServer(t *testing.T) {
 	}
 }
 
-func TestUnlockSaysThatTheMutexWasLost(t *testing.T) {
+func TestUnlockReturnsErrLostAfterAPartition(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	link := stores.NewLink(t, s.Addr)

@@ -13,7 +13,7 @@ import (
 
 // The owner's process is frozen, another becomes the owner, and the first continues. No check in
 // the first may then report that it is the owner, even before its callback runs.
-func TestAnOwnerThatWasStoppedForLongerThanItsLeaseKnowsItAtOnce(t *testing.T) {
+func TestAFrozenProcessIsNoOwnerAfterItsLease(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	for nap := range 5 {

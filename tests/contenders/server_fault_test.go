@@ -74,7 +74,7 @@ func TestATenureSurvivesACrashOfTheServer(t *testing.T) {
 	}
 }
 
-func TestATenureEndsInTimeWhenTheServerIsGone(t *testing.T) {
+func TestATenureEndsWithItsLeaseWhenTheServerIsDown(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	k := newRecorded(t, newClient(t, s.Addr), client.ContenderConfig{Mutex: "m", TTL: time.Second, Transition: 4 * time.Second})
@@ -100,7 +100,7 @@ func TestATenureEndsInTimeWhenTheServerIsGone(t *testing.T) {
 	k.noCallbacks(t)
 }
 
-func TestAServerWithoutTheDataIsAskedAnew(t *testing.T) {
+func TestAContenderAcquiresAgainFromAServerThatLostItsData(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	k := newRecorded(t, newClient(t, s.Addr), steady("m"))
@@ -119,7 +119,7 @@ func TestAServerWithoutTheDataIsAskedAnew(t *testing.T) {
 	k.noCallbacks(t)
 }
 
-func TestAStoppedServerIsWaitedFor(t *testing.T) {
+func TestATenureSurvivesAFrozenServer(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	k := newRecorded(t, newClient(t, s.Addr), steady("m"))

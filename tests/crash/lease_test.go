@@ -88,8 +88,8 @@ func ownerOnce(t *testing.T, c redis.Conn, wanted func(simbatest.Record) bool) {
 }
 
 // In durability async a crash can undo acknowledged grants. Until the longest of them has ended,
-// the server makes no new grant. Known owners go on.
-func TestAfterACrashInAsyncOnlyKnownOwnersGoOn(t *testing.T) {
+// the server makes no new grant. Owners that it knows can renew.
+func TestAfterACrashInAsyncOnlyKnownOwnersRenew(t *testing.T) {
 	s := simbatest.Start(t, "--durability", "async")
 	c := simbatest.GoRedis(t, s)
 	_, token := simbatest.Acquire(t, c, "job", "a", 600_000)

@@ -16,9 +16,8 @@ import (
 	"github.com/simba-resp/simba-resp/persist"
 )
 
-// TestAnEngineIsBuiltAnewFromCheckpointAndRecords stops an engine again and again, and builds
-// another one from the contents of the open store. Both have the same mutexes and the same
-// history.
+// TestAnEngineIsBuiltAnewFromCheckpointAndRecords stops an engine again and again. Each time it
+// builds another one from the open store, with the same mutexes and the same history.
 func TestAnEngineIsBuiltAnewFromCheckpointAndRecords(t *testing.T) {
 	for _, mode := range []persist.Mode{persist.Always, persist.Async} {
 		for seed := range uint64(5) {
@@ -35,7 +34,8 @@ func rebuild(t *testing.T, mode persist.Mode, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	boot := persist.Boot{ID: "boot 1", Now: engine.NewClock(simba.Instant(time.Hour)).Now}
 	store, recovered, err := persist.Open(persist.Options{
-		Dir: "data", FS: vfs.NewMem(), Mode: mode, Boot: boot, SegmentSize: 8 << 10, // a run fills several
+		Dir: "data", FS: vfs.NewMem(), Mode: mode, Boot: boot,
+		SegmentSize: 8 << 10, // a run fills several segments
 	})
 	if err != nil {
 		t.Fatal(err)

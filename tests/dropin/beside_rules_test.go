@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// rule is one rule of how a generation and ours get along.
+// rule is one rule that a generation and our contenders keep together.
 type rule struct {
 	name string
 	only func(seeds.Generation) bool // nil = it is for all generations
@@ -21,12 +21,12 @@ type rule struct {
 func queuing(g seeds.Generation) bool { return g.Queues }
 func fencing(g seeds.Generation) bool { return g.Tokens }
 
-// Who gets the mutex, and when.
+// handoverRules are about the next owner, and the time of its grant.
 var handoverRules = []rule{
 	{"their release grants our waiter at once", nil, func(m *meeting) {
 		k := m.owns(m.jvm("jvm"))
 		w := m.waits("ours")
-		m.settle()
+		m.awaitFirstRead()
 		m.must(k.end(m.ctx))
 		m.comes("our waiter owns it", w)
 	}},
@@ -36,11 +36,11 @@ var handoverRules = []rule{
 		for i := range 5 {
 			all = append(all, m.waits(fmt.Sprint("ours", i)))
 		}
-		m.settle()
+		m.awaitFirstRead()
 		m.must(k.end(m.ctx))
 		m.inOrder(all)
 	}},
-	{"the places of ours survive that their queue is deleted", nil, func(m *meeting) {
+	{"our waiters keep their queue entries when the queue of theirs is deleted", nil, func(m *meeting) {
 		k := m.owns(m.jvm("jvm"))
 		var all []<-chan uint64
 		for i := range 5 {
@@ -48,7 +48,7 @@ var handoverRules = []rule{
 		}
 		m.must(m.store.Del(m.ctx, seeds.Queue(m.mutex)).Err())
 		all = append(all, m.waits("ours5"))
-		m.settle()
+		m.awaitFirstRead()
 		m.must(k.end(m.ctx))
 		m.inOrder(all)
 	}},
@@ -74,31 +74,32 @@ var handoverRules = []rule{
 		rdb.Close()
 		m.comes("their waiter owns it", k)
 	}},
-	{"the lapse of a turn of ours wakes their waiter", nil, func(m *meeting) {
+	{"the end of our reservation wakes their waiter", nil, func(m *meeting) {
 		m.takes("ours")
-		turn := m.listens(m.rdb, seeds.Lease(m.mutex)+":polls")
+		notices := m.subscribe(m.rdb, seeds.Lease(m.mutex)+":polls")
 		if o, err := record(m.ctx, m.rdb, "simba.acquire", m.mutex, "polls", time.Hour.Milliseconds()); err != nil || o["status"] != "queued" {
 			m.Fatal(o, err)
 		}
 		if m.gen.Queues {
-			time.Sleep(time.Second) // their places are by whole seconds, and it must come later
+			// The scores of their queue are whole seconds, and theirs must be later.
+			time.Sleep(time.Second)
 		}
 		k := m.queues(m.jvm("jvm"))
 		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
-		if m.gen.Queues { // 3.2 and later need not heed that it is kept
-			turn.hears("released@@ours")
+		if m.gen.Queues { // 3.2 and later may ignore the reservation
+			notices.await("released@@ours")
 		}
 		m.comes("their waiter owns it", k)
 	}},
-	{"their release wakes their waiter beside ours that listen", nil, func(m *meeting) {
-		m.listens(m.rdb, seeds.Lease(m.mutex))
+	{"their release wakes their waiter beside our subscriber", nil, func(m *meeting) {
+		m.subscribe(m.rdb, seeds.Lease(m.mutex))
 		k := m.owns(m.jvm("jvm0"))
 		w := m.queues(m.jvm("jvm1"))
-		m.settle()
+		m.awaitFirstRead()
 		m.must(k.end(m.ctx))
 		m.comes("their waiter owns it", w)
 	}},
-	{"a lease of theirs that ends is handed on", nil, func(m *meeting) {
+	{"the end of their lease grants our waiter", nil, func(m *meeting) {
 		k := m.owns(m.jvm("jvm"))
 		token := m.owner("jvm")
 		k.lease = 500
@@ -112,45 +113,47 @@ var handoverRules = []rule{
 			m.Error("CHECK passes a token whose lease is over")
 		}
 	}},
-	{"a release told to a dead contender of theirs grants our waiter at once", queuing, func(m *meeting) {
+	{"a release announced to a dead contender of theirs grants our waiter at once", queuing, func(m *meeting) {
 		k, dead := m.owns(m.jvm("jvm0")), m.jvm("jvm1")
-		if owner, _, err := dead.try(m.ctx); err != nil || owner != "jvm0" { // and it listens nowhere
+		// It has no subscription.
+		if owner, _, err := dead.try(m.ctx); err != nil || owner != "jvm0" {
 			m.Fatal(owner, err)
 		}
 		w := m.waits("ours")
-		m.settle()
+		m.awaitFirstRead()
 		m.must(k.end(m.ctx))
 		m.comes("our waiter owns it", w)
 	}},
-	{"a release told to a dead contender of theirs reaches one without a queue", queuing, func(m *meeting) {
-		m.listens(m.rdb, seeds.Lease(m.mutex))
+	{"a release announced to a dead contender of theirs wakes one of a generation without a queue", queuing, func(m *meeting) {
+		m.subscribe(m.rdb, seeds.Lease(m.mutex))
 		k, dead := m.owns(m.jvm("jvm0")), m.jvm("jvm1")
 		if owner, _, err := dead.try(m.ctx); err != nil || owner != "jvm0" {
 			m.Fatal(owner, err)
 		}
 		w := m.queues(m.jvmOf(seeds.Simba33, "jvm2"))
-		m.settle()
+		m.awaitFirstRead()
 		m.must(k.end(m.ctx))
 		m.comes("their new waiter owns it", w)
 	}},
-	{"a contender of theirs that is overtaken has a place again", queuing, func(m *meeting) {
-		m.listens(m.rdb, seeds.Lease(m.mutex))
+	{"their notified contender that is overtaken is queued again", queuing, func(m *meeting) {
+		m.subscribe(m.rdb, seeds.Lease(m.mutex))
 		k, barger := m.owns(m.jvm("jvm0")), m.jvm("jvm2")
 		w := m.queues(m.jvm("jvm1"))
-		m.settle()
-		_, err := m.store.Pipelined(m.ctx, func(p redis.Pipeliner) error { // nobody looks in between
+		m.awaitFirstRead()
+		// One pipeline: no other client acquires between the two.
+		_, err := m.store.Pipelined(m.ctx, func(p redis.Pipeliner) error {
 			p.Eval(m.ctx, k.gen.Release.Source, k.gen.Release.Keys(m.mutex), k.id)
 			p.Eval(m.ctx, barger.gen.Acquire.Source, barger.gen.Acquire.Keys(m.mutex), barger.id, barger.lease)
 			return nil
 		})
 		m.must(err)
-		m.settle()
-		if m.at.engine != "embedded" { // that keeps the mutex for who was told
+		m.awaitFirstRead()
+		if m.at.engine != "embedded" { // an embedded engine reserves the mutex for jvm1
 			m.must(barger.end(m.ctx))
 		}
 		m.comes("their waiter owns it", w)
 	}},
-	{"who is passed over keeps its entry", queuing, func(m *meeting) {
+	{"a dead contender of theirs keeps its queue entry when our waiter is granted", queuing, func(m *meeting) {
 		m.takes("ours")
 		dead := m.jvm("dead")
 		if owner, _, err := dead.try(m.ctx); err != nil || owner != "ours" {
@@ -163,33 +166,34 @@ var handoverRules = []rule{
 			m.Errorf("its entry: %v", err)
 		}
 	}},
-	{"the mutex is kept for a contender of theirs whose turn it is", queuing, func(m *meeting) {
+	{"the mutex is reserved for the next contender of theirs", queuing, func(m *meeting) {
 		m.takes("ours")
 		k := m.jvm("jvm")
-		m.must(k.listen(m.ctx))
+		m.must(k.subscribe(m.ctx))
 		if owner, _, err := k.try(m.ctx); err != nil || owner != "ours" {
 			m.Fatal(owner, err)
 		}
 		var released, barges *redis.Cmd
-		_, err := m.rdb.Pipelined(m.ctx, func(p redis.Pipeliner) error { // it is kept for a second only
+		// One pipeline: the reservation lasts for a second only.
+		_, err := m.rdb.Pipelined(m.ctx, func(p redis.Pipeliner) error {
 			released = p.Do(m.ctx, "simba.release", m.mutex, "ours")
 			barges = p.Do(m.ctx, "simba.acquire", m.mutex, "barges", 60_000, "noqueue")
 			return nil
 		})
 		m.must(err)
 		if n := released.Val(); n != int64(1) {
-			m.Errorf("the release is answered %v", n)
+			m.Errorf("SIMBA.RELEASE returns %v", n)
 		}
 		if o := barges.Val().(map[any]any); o["status"] != "busy" {
-			m.Errorf("who comes later is answered %v", o)
+			m.Errorf("a later contender gets %v", o)
 		}
-		m.must(k.awaitTurn(m.ctx, time.Hour))
+		m.must(k.awaitNotice(m.ctx, time.Hour))
 		m.owns(k)
 	}},
 }
 
-// TestEachRuleBesideSimba goes through the rules, one at a time, with each generation.
-func TestEachRuleBesideSimba(t *testing.T) {
+// TestSimbaContendersAndOursAgreeOnHandoffsTokensAndNotices tests each rule with each generation.
+func TestSimbaContendersAndOursAgreeOnHandoffsTokensAndNotices(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"redis", "embedded"} {
 		t.Run(engine, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// ours is a contender of the Go client: it polls, and is told of its turns.
+// ours is a contender of the Go client. It polls, and a notice wakes it when it is the next waiter.
 type ours struct {
 	id       string
 	k        *client.Contender
@@ -62,39 +62,41 @@ func (k *ours) release(ctx context.Context) error { return k.k.Stop(ctx) }
 
 // More rules of contests beside Simba.
 const (
-	allWays  = "the mutex goes from each kind to each"
+	allWays  = "the mutex goes from each kind of contender to each"
 	announce = "acquired is announced once for each tenure"
 )
 
-// beside is a contest of contenders of Simba with two of ours: SIMBA.ACQUIRE … WAIT, and the Go client. It ends
-// when the mutex has changed hands often enough, in all directions, and all have owned it. Leases are long: a
-// turn that does not come early would only come when one ends. The pauses are of different lengths, and long
-// enough that the mutex is free at times: who has no place in our queue has a chance only then.
+// beside runs a contest of contenders of Simba with two of ours: SIMBA.ACQUIRE … WAIT, and the Go
+// client. It ends when the mutex has changed its owner often enough, in all directions, and each
+// contender has owned it. Leases are long, so without a notice a waiter waits too long, and fails
+// the test. The pauses have different lengths, so that the mutex is free at times. Contenders
+// without an entry in our queue can acquire it only then.
 func beside(t *testing.T, at *site, mutex string, theirs ...contender) {
 	t.Helper()
 	const changes = 100
 	pause := time.Duration(len(theirs)) * 25 * time.Millisecond
 	c := newContestAt(t, at, mutex)
 	c.patience = early
-	// While somebody listens at our server, it notices what theirs do, also when nobody of ours waits.
+	// While it has a subscriber, our server watches the mutex even if no client of ours waits.
 	here, there := c.count(c.server.Addr), c.count(at.store)
 	all := len(theirs) + 2
 	end := time.Now().Add(simbatest.Patience)
 	c.mix(theirs, pause, func() bool {
-		return time.Now().After(end) || c.noted.enough(changes, all) && len(c.noted.ways()) == 4
+		return time.Now().After(end) || c.noted.reached(changes, all) && len(c.noted.ways()) == 4
 	})
 	c.inAllDirections()
 	for owner, n := range c.noted.count() {
-		if at.engine != "mysql" { // it tells of what a look finds
-			here.settle(c, "acquired@@"+owner, n)
-			there.settle(c, "acquired@@"+owner, n)
+		if at.engine != "mysql" { // there a server announces only the tenures that it reads
+			here.expect(c, "acquired@@"+owner, n)
+			there.expect(c, "acquired@@"+owner, n)
 		}
 	}
 	c.noted.more = []string{allWays, announce}
 	c.end()
 }
 
-// mix has contenders of Simba take turns with two of ours, until enough says so, or one gets no turn.
+// mix has contenders of Simba and two of ours acquire and release the mutex. It ends when enough
+// returns true, or when a contender has waited in vain.
 func (c *contest) mix(theirs []contender, pause time.Duration, enough func() bool) {
 	c.t.Helper()
 	var running sync.WaitGroup
@@ -104,23 +106,24 @@ func (c *contest) mix(theirs []contender, pause time.Duration, enough func() boo
 	}
 	c.enterUntil(&c.running, &simba{connect(c.t, c.server), c.mutex, "waits"}, stopOurs, pause)
 	c.enterUntil(&c.running, newOurs(c.t, c.at.last().Addr, c.mutex, "client"), stopOurs, pause)
-	for !enough() && !c.noted.stuck() {
+	for !enough() && !c.noted.starved() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	close(stop)
 	running.Wait()
-	// Only now: a release by Simba up to 3.1 is told to the first of the queue at most, so among theirs
-	// alone those of later versions may wait until the lease ends.
+	// Ours stop last. A release by Simba up to 3.1 notifies at most the first of the queue. Without
+	// ours, contenders of later versions might wait until the lease ends.
 	close(stopOurs)
 	c.running.Wait()
 }
 
-// fromKilled is the way of a mutex whose owner was killed. It is the longest: the lease has to end.
+// fromKilled is the way of a mutex whose owner was killed. It is the longest, since the lease must
+// end first.
 const fromKilled = "from a killed owner"
 
-// ways returns from which kind to which the mutex went, theirs or ours, and how long it was nobody's, or
-// nobody's for sure, in between. Of an owner that was killed before it could say that it is one there is no tenure: its
-// lease counts to what was between the others.
+// ways returns the changes of the owner, by the kinds of the two owners: theirs or ours. The
+// latencies are the times between the two tenures. An owner that was killed before it reported its
+// tenure is missing. Its lease is then a part of the time between the other two.
 func (l *tenures) ways() map[string]simbatest.Latencies {
 	ways := make(map[string]simbatest.Latencies)
 	kind := func(n tenure) string {
@@ -142,7 +145,8 @@ func (l *tenures) ways() map[string]simbatest.Latencies {
 	return ways
 }
 
-// inAllDirections looks whether the mutex went from theirs to ours, from ours to theirs, and among each.
+// inAllDirections checks that the mutex went from theirs to ours, from ours to theirs, and among
+// each.
 func (c *contest) inAllDirections() {
 	ways := c.noted.ways()
 	for _, way := range []string{"theirs to theirs", "theirs to ours", "ours to theirs", "ours to ours", fromKilled} {
@@ -153,15 +157,15 @@ func (c *contest) inAllDirections() {
 	}
 }
 
-// heard counts what comes on the mutex' channel.
-type heard struct {
+// noticeCounts counts the payloads on the mutex' channel.
+type noticeCounts struct {
 	addr    string
 	notices <-chan *redis.Message
 	counts  map[string]int
 }
 
-// count listens at a server, or at the store. That of MySQL has no channels.
-func (c *contest) count(addr string) *heard {
+// count subscribes at a server, or at the store. MySQL has no channels, so it is a server there.
+func (c *contest) count(addr string) *noticeCounts {
 	c.t.Helper()
 	if c.at.engine == "mysql" {
 		addr = c.server.Addr
@@ -171,19 +175,19 @@ func (c *contest) count(addr string) *heard {
 	if _, err := sub.Receive(c.t.Context()); err != nil {
 		c.t.Fatal(err)
 	}
-	return &heard{addr, sub.Channel(redis.WithChannelSize(100_000)), make(map[string]int)}
+	return &noticeCounts{addr, sub.Channel(redis.WithChannelSize(100_000)), make(map[string]int)}
 }
 
-// settle waits until a payload has come n times, and looks that it does not come once more. What comes
-// beyond is there already: a step publishes all that it publishes at once.
-func (h *heard) settle(c *contest, payload string, n int) {
+// expect waits until a payload has arrived n times, and checks that it does not arrive again. It
+// need not wait long for that, because a step publishes all its notices at once.
+func (h *noticeCounts) expect(c *contest, payload string, n int) {
 	late := time.After(soon)
 	for h.counts[payload] < n {
 		select {
 		case m := <-h.notices:
 			h.counts[m.Payload]++
 		case <-late:
-			c.noted.breaks(announce, "%s comes %d times at %s for %d tenures", payload, h.counts[payload], h.addr, n)
+			c.noted.breaks(announce, "%s arrives %d times at %s for %d tenures", payload, h.counts[payload], h.addr, n)
 			return
 		}
 	}
@@ -196,13 +200,14 @@ func (h *heard) settle(c *contest, payload string, n int) {
 		}
 	}
 	if h.counts[payload] > n {
-		c.noted.breaks(announce, "%s comes %d times at %s for %d tenures", payload, h.counts[payload], h.addr, n)
+		c.noted.breaks(announce, "%s arrives %d times at %s for %d tenures", payload, h.counts[payload], h.addr, n)
 	}
 }
 
-// TestBesideSimba has two contenders of each generation and two of ours take turns, 100 and
-// more in all, and then those of all generations at once.
-func TestBesideSimba(t *testing.T) {
+// TestSimbaContendersAndOursShareAMutex has two contenders of each generation and two of ours
+// contend, until the owner has changed 100 times. Then it does so with contenders of all
+// generations at once.
+func TestSimbaContendersAndOursShareAMutex(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"redis", "embedded"} {
 		t.Run(engine, func(t *testing.T) {
@@ -211,7 +216,7 @@ func TestBesideSimba(t *testing.T) {
 			for _, gen := range seeds.Generations {
 				t.Run(gen.Name, func(t *testing.T) {
 					t.Parallel()
-					mutex := "turns-" + gen.Name
+					mutex := "shared-" + gen.Name
 					beside(t, at, mutex, newJVM(t, at.store, gen, mutex, "jvm0"), newJVM(t, at.store, gen, mutex, "jvm1"))
 				})
 			}
@@ -219,17 +224,17 @@ func TestBesideSimba(t *testing.T) {
 				t.Parallel()
 				var theirs []contender
 				for _, gen := range seeds.Generations {
-					theirs = append(theirs, newJVM(t, at.store, gen, "turns", "jvm-"+gen.Name))
+					theirs = append(theirs, newJVM(t, at.store, gen, "shared", "jvm-"+gen.Name))
 				}
-				beside(t, at, "turns", theirs...)
+				beside(t, at, "shared", theirs...)
 			})
 		})
 	}
 }
 
-// TestContendersOfSimbaHaveAnyName has two of each generation take turns on mutexes with names that SIMBA.*
-// need not take. On Redis every name works.
-func TestContendersOfSimbaHaveAnyName(t *testing.T) {
+// TestSimbaContendersContendForMutexesOfAnyName has two of each generation contend for mutexes with
+// names that SIMBA.* may refuse. On Redis every name works.
+func TestSimbaContendersContendForMutexesOfAnyName(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"redis", "embedded"} {
 		t.Run(engine, func(t *testing.T) {
@@ -246,12 +251,12 @@ func TestContendersOfSimbaHaveAnyName(t *testing.T) {
 			} {
 				for _, gen := range seeds.Generations {
 					if engine == "redis" && gen.Braceless {
-						continue // they do not hear one another: whoever waits, waits until the lease ends
+						continue // they get no notices, so a waiter waits until the lease ends
 					}
 					t.Run(what+" "+gen.Name, func(t *testing.T) {
 						t.Parallel()
 						c := newContestAt(t, at, mutex+gen.Name)
-						c.patience, c.blind = soon, true
+						c.patience, c.unchecked = soon, true
 						for i := range 2 {
 							c.enter(newJVM(t, at.store, gen, c.mutex, fmt.Sprint("jvm", i)), 10, time.Millisecond)
 						}

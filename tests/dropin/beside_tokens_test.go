@@ -7,7 +7,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// One token a tenure, the same on both sides.
+// tokenRules are about the token of a tenure, which is the same for theirs and ours.
 var tokenRules = []rule{
 	{"their tenure has one token, which CHECK passes until it ends", nil, func(m *meeting) {
 		before := m.takes("ours")
@@ -15,7 +15,7 @@ var tokenRules = []rule{
 		k := m.owns(m.jvm("jvm"))
 		token := m.owner("jvm")
 		if k.last != 0 && k.last != token {
-			m.Errorf("they were told %d, the server says %d", k.last, token)
+			m.Errorf("they have token %d, the server %d", k.last, token)
 		}
 		if token <= before {
 			m.Errorf("token %d after ours, %d", token, before)
@@ -45,7 +45,7 @@ var tokenRules = []rule{
 			if i%2 == 0 {
 				m.owns(k)
 				if token = m.owner("jvm"); k.last != 0 && k.last != token {
-					m.Errorf("they were told %d, the server says %d", k.last, token)
+					m.Errorf("they have token %d, the server %d", k.last, token)
 				}
 				m.must(k.end(m.ctx))
 			} else {
@@ -58,19 +58,19 @@ var tokenRules = []rule{
 			last = token
 		}
 	}},
-	{"theirs is told our token", fencing, func(m *meeting) {
+	{"their scripts return our token", fencing, func(m *meeting) {
 		token := m.takes("ours")
 		k := m.jvm("jvm")
-		owner, _, told, err := k.state(m.ctx, k.gen.Acquire)
+		owner, _, last, err := k.state(m.ctx, k.gen.Acquire)
 		m.must(err)
-		if owner != "ours" || told != token {
-			m.Errorf("their acquisition returns %s with %d, not ours with %d", owner, told, token)
+		if owner != "ours" || last != token {
+			m.Errorf("their acquisition returns %s with %d, not ours with %d", owner, last, token)
 		}
-		if owner, _, told, err = k.state(m.ctx, k.gen.Guard); err != nil || owner != "ours" || told != token {
-			m.Errorf("their renewal returns %s with %d, %v, not ours with %d", owner, told, err, token)
+		if owner, _, last, err = k.state(m.ctx, k.gen.Guard); err != nil || owner != "ours" || last != token {
+			m.Errorf("their renewal returns %s with %d, %v, not ours with %d", owner, last, err, token)
 		}
 	}},
-	{"the token's key is there as long as our lease", fencing, func(m *meeting) {
+	{"the token's key exists as long as our lease", fencing, func(m *meeting) {
 		token := m.takes("ours")
 		is(m, m.store, strconv.FormatUint(token, 10), "get", seeds.Token(m.mutex))
 		lock, err := m.store.PTTL(m.ctx, seeds.Lease(m.mutex)).Result()
@@ -84,7 +84,7 @@ var tokenRules = []rule{
 		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
 		is(m, m.store, nil, "get", seeds.Token(m.mutex))
 	}},
-	{"a tenure between two of one contender that nobody saw changes its token", nil, func(m *meeting) {
+	{"an unseen tenure between two of the same contender changes its token", nil, func(m *meeting) {
 		k, between := m.jvm("jvm"), m.jvmOf(seeds.Simba33, "unseen")
 		m.owns(k)
 		first := m.owner("jvm")

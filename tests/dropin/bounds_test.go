@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-func TestAnEndlessScriptStopsNobodyAndIsKilled(t *testing.T) {
+func TestAnEndlessScriptBlocksNoClientAndCanBeKilled(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	rdb, others := connect(t, s), connect(t, s)

@@ -13,31 +13,32 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// lease is one that a busy machine does not lose, in milliseconds.
+// lease is in milliseconds. It is so long that it does not end on a busy machine.
 const lease = 30_000
 
-// early bounds a wait for a turn, which others may have first, and which must not last until a lease ends.
+// early bounds the wait for a grant. Other waiters may come first, but it must end before a lease
+// does.
 const early = lease * 2 / 3 * time.Millisecond
 
-// soon bounds a wait that must not last until a lease ends, nor until a server looks after those that wait
-// there by itself, every 10 s. It is generous, for busy machines.
+// soon bounds a wait that must end before a lease does, and before a server's periodic check of its
+// waiters, every 10 s. It is generous, for busy machines.
 const soon = 6 * time.Second
 
 // contender wants a mutex again and again.
 type contender interface {
-	// acquire returns when the contender has the mutex, and the value that it has it by.
+	// acquire returns when the contender owns the mutex. owner is its name in the lock.
 	acquire(ctx context.Context) (owner string, err error)
 	release(ctx context.Context) error
 }
 
-// fenced is a contender that knows the token of the tenure that it acquired last; 0 = it was told none.
+// fenced is a contender that knows the token of its last tenure; 0 = its scripts return none.
 type fenced interface{ token() uint64 }
 
-// mortal is a contender that may be killed when it has the mutex. It does not release it then.
-type mortal interface{ killedAsOwner() bool }
+// killable is a contender that may be killed while it owns the mutex. It does not release it then.
+type killable interface{ killedAsOwner() bool }
 
-// site is where contenders meet: servers of one engine, and the address at which those that do not know
-// the servers contend. That is the address of the store, and of an embedded engine its server's.
+// site has servers of one engine with one store. Contenders that do not use the servers connect to
+// the address of the store. With an embedded engine that is the server's.
 type site struct {
 	engine  string
 	servers []*simbatest.Server
@@ -62,25 +63,26 @@ func newSite(t testing.TB, engine string, servers int) *site {
 	return at
 }
 
-// last is the server that the second client of ours asks.
+// last is the server of our second client.
 func (at *site) last() *simbatest.Server { return at.servers[len(at.servers)-1] }
 
-// contest is some contenders' for a mutex.
+// contest has contenders acquire and release one mutex, and checks the rules.
 type contest struct {
 	t       *testing.T
 	at      *site
 	server  *simbatest.Server // the first of the site
 	mutex   string
-	rdb     *redis.Client // of the witness
+	rdb     *redis.Client // reads the owner and the history
 	noted   tenures
 	running sync.WaitGroup
 
-	// patience is how long a contender waits for a turn at most. It is shorter than the lease where that must not
-	// end before somebody else owns the mutex.
+	// patience is how long a contender waits for a grant at most. It is shorter than the lease
+	// where the next owner must not depend on the end of a lease.
 	patience time.Duration
 
-	// blind means that nobody asks the server who owns the mutex: SIMBA.* does not take its name.
-	blind bool
+	// unchecked means that the contest does not read the owner from the server, because SIMBA.*
+	// refuses the mutex' name.
+	unchecked bool
 }
 
 func newContest(t *testing.T, mutex string) *contest {
@@ -96,22 +98,23 @@ func newContestAt(t *testing.T, at *site, mutex string) *contest {
 	}
 }
 
-// enter has a contender take that many turns, with a pause after each.
-func (c *contest) enter(k contender, turns int, pause time.Duration) {
+// enter has a contender acquire and release the mutex that many times, with a pause after each.
+func (c *contest) enter(k contender, rounds int, pause time.Duration) {
 	c.running.Go(func() {
-		for n := 0; n < turns && c.goesOn(k, n); n++ {
+		for n := 0; n < rounds && c.tryRound(k, n); n++ {
 			time.Sleep(pause)
 		}
 	})
 }
 
-// enterUntil has a contender take turns until done is closed, with pauses of different lengths. It runs as
-// one of running. On a busy machine a turn takes longer, and so does the pause, or the queue would never be
-// empty: then who has no place in it gets no turn.
+// enterUntil has a contender acquire and release the mutex until done is closed, with pauses of
+// different lengths. It runs as one of running. On a busy machine a round takes longer, and so
+// does the pause. Otherwise the queue would never be empty, and contenders without an entry would
+// starve.
 func (c *contest) enterUntil(running *sync.WaitGroup, k contender, done <-chan struct{}, most time.Duration) {
 	running.Go(func() {
 		began := time.Now()
-		for n := 0; c.goesOn(k, n); n++ {
+		for n := 0; c.tryRound(k, n); n++ {
 			select {
 			case <-done:
 				return
@@ -122,16 +125,17 @@ func (c *contest) enterUntil(running *sync.WaitGroup, k contender, done <-chan s
 	})
 }
 
-// goesOn has a contender take its turn number n, and reports whether it did.
-func (c *contest) goesOn(k contender, n int) bool {
-	err := c.turn(k)
+// tryRound runs the contender's round n, and reports whether it succeeded.
+func (c *contest) tryRound(k contender, n int) bool {
+	err := c.round(k)
 	if err != nil {
-		c.noted.breaks(turnsCome, "turn %d of %T: %v", n, k, err)
+		c.noted.breaks(noStarvation, "round %d of %T: %v", n, k, err)
 	}
 	return err == nil
 }
 
-func (c *contest) turn(k contender) error {
+// round has a contender acquire the mutex, note its tenure, and release.
+func (c *contest) round(k contender) error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), simbatest.Patience)
 	defer cancel()
 	waiting, stop := context.WithTimeout(ctx, c.patience)
@@ -141,24 +145,24 @@ func (c *contest) turn(k contender) error {
 		return err
 	}
 	from := clock()
-	token, err := c.look(ctx, k, owner)
+	token, err := c.ownerToken(ctx, k, owner)
 	if err != nil {
 		return err
 	}
 	f, knows := k.(fenced)
-	n := tenure{owner: owner, kind: fmt.Sprintf("%T", k), untold: knows && f.token() == 0, token: token, from: from, to: clock()}
+	n := tenure{owner: owner, kind: fmt.Sprintf("%T", k), tokenless: knows && f.token() == 0, token: token, from: from, to: clock()}
 	err = k.release(ctx)
-	if m, dies := k.(mortal); dies {
+	if m, dies := k.(killable); dies {
 		n.killed = m.killedAsOwner()
 	}
 	c.noted.add(n)
 	return err
 }
 
-// look asks the server for the tenure of a contender that owns the mutex, and returns its token.
-func (c *contest) look(ctx context.Context, k contender, owner string) (token uint64, err error) {
+// ownerToken reads the tenure of the owner from the server, checks it, and returns its token.
+func (c *contest) ownerToken(ctx context.Context, k contender, owner string) (token uint64, err error) {
 	f, knows := k.(fenced)
-	if c.blind {
+	if c.unchecked {
 		if knows {
 			token = f.token()
 		}
@@ -169,33 +173,33 @@ func (c *contest) look(ctx context.Context, k contender, owner string) (token ui
 		return 0, err
 	}
 	if o == nil || o["owner"] != owner {
-		return 0, fmt.Errorf("%s has it, and by the server the owner is %v", owner, o)
+		return 0, fmt.Errorf("%s owns the mutex, but the server's owner is %v", owner, o)
 	}
 	token = uint64(o["token"].(int64))
 	if knows && f.token() != 0 && f.token() != token {
-		c.noted.breaks(oneToken, "%s has token %d, and by the server it is %d", owner, f.token(), token)
+		c.noted.breaks(oneToken, "%s has token %d, but the server's is %d", owner, f.token(), token)
 	}
 	ok, err := c.rdb.Do(ctx, "simba.check", c.mutex, token).Int()
 	if err == nil && ok != 1 {
 		later, err := record(ctx, c.rdb, "simba.owner", c.mutex)
-		c.noted.breaks(checked, "the token of %s does not; before it was %v, and after it %v, %v", owner, o, later, err)
+		c.noted.breaks(checked, "the token of %s does not; the owner before is %v, and after %v, %v", owner, o, later, err)
 	}
 	return token, err
 }
 
-// end waits until all have had their turns, and has a subtest for each rule.
+// end waits for all contenders, and reports each rule as a subtest.
 func (c *contest) end() {
 	c.t.Helper()
 	c.running.Wait()
 	c.noted.neverTwo(c.at.engine)
-	if !c.blind {
+	if !c.unchecked {
 		c.noted.history(c.t, c.rdb, c.at.engine, c.mutex)
 	}
-	c.t.Logf("turns: %v", c.noted.count())
-	c.noted.tell(c.t)
+	c.t.Logf("tenures: %v", c.noted.count())
+	c.noted.report(c.t)
 }
 
-// simba is a contender that knows SIMBA.ACQUIRE.
+// simba is a contender that uses SIMBA.ACQUIRE.
 type simba struct {
 	rdb       *redis.Client
 	mutex, id string
@@ -217,10 +221,10 @@ func (k *simba) release(ctx context.Context) error {
 	return err
 }
 
-// enterSimba has contenders enter that know SIMBA.ACQUIRE.
-func (c *contest) enterSimba(contenders, turns int, pause time.Duration) {
+// enterSimba adds contenders that use SIMBA.ACQUIRE.
+func (c *contest) enterSimba(contenders, rounds int, pause time.Duration) {
 	c.t.Helper()
 	for i := range contenders {
-		c.enter(&simba{connect(c.t, c.server), c.mutex, fmt.Sprint("simba", i)}, turns, pause)
+		c.enter(&simba{connect(c.t, c.server), c.mutex, fmt.Sprint("simba", i)}, rounds, pause)
 	}
 }

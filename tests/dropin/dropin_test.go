@@ -1,11 +1,11 @@
-// Package dropin proves that lock code written for Redis runs here as it is, with real servers: Simba's
-// and Spring's scripts, redsync, and over Node.js a document's functions and the package redlock. It
-// proves the same of Simba's contenders beside the servers, at one store: of every generation, by its
-// wire, and of Simba 2.9.5 and 2.5.0 themselves.
+// Package dropin tests that lock code written for Redis runs unchanged on real servers. The code
+// is Simba's and Spring's scripts, redsync, a document's functions for Node.js, and its package
+// redlock. Contenders of Simba also share a store with the servers. They use the scripts of every
+// generation, or are Simba 2.9.5 and 2.5.0 themselves.
 //
-// Each contends for a mutex with clients that know SIMBA.ACQUIRE. Two witnesses say that there were
-// never two owners: the contenders, who note by one clock from when to when they had it, and the
-// server's history.
+// Each contends for a mutex with clients that use SIMBA.ACQUIRE. Two records show that there were
+// never two owners. The contenders note the begin and the end of each tenure by one clock. The
+// server has its history.
 package dropin
 
 import (
@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silence{}) // go-redis tells of each server that is away
+	redis.SetLogger(silence{}) // go-redis logs each server that it cannot reach
 	var err error
 	if scratch, err = os.MkdirTemp("", "simba-resp-dropin-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -31,14 +31,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// scratch is a folder for what is made for the tests.
+// scratch is a folder for files of the tests.
 var scratch string
 
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// connect returns a go-redis client of its own, as each process has one.
+// connect returns a new go-redis client, as each process has its own.
 func connect(t testing.TB, s *simbatest.Server) *redis.Client {
 	t.Helper()
 	return connectTo(t, s.Addr)

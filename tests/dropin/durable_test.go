@@ -77,7 +77,7 @@ func (w *writer) run(ctx context.Context, rdb *redis.Client) {
 	}
 }
 
-func TestOfAScriptAKillLeavesAllOrNothing(t *testing.T) {
+func TestAKilledServerKeepsAllOrNothingOfAScript(t *testing.T) {
 	t.Parallel()
 	const writers, kills = 4, 6
 	s := simbatest.Start(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// jdbcPause is between the looks of a JDBC contender. Simba's looks when the lease that it saw ends; so would
-// these 100 changes last minutes.
+// jdbcPause is the time between two polls of a JDBC contender. Simba's own polls when the lease
+// that it read ends. With that, 100 changes of the owner would take minutes.
 const jdbcPause = 50 * time.Millisecond
 
 // jdbc is a contender of Simba's JDBC backend: it knows the table, and polls.
@@ -48,7 +48,7 @@ func (k *jdbc) acquire(ctx context.Context) (string, error) {
 	}
 }
 
-// try is one look, or a renewal: the update and the read, in one transaction.
+// try is one poll, or a renewal: the update and the read, in one transaction.
 func (k *jdbc) try(ctx context.Context) (owns bool, err error) {
 	tx, err := k.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -80,8 +80,8 @@ func (k *jdbc) try(ctx context.Context) (owns bool, err error) {
 
 func (k *jdbc) token() uint64 { return k.last }
 
-// release renews, which keeps the token, and releases. Without the column a renewal changes the token: it is
-// left out there.
+// release renews, which keeps the token, and releases. Without the column a renewal changes the
+// token, so it only releases.
 func (k *jdbc) release(ctx context.Context) error {
 	if k.fencing {
 		before := k.last
@@ -99,9 +99,10 @@ func (k *jdbc) release(ctx context.Context) error {
 	return nil
 }
 
-// TestBesideSimbaOnMySQL has JDBC contenders of both generations and two of ours take turns, on either table.
-// The contest asks one of the two servers for each tenure's token, so that one tells two owners apart that take none.
-func TestBesideSimbaOnMySQL(t *testing.T) {
+// TestJDBCContendersAndOursShareAMutex has JDBC contenders of both generations and two of ours
+// contend, on either table. The contest reads each tenure's token from one of the two servers. So
+// that server sees each tenure, and gives owners without tokens different ones.
+func TestJDBCContendersAndOursShareAMutex(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, table string
@@ -126,7 +127,8 @@ func TestBesideSimbaOnMySQL(t *testing.T) {
 				}
 			}
 			at := &site{engine: "mysql", store: store}
-			flags = slices.DeleteFunc(flags, func(f string) bool { return f == "--mysql-migrate" }) // it would add the column
+			// A migration would add the column.
+			flags = slices.DeleteFunc(flags, func(f string) bool { return f == "--mysql-migrate" })
 			for range 2 {
 				at.servers = append(at.servers, simbatest.Start(t, flags...))
 			}

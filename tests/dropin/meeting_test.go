@@ -13,8 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// meeting is one mutex that a contender of Simba and ours want. All leases are long: what does not come soon
-// would only come when one ends.
+// meeting is a test of one mutex with a contender of Simba and one of ours. All leases are long, so
+// that a grant without a notice comes too late.
 type meeting struct {
 	*testing.T
 	at    *site
@@ -23,11 +23,11 @@ type meeting struct {
 	rdb   *redis.Client // of our server
 	store *redis.Client // where theirs contend
 
-	ctx context.Context // of the test: what runs beside it ends with that
+	ctx context.Context // of the test, and of its goroutines
 	end context.CancelFunc
 }
 
-// runs runs f beside the test, which ends when f has. A command of its client that blocks ends then too.
+// runs runs f in a goroutine. At its end the test cancels ctx, closes the client, and waits for f.
 func (m *meeting) runs(rdb *redis.Client, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -82,7 +82,7 @@ func (m *meeting) owns(k *jvm) *jvm {
 	return k
 }
 
-// queues has a contender of Simba wait. What comes tells the owner when it has the mutex.
+// queues has a contender of Simba wait. It returns a channel with the result of the acquisition.
 func (m *meeting) queues(k *jvm) (owns <-chan error) {
 	m.Helper()
 	got, waiting := make(chan error, 1), make(chan bool, 100)
@@ -99,7 +99,7 @@ func (m *meeting) queues(k *jvm) (owns <-chan error) {
 	return got
 }
 
-// takes has us acquire the free mutex, and returns our token.
+// takes acquires the free mutex for a contender of ours, and returns its token.
 func (m *meeting) takes(id string) uint64 {
 	m.Helper()
 	o, err := record(m.ctx, m.rdb, "simba.acquire", m.mutex, id, time.Hour.Milliseconds())
@@ -110,8 +110,8 @@ func (m *meeting) takes(id string) uint64 {
 	return uint64(o["token"].(int64))
 }
 
-// waits has a client of ours wait, and returns when it is in the queue, or had its turn already. Its token
-// comes when it has the mutex.
+// waits has a client of ours wait, and returns when it is in the queue or owns the mutex already.
+// The channel gets its token when it owns the mutex.
 func (m *meeting) waits(id string) (owns <-chan uint64) {
 	m.Helper()
 	got := make(chan uint64, 1)
@@ -147,16 +147,16 @@ func (m *meeting) until(what string, is func() bool) {
 	m.Helper()
 	for end := time.Now().Add(simbatest.Patience); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			m.Fatalf("in vain until %s", what)
+			m.Fatalf("waited in vain until %s", what)
 		}
 	}
 }
 
-// settle lets pass what a server does when somebody begins to wait there: it looks at the mutex then, and
-// might find by that what it is not told of.
-func (m *meeting) settle() { time.Sleep(500 * time.Millisecond) }
+// awaitFirstRead waits until a server has read the mutex for a new waiter. That read could find a
+// change for which there is no notice.
+func (m *meeting) awaitFirstRead() { time.Sleep(500 * time.Millisecond) }
 
-// comes fails the test unless that happens long before the leases end.
+// comes fails the test unless the channel gets a value long before the leases end.
 func (m *meeting) comes(what string, happens any) {
 	m.Helper()
 	late := time.After(soon)
@@ -194,13 +194,13 @@ func (m *meeting) comes(what string, happens any) {
 	}
 }
 
-// owner returns the server's record of the owner's tenure, which must be there.
+// owner returns the token of the mutex' owner, which must be id.
 func (m *meeting) owner(id string) (token uint64) {
 	m.Helper()
 	o, err := record(m.ctx, m.rdb, "simba.owner", m.mutex)
 	m.must(err)
 	if o == nil || o["owner"] != id {
-		m.Fatalf("the server says that %v is the owner, not %s", o, id)
+		m.Fatalf("the server's owner is %v, not %s", o, id)
 	}
 	return uint64(o["token"].(int64))
 }
@@ -212,7 +212,7 @@ func (m *meeting) check(token uint64) bool {
 	return n == 1
 }
 
-// inOrder has each waiter release when it owns the mutex, and looks that all own it in order.
+// inOrder has each waiter release when it owns the mutex, and checks that they own it in order.
 func (m *meeting) inOrder(all []<-chan uint64) {
 	m.Helper()
 	var last uint64

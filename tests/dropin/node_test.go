@@ -15,10 +15,10 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// nodeTurns is how many turns each of a program's three workers takes.
-const nodeTurns = 10
+// nodeRounds is how often each of a program's three workers acquires the mutex.
+const nodeRounds = 10
 
-func TestTheNodeDocumentsFunctionsContendWithSimbaAcquire(t *testing.T) {
+func TestLockFunctionsForNodeContendWithSimbaAcquire(t *testing.T) {
 	t.Parallel()
 	contendWithNode(t, "document.mjs")
 }
@@ -28,7 +28,8 @@ func TestTheNpmPackageRedlockContendsWithSimbaAcquire(t *testing.T) {
 	contendWithNode(t, "redlock.mjs")
 }
 
-// contendWithNode has two processes of a program of nodejs/ contend with two that know SIMBA.ACQUIRE.
+// contendWithNode has two processes of a program of nodejs/ contend with two clients that use
+// SIMBA.ACQUIRE.
 func contendWithNode(t *testing.T, program string) {
 	t.Helper()
 	dir := nodePrograms(t)
@@ -39,9 +40,9 @@ func contendWithNode(t *testing.T, program string) {
 	}
 	var all []*simbatest.Process
 	for range 2 {
-		all = append(all, simbatest.Run(t, "node", filepath.Join(dir, program), host, port, c.mutex, strconv.Itoa(nodeTurns)))
+		all = append(all, simbatest.Run(t, "node", filepath.Join(dir, program), host, port, c.mutex, strconv.Itoa(nodeRounds)))
 	}
-	// They pause: who waits for the mutex gets it before who looks now and then.
+	// They pause, because a waiter gets the mutex before a client that polls.
 	c.enterSimba(2, 15, 40*time.Millisecond)
 	tenures := 0
 	for _, p := range all {
@@ -55,7 +56,7 @@ func contendWithNode(t *testing.T, program string) {
 		}
 	}
 	c.end()
-	if tenures != 2*3*nodeTurns && !t.Failed() {
+	if tenures != 2*3*nodeRounds && !t.Failed() {
 		t.Errorf("the workers had %d tenures", tenures)
 	}
 }
@@ -69,8 +70,8 @@ func nodeTenure(t *testing.T, line string) tenure {
 	return n
 }
 
-// nodePrograms returns a folder with the programs and what they depend on. Where that cannot be had the
-// test is skipped, and fails with CI=true.
+// nodePrograms returns a folder with the programs and their dependencies. If it cannot install
+// them, it skips the test, or fails it with CI=true.
 func nodePrograms(t *testing.T) string {
 	t.Helper()
 	dir, err := installNode()
@@ -83,7 +84,7 @@ func nodePrograms(t *testing.T) string {
 	return dir
 }
 
-// installNode makes a copy of nodejs/ with what it depends on, once. TestMain removes it.
+// installNode makes a copy of nodejs/ with its dependencies, once. TestMain removes it.
 var installNode = sync.OnceValues(func() (string, error) {
 	if _, err := exec.LookPath("node"); err != nil {
 		return "", err

@@ -13,8 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// newMutex returns a redsync mutex with connections of its own. By default a request may take a twentieth of the
-// expiry only, which on a busy machine is little.
+// newMutex returns a redsync mutex with connections of its own. By default a request may take only
+// a twentieth of the expiry, which is too little on a busy machine.
 func newMutex(t testing.TB, s *simbatest.Server, name string, options ...redsync.Option) *redsync.Mutex {
 	t.Helper()
 	options = append([]redsync.Option{redsync.WithTimeoutFactor(1)}, options...)
@@ -71,13 +71,13 @@ func TestRedsyncLocksExtendsAndUnlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	rival := newMutex(t, s, "m", redsync.WithTries(1))
+	other := newMutex(t, s, "m", redsync.WithTries(1))
 	taken := new(redsync.ErrTaken)
-	if err := rival.TryLock(); !errors.As(err, &taken) {
-		t.Errorf("a rival locks: %v", err)
+	if err := other.TryLock(); !errors.As(err, &taken) {
+		t.Errorf("another locks: %v", err)
 	}
-	if err := rival.Lock(); !errors.As(err, &taken) {
-		t.Errorf("a rival locks: %v", err)
+	if err := other.Lock(); !errors.As(err, &taken) {
+		t.Errorf("another locks: %v", err)
 	}
 
 	is(t, rdb, int64(1), "pexpire", "m", 5_000)
@@ -98,7 +98,7 @@ func TestRedsyncLocksExtendsAndUnlocks(t *testing.T) {
 		t.Errorf("unlock twice: %t, %v", ok, err)
 	}
 	is(t, rdb, int64(0), "exists", "m")
-	if err := rival.TryLock(); err != nil {
+	if err := other.TryLock(); err != nil {
 		t.Errorf("after the unlock: %v", err)
 	}
 	if ok, err := m.Extend(); ok || err == nil {
@@ -114,7 +114,8 @@ func TestALockOfRedsyncExpires(t *testing.T) {
 	if err := m.Lock(); err != nil {
 		t.Fatal(err)
 	}
-	is(t, rdb, int64(1), "pexpire", "m", 300) // only now: Lock fails where a request takes longer than the lease
+	// Lock fails if a request takes longer than the lease, so the lease becomes short only now.
+	is(t, rdb, int64(1), "pexpire", "m", 300)
 	k := &simba{rdb, "m", "ours"}
 	if _, err := k.acquire(t.Context()); err != nil { // waits for the end of the lease
 		t.Fatal(err)

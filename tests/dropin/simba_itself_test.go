@@ -18,11 +18,11 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// The windows of a real contender. A machine that is busy must not stand still for so long.
+// The windows of a real contender. They are longer than any pause of a busy machine.
 const itselfTTL, itselfTransition = 5 * time.Second, time.Second
 
-// simbaJars returns the class path of a version of Simba's Redis backend, as Ivy resolves it from its
-// default repository. Without Ivy the test is skipped, and fails with CI=true.
+// simbaJars returns the class path of a version of Simba's Redis backend, which Ivy resolves from
+// its default repository. Without Ivy it skips the test, or fails it with CI=true.
 func simbaJars(t testing.TB, version string) string {
 	t.Helper()
 	const ivy = "/usr/share/java/ivy.jar"
@@ -47,7 +47,7 @@ func simbaJars(t testing.TB, version string) string {
 	return path
 }
 
-// errGone is returned when the process is gone that was to do it.
+// errGone is returned when the process has ended.
 var errGone = errors.New("the process is gone")
 
 // simbaProcess is a JVM with contenders of Simba's own backend, see jvm/SimbaItself.java.
@@ -56,8 +56,8 @@ type simbaProcess struct {
 	in   io.WriteCloser
 	gone chan struct{} // closed when it has ended
 
-	mu   sync.Mutex // guards what follows
-	said map[string]chan string
+	mu    sync.Mutex             // protects the next fields
+	lines map[string]chan string // by contender
 }
 
 func startSimba(path, addr string) (*simbaProcess, error) {
@@ -65,7 +65,7 @@ func startSimba(path, addr string) (*simbaProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &simbaProcess{gone: make(chan struct{}), said: make(map[string]chan string)}
+	p := &simbaProcess{gone: make(chan struct{}), lines: make(map[string]chan string)}
 	p.cmd = exec.Command("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path, "SimbaItself",
 		host, port, fmt.Sprint(itselfTTL.Milliseconds()), fmt.Sprint(itselfTransition.Milliseconds()))
 	p.cmd.Stderr = os.Stderr
@@ -84,21 +84,21 @@ func startSimba(path, addr string) (*simbaProcess, error) {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			what, rest, _ := strings.Cut(lines.Text(), " ")
 			id, rest, _ := strings.Cut(rest, " ")
-			p.sayings(id) <- strings.TrimSpace(what + " " + rest)
+			p.linesOf(id) <- strings.TrimSpace(what + " " + rest)
 		}
 		_ = p.cmd.Wait() // it ends by a kill, as a rule
 	}()
 	return p, nil
 }
 
-// sayings are what the process says of a contender.
-func (p *simbaProcess) sayings(id string) chan string {
+// linesOf returns the lines of the process' output about a contender.
+func (p *simbaProcess) linesOf(id string) chan string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.said[id] == nil {
-		p.said[id] = make(chan string, 10_000)
+	if p.lines[id] == nil {
+		p.lines[id] = make(chan string, 10_000)
 	}
-	return p.said[id]
+	return p.lines[id]
 }
 
 // kill ends the process as a crash does, and returns when it is gone.
@@ -107,15 +107,15 @@ func (p *simbaProcess) kill() {
 	<-p.gone
 }
 
-func (p *simbaProcess) says(format string, args ...any) {
-	fmt.Fprintf(p.in, format+"\n", args...) // fails if it is gone, which hears notices
+func (p *simbaProcess) send(format string, args ...any) {
+	fmt.Fprintf(p.in, format+"\n", args...) // if the process has ended, await returns errGone
 }
 
-// hears waits until the process says that of a contender, and passes over other words.
-func (p *simbaProcess) hears(ctx context.Context, id, what string) error {
+// await reads the lines about a contender until one is what.
+func (p *simbaProcess) await(ctx context.Context, id, what string) error {
 	for {
 		select {
-		case got := <-p.sayings(id):
+		case got := <-p.linesOf(id):
 			if got == what {
 				return nil
 			}
@@ -125,7 +125,7 @@ func (p *simbaProcess) hears(ctx context.Context, id, what string) error {
 		case <-p.gone:
 			return errGone
 		case <-ctx.Done():
-			return fmt.Errorf("Simba does not say %s of %s: %w", what, id, ctx.Err())
+			return fmt.Errorf("Simba prints no %s for %s: %w", what, id, ctx.Err())
 		}
 	}
 }
@@ -135,21 +135,21 @@ func (p *simbaProcess) hears(ctx context.Context, id, what string) error {
 type simbaItself struct {
 	path, addr, mutex, name string
 
-	mu     sync.Mutex // guards what follows
-	p      *simbaProcess
-	id     string // in that process
-	kills  int
-	doomed bool // it is to be killed as the owner
+	mu       sync.Mutex // protects the next fields
+	p        *simbaProcess
+	id       string // in that process
+	kills    int
+	killNext bool // kill the process at its next acquisition
 
-	// What follows is its own goroutine's.
-	owner *simbaProcess // that of its last tenure
-	turns int
+	// The contender's goroutine alone uses these.
+	owner  *simbaProcess // that of its last tenure
+	rounds int
 }
 
 // token implements fenced: these versions take no token.
 func (k *simbaItself) token() uint64 { return 0 }
 
-// killedAsOwner implements mortal.
+// killedAsOwner implements killable.
 func (k *simbaItself) killedAsOwner() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -165,7 +165,7 @@ func (k *simbaItself) alive(ctx context.Context) (p *simbaProcess, id string, er
 			return nil, "", err
 		}
 		k.p, k.id = p, fmt.Sprint(k.name, "-", k.kills)
-		if err := p.hears(ctx, "0", "READY"); err != nil {
+		if err := p.await(ctx, "0", "READY"); err != nil {
 			return nil, "", err
 		}
 	}
@@ -183,18 +183,19 @@ func (k *simbaItself) kill() {
 	}
 }
 
-// doom has the process killed when its contender has the mutex next.
-func (k *simbaItself) doom() {
+// killAsOwner makes acquire kill the process when its contender owns the mutex next.
+func (k *simbaItself) killAsOwner() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.doomed = true
+	k.killNext = true
 }
 
-func (k *simbaItself) isDoomed() bool {
+// takeKillNext returns killNext and clears it.
+func (k *simbaItself) takeKillNext() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	was := k.doomed
-	k.doomed = false
+	was := k.killNext
+	k.killNext = false
 	return was
 }
 
@@ -204,12 +205,12 @@ func (k *simbaItself) acquire(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		k.turns++
-		p.says("start %s %s %d", id, k.mutex, k.turns)
-		if err = p.hears(ctx, id, fmt.Sprint("ACQUIRED ", k.turns)); errors.Is(err, errGone) {
+		k.rounds++
+		p.send("start %s %s %d", id, k.mutex, k.rounds)
+		if err = p.await(ctx, id, fmt.Sprint("ACQUIRED ", k.rounds)); errors.Is(err, errGone) {
 			continue
 		}
-		if k.owner = p; err == nil && k.isDoomed() {
+		if k.owner = p; err == nil && k.takeKillNext() {
 			k.kill()
 		}
 		return id, err
@@ -221,24 +222,24 @@ func (k *simbaItself) release(ctx context.Context) error {
 	if err != nil || p != k.owner {
 		return err // it was killed as the owner: its lease ends by itself
 	}
-	p.says("stop %s", id)
-	if err = p.hears(ctx, id, "STOPPED"); errors.Is(err, errGone) {
+	p.send("stop %s", id)
+	if err = p.await(ctx, id, "STOPPED"); errors.Is(err, errGone) {
 		return nil
 	}
 	return err
 }
 
-// TestSimbaItselfTakesTurnsWithOurs has two JVMs with Simba's own Redis backend and two of ours want one
-// mutex, and kills JVMs, as owners and as waiters. Both versions are deaf on Redis by themselves: they listen
-// on channels on which their scripts do not publish.
-func TestSimbaItselfTakesTurnsWithOurs(t *testing.T) {
+// TestSimbaItselfAndOurContendersShareAMutex has two JVMs with Simba's own Redis backend and two
+// contenders of ours want one mutex. It kills JVMs, as owners and as waiters. Both versions get no
+// notices on Redis by themselves: they subscribe to other channels than their scripts publish on.
+func TestSimbaItselfAndOurContendersShareAMutex(t *testing.T) {
 	for _, version := range []string{"2.9.5", "2.5.0"} {
 		t.Run(version, func(t *testing.T) {
 			path := simbaJars(t, version)
 			for _, engine := range []string{"redis", "embedded"} {
 				t.Run(engine, func(t *testing.T) {
 					at := newSite(t, engine, 2)
-					t.Run("turns", func(t *testing.T) { contendWithSimbaItself(newContestAt(t, at, "turns"), path) })
+					t.Run("shared", func(t *testing.T) { contendWithSimbaItself(newContestAt(t, at, "shared"), path) })
 					t.Run("a renewal keeps the token", func(t *testing.T) { simbaItselfRenews(newContestAt(t, at, "renewed"), path) })
 				})
 			}
@@ -261,9 +262,9 @@ func contendWithSimbaItself(c *contest, path string) {
 	}
 	end, killed := time.Now().Add(3*time.Minute), 0
 	c.mix(want, pause, func() bool {
-		if next := (killed + 1) * changes / (kills + 1); killed < kills && c.noted.enough(next, 4) {
+		if next := (killed + 1) * changes / (kills + 1); killed < kills && c.noted.reached(next, 4) {
 			if k := theirs[killed%2]; killed/2%2 == 0 {
-				k.doom()
+				k.killAsOwner()
 			} else {
 				k.kill()
 			}
@@ -271,21 +272,22 @@ func contendWithSimbaItself(c *contest, path string) {
 		}
 		took := c.noted.tookOver()
 		fair := took[theirs[0].name] >= least && took[theirs[1].name] >= least
-		return time.Now().After(end) || fair && c.noted.enough(changes, 4) || c.noted.enough(2*changes, 1)
+		return time.Now().After(end) || fair && c.noted.reached(changes, 4) || c.noted.reached(2*changes, 1)
 	})
 	c.inAllDirections()
 	took := c.noted.tookOver()
 	t.Logf("took over from another: %v; %d kills", took, killed)
 	for _, k := range theirs {
 		if took[k.name] < least {
-			c.noted.breaks(turnsCome, "%s took over %d times", k.name, took[k.name])
+			c.noted.breaks(noStarvation, "%s took over %d times", k.name, took[k.name])
 		}
 	}
 	c.noted.more = []string{allWays}
 	c.end()
 }
 
-// tookOver returns how often each took over from another, by its name without the number of its process.
+// tookOver returns how often each took over from another, by its name without the number of its
+// process.
 func (l *tenures) tookOver() map[string]int {
 	took := make(map[string]int)
 	all := l.inOrder()
@@ -307,17 +309,17 @@ func simbaItselfRenews(c *contest, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := c.look(t.Context(), k, owner)
+	first, err := c.ownerToken(t.Context(), k, owner)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(3 * (itselfTTL + itselfTransition)); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if token, err := c.look(t.Context(), k, owner); err != nil || token != first {
+		if token, err := c.ownerToken(t.Context(), k, owner); err != nil || token != first {
 			t.Fatalf("after %d it has %d, %v", first, token, err)
 		}
 	}
 	if err := k.release(t.Context()); err != nil {
 		t.Error(err)
 	}
-	c.noted.tell(t)
+	c.noted.report(t)
 }

@@ -13,29 +13,30 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// jvm is a contender of Simba on the JVM, of one generation: it knows three scripts, and the channels of
-// its generation. It listens while it wants the mutex or has it, as Simba does from start to stop.
+// jvm is a contender of one generation of Simba on the JVM. It uses the three scripts and the
+// channels of its generation. It subscribes while it wants or owns the mutex, as Simba does from
+// start to stop.
 type jvm struct {
 	rdb       *redis.Client
 	gen       seeds.Generation
 	mutex, id string
 	lease     int64 // in milliseconds, transition window included
 
-	sub     *redis.PubSub // nil = it listens to nothing
-	notices <-chan *redis.Message
-	told    int    // how often it was told to contend
-	last    uint64 // the token of its last tenure; 0 = its generation has none
+	sub      *redis.PubSub // nil = it has no subscription
+	notices  <-chan *redis.Message
+	notified int    // how often a notice woke it
+	last     uint64 // the token of its last tenure; 0 = its generation has none
 }
 
 func newJVM(t testing.TB, addr string, gen seeds.Generation, mutex, id string) *jvm {
 	t.Helper()
 	k := &jvm{rdb: connectTo(t, addr), gen: gen, mutex: mutex, id: id, lease: lease}
-	t.Cleanup(k.deafen)
+	t.Cleanup(k.unsubscribe)
 	return k
 }
 
-// listen subscribes to the contender's channels, unless it does so already.
-func (k *jvm) listen(ctx context.Context) error {
+// subscribe subscribes to the contender's channels, unless it has done so.
+func (k *jvm) subscribe(ctx context.Context) error {
 	if k.sub != nil {
 		return nil
 	}
@@ -50,15 +51,15 @@ func (k *jvm) listen(ctx context.Context) error {
 	return nil
 }
 
-// deafen ends the subscription.
-func (k *jvm) deafen() {
+// unsubscribe ends the subscription.
+func (k *jvm) unsubscribe() {
 	if k.sub != nil {
 		k.sub.Close()
 		k.sub = nil
 	}
 }
 
-// state runs a script that returns the owner, what is left of its lease, and its token.
+// state runs a script that returns the owner, the remaining time of its lease, and its token.
 func (k *jvm) state(ctx context.Context, s seeds.Script) (owner string, left time.Duration, token uint64, err error) {
 	reply := k.rdb.Eval(ctx, s.Source, s.Keys(k.mutex), k.id, k.lease)
 	if k.gen.Queues {
@@ -86,7 +87,7 @@ func (k *jvm) state(ctx context.Context, s seeds.Script) (owner string, left tim
 	return owner, time.Duration(ms) * time.Millisecond, uint64(n), nil
 }
 
-// try asks for the mutex once. It returns the owner, and what is left of its lease.
+// try asks for the mutex once. It returns the owner and the remaining time of its lease.
 func (k *jvm) try(ctx context.Context) (owner string, left time.Duration, err error) {
 	owner, left, token, err := k.state(ctx, k.gen.Acquire)
 	if err == nil && owner == k.id {
@@ -97,9 +98,9 @@ func (k *jvm) try(ctx context.Context) (owner string, left time.Duration, err er
 
 func (k *jvm) acquire(ctx context.Context) (string, error) { return k.contend(ctx, func() {}) }
 
-// contend is acquire that calls waits when the contender waits, each time.
+// contend is acquire. It calls waits each time before the contender waits.
 func (k *jvm) contend(ctx context.Context, waits func()) (string, error) {
-	if err := k.listen(ctx); err != nil {
+	if err := k.subscribe(ctx); err != nil {
 		return "", err
 	}
 	for {
@@ -108,7 +109,7 @@ func (k *jvm) contend(ctx context.Context, waits func()) (string, error) {
 			return owner, err
 		}
 		waits()
-		if err := k.awaitTurn(ctx, left); err != nil {
+		if err := k.awaitNotice(ctx, left); err != nil {
 			return "", err
 		}
 	}
@@ -117,20 +118,20 @@ func (k *jvm) contend(ctx context.Context, waits func()) (string, error) {
 // token implements fenced.
 func (k *jvm) token() uint64 { return k.last }
 
-// awaitTurn returns when the contender is told to contend, or at the end of the owner's lease.
-func (k *jvm) awaitTurn(ctx context.Context, left time.Duration) error {
+// awaitNotice returns when a notice wakes the contender, or at the end of the owner's lease.
+func (k *jvm) awaitNotice(ctx context.Context, left time.Duration) error {
 	end := time.After(left)
 	for {
 		select {
 		case m := <-k.notices:
 			if strings.HasPrefix(m.Payload, "released@@") {
-				k.told++
+				k.notified++
 				return nil
 			}
 		case <-end:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("%s of Simba %s waits for its turn: %w", k.id, k.gen.Name, ctx.Err())
+			return fmt.Errorf("%s of Simba %s waits for a notice: %w", k.id, k.gen.Name, ctx.Err())
 		}
 	}
 }
@@ -153,7 +154,7 @@ func (k *jvm) release(ctx context.Context) error {
 
 // end releases the mutex.
 func (k *jvm) end(ctx context.Context) error {
-	k.deafen()
+	k.unsubscribe()
 	n, err := k.rdb.Eval(ctx, k.gen.Release.Source, k.gen.Release.Keys(k.mutex), k.id).Int()
 	if err == nil && n != 1 {
 		err = fmt.Errorf("%s has lost its lease", k.id)
@@ -161,66 +162,66 @@ func (k *jvm) end(ctx context.Context) error {
 	return err
 }
 
-func TestSimbasScriptsTakeTurnsWithSimbaAcquire(t *testing.T) {
+func TestSimbaScriptsAndSimbaAcquireShareAMutex(t *testing.T) {
 	t.Parallel()
-	const each, turns, pause = 4, 100, 2 * time.Millisecond
+	const each, rounds, pause = 4, 100, 2 * time.Millisecond
 	c := newContest(t, "seed")
 	theirs := make([]*jvm, each)
 	for i := range theirs {
 		theirs[i] = newJVM(t, c.at.store, seeds.Simba31, c.mutex, fmt.Sprint("seed", i))
 	}
 	for _, k := range theirs {
-		c.enter(k, turns, pause)
+		c.enter(k, rounds, pause)
 	}
-	c.enterSimba(each, turns, pause)
+	c.enterSimba(each, rounds, pause)
 	c.end()
 	for _, k := range theirs {
-		if t.Logf("%s was told of %d turns", k.id, k.told); k.told == 0 {
-			t.Errorf("%s was never told of its turn", k.id)
+		if t.Logf("%s got %d notices", k.id, k.notified); k.notified == 0 {
+			t.Errorf("%s never got a notice", k.id)
 		}
 	}
 }
 
-func TestSimbasScriptsTakeTurnsAmongThemselves(t *testing.T) {
+func TestSimbaScriptsShareAMutexAmongThemselves(t *testing.T) {
 	t.Parallel()
-	const each, turns = 6, 50
+	const each, rounds = 6, 50
 	c := newContest(t, "seeds")
 	for i := range each {
-		c.enter(newJVM(t, c.at.store, seeds.Simba31, c.mutex, fmt.Sprint("seed", i)), turns, 0)
+		c.enter(newJVM(t, c.at.store, seeds.Simba31, c.mutex, fmt.Sprint("seed", i)), rounds, 0)
 	}
 	c.end()
 	is(t, c.rdb, int64(0), "exists", "simba:{seeds}", "simba:{seeds}:contender", "seeds")
 }
 
-func TestSimbasContenderIsToldOfATurnThatSimbaReleaseGivesIt(t *testing.T) {
+func TestSimbaReleaseNotifiesAContenderOfSimba(t *testing.T) {
 	t.Parallel()
-	c := newContest(t, "told")
+	c := newContest(t, "notified")
 	ours := &simba{c.rdb, c.mutex, "ours"}
 	if _, err := ours.acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	k := newJVM(t, c.at.store, seeds.Simba31, c.mutex, "seed")
-	if err := k.listen(t.Context()); err != nil {
+	if err := k.subscribe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if owner, left, err := k.try(t.Context()); err != nil || owner != "ours" || left <= 0 || left > lease*time.Millisecond {
 		t.Fatalf("owner %q for %v, %v", owner, left, err)
 	}
-	is(t, c.rdb, int64(0), "zrank", "simba:{told}:contender", "seed")
+	is(t, c.rdb, int64(0), "zrank", "simba:{notified}:contender", "seed")
 	if err := ours.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.awaitTurn(t.Context(), lease*time.Millisecond); err != nil || k.told != 1 {
-		t.Fatalf("told %d times, %v", k.told, err)
+	if err := k.awaitNotice(t.Context(), lease*time.Millisecond); err != nil || k.notified != 1 {
+		t.Fatalf("%d notices, %v", k.notified, err)
 	}
 	if owner, err := k.acquire(t.Context()); err != nil || owner != "seed" {
-		t.Errorf("after that %q has it, %v", owner, err)
+		t.Errorf("then %q owns it, %v", owner, err)
 	}
-	is(t, c.rdb, "seed", "get", "told")
-	is(t, c.rdb, int64(0), "exists", "simba:{told}:contender")
+	is(t, c.rdb, "seed", "get", "notified")
+	is(t, c.rdb, int64(0), "exists", "simba:{notified}:contender")
 }
 
-func TestSimbasContenderHandsOnToAWaiterOfSimbaAcquire(t *testing.T) {
+func TestAReleaseByAContenderOfSimbaGrantsABlockedWaiter(t *testing.T) {
 	t.Parallel()
 	c := newContest(t, "handed")
 	k := newJVM(t, c.at.store, seeds.Simba31, c.mutex, "seed")

@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// springPause is between the tries of Spring's spin lock; there it is 100 ms.
+// springPause is the time between two tries of the spin lock. Spring's own is 100 ms.
 const springPause = 20 * time.Millisecond
 
 // spring is Spring Integration's RedisLockRegistry with its spin lock.
@@ -26,8 +26,8 @@ func newSpring(c *contest, id, removal string) *spring {
 	return &spring{connect(c.t, c.server), c.mutex, id, redis.NewScript(seeds.SpringObtain), redis.NewScript(removal)}
 }
 
-// yes runs a script that returns a boolean, as Spring does: by EVALSHA, and by EVAL if the server does
-// not know it.
+// yes runs a script that returns a boolean, as Spring does: by EVALSHA, or by EVAL if the server
+// does not have it.
 func (k *spring) yes(ctx context.Context, s *redis.Script, args ...any) (bool, error) {
 	ok, err := s.Run(ctx, k.rdb, []string{k.key}, args...).Bool()
 	if err == redis.Nil { // Lua's false
@@ -61,19 +61,19 @@ func (k *spring) release(ctx context.Context) error {
 	return err
 }
 
-func TestSpringsLocksContendWithSimbaAcquire(t *testing.T) {
+func TestSpringLocksContendWithSimbaAcquire(t *testing.T) {
 	t.Parallel()
 	c := newContest(t, "spring-locks:orders") // registryKey:lockKey
 	for i := range 2 {
 		c.enter(newSpring(c, fmt.Sprint("unlink", i), seeds.SpringUnlink), 15, springPause)
 		c.enter(newSpring(c, fmt.Sprint("delete", i), seeds.SpringDelete), 15, springPause)
 	}
-	// They pause: who waits for the mutex gets it before who looks now and then.
+	// They pause, because a waiter gets the mutex before a client that polls.
 	c.enterSimba(2, 20, 2*springPause)
 	c.end()
 }
 
-func TestSpringsScriptsLeaveAnothersLockAlone(t *testing.T) {
+func TestSpringScriptsDoNotChangeTheLockOfAnotherOwner(t *testing.T) {
 	t.Parallel()
 	c := newContest(t, "spring-locks:other")
 	ours := &simba{c.rdb, c.mutex, "ours"}

@@ -12,27 +12,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The rules that a contest is judged by. Each is a subtest.
+// The rules of a contest. Each is a subtest.
 const (
-	oneOwner  = "at most one owner at a time"
-	ascending = "tokens ascend from tenure to tenure"
-	oneToken  = "the owner and the server have one token"
-	checked   = "the owner's token passes SIMBA.CHECK"
-	known     = "the server's history has every tenure"
-	turnsCome = "every contender gets its turns"
+	oneOwner     = "at most one owner at a time"
+	ascending    = "tokens ascend from tenure to tenure"
+	oneToken     = "the owner and the server have one token"
+	checked      = "the owner's token passes SIMBA.CHECK"
+	known        = "the server's history has every tenure"
+	noStarvation = "no contender waits in vain"
 )
 
-var rules = []string{oneOwner, ascending, oneToken, checked, known, turnsCome}
+var rules = []string{oneOwner, ascending, oneToken, checked, known, noStarvation}
 
-// tenure is what a contender noted: from and to are when it knew that it had the mutex, and when it
-// began to give it up.
+// tenure is a contender's note of one tenure. At from, the contender knew that it owned the mutex.
+// At to, it began to release it.
 type tenure struct {
-	owner    string
-	kind     string // of contender
-	untold   bool   // that the owner takes no token, and does not know of one
-	killed   bool   // the owner was killed when it had it: it ends with its lease
-	token    uint64
-	from, to time.Duration // by clock
+	owner     string
+	kind      string // of contender
+	tokenless bool   // the owner's scripts do not return a token
+	killed    bool   // the owner was killed: the tenure ends with its lease
+	token     uint64
+	from, to  time.Duration // by clock
 }
 
 // clock is the same for all processes of the machine.
@@ -44,9 +44,9 @@ func clock() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// tenures collects those of all contenders for a mutex, and what breaks a rule.
+// tenures collects the tenures of all contenders for a mutex, and the broken rules.
 type tenures struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // protects all fields
 	all    []tenure
 	broken map[string][]string // by rule
 	more   []string            // rules beyond those of all contests
@@ -68,8 +68,8 @@ func (l *tenures) breaks(rule, format string, args ...any) {
 	l.broken[rule] = append(l.broken[rule], fmt.Sprintf(format, args...))
 }
 
-// tell has a subtest for each rule, which fails if the rule was broken.
-func (l *tenures) tell(t *testing.T) {
+// report runs a subtest for each rule, which fails if the rule was broken.
+func (l *tenures) report(t *testing.T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, rule := range slices.Concat(rules, l.more) {
@@ -96,8 +96,8 @@ func (l *tenures) count() map[string]int {
 	return count
 }
 
-// enough reports whether the mutex went from one owner to another that often, and that many owners had it.
-func (l *tenures) enough(changes, owners int) bool {
+// reached reports whether the owner has changed that often, and that many contenders have owned it.
+func (l *tenures) reached(changes, owners int) bool {
 	if len(l.count()) < owners {
 		return false
 	}
@@ -110,23 +110,23 @@ func (l *tenures) enough(changes, owners int) bool {
 	return changes <= 0
 }
 
-// stuck reports whether a contender did not get its turn, and has given up.
-func (l *tenures) stuck() bool {
+// starved reports whether a contender has waited in vain.
+func (l *tenures) starved() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.broken[turnsCome] != nil
+	return l.broken[noStarvation] != nil
 }
 
-// inOrder returns the tenures by their begin.
+// inOrder returns the tenures, sorted by their begin.
 func (l *tenures) inOrder() []tenure {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.SortedFunc(slices.Values(l.all), func(a, b tenure) int { return int(a.from - b.from) })
 }
 
-// neverTwo checks that no two tenures overlap, and that each has a larger token than the one before. A server
-// before a store cannot tell two tenures apart if their owner is one that takes no token, and nobody else
-// was the owner in between.
+// neverTwo checks that no two tenures overlap, and that each has a larger token than the one
+// before. Two tenures of an owner without tokens may have the same one, if no other contender
+// owned the mutex in between. A server before a store cannot distinguish them.
 func (l *tenures) neverTwo(engine string) {
 	all := l.inOrder()
 	for i := 1; i < len(all); i++ {
@@ -134,19 +134,19 @@ func (l *tenures) neverTwo(engine string) {
 		if b.from <= a.to {
 			l.breaks(oneOwner, "%s with token %d until %v, %s with %d since %v", a.owner, a.token, a.to, b.owner, b.token, b.from)
 		}
-		if a.token == 0 && a.untold || b.token == 0 && b.untold {
-			continue // nobody asked for it
+		if a.token == 0 && a.tokenless || b.token == 0 && b.tokenless {
+			continue // the contest did not read it
 		}
-		unseen := engine != "embedded" && b.untold && b.owner == a.owner && b.token == a.token
+		unseen := engine != "embedded" && b.tokenless && b.owner == a.owner && b.token == a.token
 		if b.token <= a.token && !unseen {
 			l.breaks(ascending, "%s has token %d, and %s had %d before", b.owner, b.token, a.owner, a.token)
 		}
 	}
 }
 
-// history checks that, by the server's history, each tenure of a mutex ended before the next began, that
-// tokens grow, and that each tenure that a contender noted is there. Servers with a store learn of others'
-// tenures by and by, so that their history may lack the end of one, and before MySQL whole tenures.
+// history checks the server's history of a mutex: each tenure ended before the next began, tokens
+// grow, and each noted tenure is there. A server before a store observes the tenures of others
+// with a delay. So its history may lack the end of a tenure, and before MySQL whole tenures.
 func (l *tenures) history(t testing.TB, rdb *redis.Client, engine, mutex string) {
 	t.Helper()
 	var records []any
@@ -175,7 +175,7 @@ func (l *tenures) history(t testing.TB, rdb *redis.Client, engine, mutex string)
 	}
 	if engine != "mysql" {
 		for _, n := range unknown() {
-			l.breaks(known, "%s had it with token %d, of which the server's history has nothing", n.owner, n.token)
+			l.breaks(known, "the server's history has no tenure of %s with token %d", n.owner, n.token)
 		}
 	}
 	var owner string

@@ -21,7 +21,7 @@ func TestOpenAddressWithoutPasswordIsRefused(t *testing.T) {
 	simbatest.Refused(t, 2, "0.0.0.0:0 is open to other machines", "--addr", "0.0.0.0:0", "--data-dir", t.TempDir()+"/data")
 }
 
-func TestOpenAddressWithPasswordIsServedToThoseWhoKnowIt(t *testing.T) {
+func TestOpenAddressWithPasswordServesAuthenticatedClients(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte("open sesame\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestDataDirectoryThatIsAFileIsRefused(t *testing.T) {
 	simbatest.Refused(t, 1, file, "--addr", "127.0.0.1:0", "--data-dir", file)
 }
 
-func TestDataDirectoryOfSomethingElseIsNotAdopted(t *testing.T) {
+func TestDataDirectoryOfAnotherProgramIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "thesis.doc"), []byte("years of work"), 0o600); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestCorruptDataIsRefused(t *testing.T) {
 	simbatest.Refused(t, 1, s.Dir, "--addr", "127.0.0.1:0", "--data-dir", s.Dir)
 }
 
-func TestCheckConfigSaysEveryFaultAndDoesNotServe(t *testing.T) {
+func TestCheckConfigReportsEveryFaultAndDoesNotServe(t *testing.T) {
 	if out := simbatest.Output(t, simbatest.Binary(t), "--check-config"); out != "the configuration is valid" {
 		t.Errorf("it says %q", out)
 	}

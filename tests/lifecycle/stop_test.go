@@ -91,7 +91,7 @@ func deaf(t *testing.T, s *simbatest.Server) {
 
 // A process supervisor may send a signal twice. A second signal after a second means that the
 // operator is impatient.
-func TestOnlyASignalThatComesLaterCutsTheStopShort(t *testing.T) {
+func TestOnlyALaterSignalEndsTheStopEarly(t *testing.T) {
 	s := simbatest.Start(t, "--shutdown-timeout", "1h")
 	deaf(t, s)
 	asked := time.Now()
@@ -115,7 +115,7 @@ func TestOnlyASignalThatComesLaterCutsTheStopShort(t *testing.T) {
 	}
 }
 
-func TestShutdownTimeoutCutsClientsThatTakeNoReplies(t *testing.T) {
+func TestShutdownTimeoutClosesClientsThatReadNoReplies(t *testing.T) {
 	s := simbatest.Start(t, "--shutdown-timeout", "30ms")
 	deaf(t, s)
 	s.Signal(syscall.SIGTERM)

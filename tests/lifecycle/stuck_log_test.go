@@ -179,7 +179,7 @@ func TestAStuckLogReaderDoesNotOutlastTheShutdownTimeout(t *testing.T) {
 	}
 }
 
-func TestAReaderThatReadsAgainInTheShutdownTimeoutGetsAll(t *testing.T) {
+func TestALogReaderThatResumesInTheShutdownTimeoutGetsAllLines(t *testing.T) {
 	s := startUnread(t, "--shutdown-timeout", "1m")
 	s.flood(t, 1000)
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {

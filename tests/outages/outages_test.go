@@ -31,10 +31,10 @@ const (
 	outageWaiters  = 4
 )
 
-// TestAStoreMayBeCutOffAndHealAgainAndAgain cuts the store off in every way, while clients send
+// TestAServerRecoversFromEachOfManyPartitions cuts the store off in every way, while clients send
 // requests, wait and subscribe. Each must get its reply in time, and be served soon after. Nothing
 // may be left at the end.
-func TestAStoreMayBeCutOffAndHealAgainAndAgain(t *testing.T) {
+func TestAServerRecoversFromEachOfManyPartitions(t *testing.T) {
 	for i, engine := range simbatest.StoreEngines {
 		t.Run(engine, func(test *testing.T) {
 			test.Parallel()

@@ -244,7 +244,7 @@ func TestALostStoreIsReportedAndReconnectedWithoutARestart(t *testing.T) {
 	})
 }
 
-func TestAWaiterOutlastsAnOutageOfTheStore(t *testing.T) {
+func TestAWaiterKeepsWaitingDuringAnOutageOfTheStore(t *testing.T) {
 	simbatest.OnEveryStore(t, func(t *testing.T, s *simbatest.Shared) {
 		server := startBriefly(t, s, s.Store.Addr, time.Second)
 		c := simbatest.Conn(t, server)

@@ -30,8 +30,8 @@ const (
 // instant depends on the time alone. The composition of a group commit changes nothing that a
 // client can see, until a write fails or is undone.
 //
-// A failed operation returns a usable file along with its error, and nothing fails once the process
-// has ended: persist expects both of a file system that has Killed.
+// A failed operation returns a usable file along with its error. Nothing fails once the process has
+// ended. The package persist expects both of a file system that has Killed.
 type disk struct {
 	vfs.FS // the same as mem
 	mem    *vfs.MemFS

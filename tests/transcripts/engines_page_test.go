@@ -34,7 +34,7 @@ func everyCommand(t *testing.T, s *simbatest.Server) {
 	}
 }
 
-func TestTheUserOfRedisThatTheDocsShowIsEnough(t *testing.T) {
+func TestTheDocumentedRedisUserHasEnoughRights(t *testing.T) {
 	store := stores.Redis(t, "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction")
 	admin, err := redis.Dial("tcp", store.Addr)
 	if err != nil {
@@ -59,7 +59,7 @@ func TestTheUserOfRedisThatTheDocsShowIsEnough(t *testing.T) {
 	}
 }
 
-func TestTheGrantsOfMySQLThatTheDocsShowAreEnough(t *testing.T) {
+func TestTheDocumentedMySQLGrantsAreEnough(t *testing.T) {
 	store := stores.MariaDB(t, "--innodb-flush-log-at-trx-commit=1")
 	db, err := sql.Open("mysql", "root@tcp("+store.Addr+")/")
 	if err != nil {

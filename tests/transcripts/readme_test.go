@@ -53,7 +53,8 @@ func TestTranscriptsOfTheDocs(t *testing.T) {
 		t.Run(page, func(t *testing.T) {
 			newPlayer(t, home).playAll(readPage(t, page))
 		})
-		if err := os.RemoveAll(filepath.Join(home, "simba-data")); err != nil { // the next begins at token 1
+		// Each page begins at token 1.
+		if err := os.RemoveAll(filepath.Join(home, "simba-data")); err != nil {
 			t.Fatal(err)
 		}
 	}

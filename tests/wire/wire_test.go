@@ -340,7 +340,7 @@ func (h *heldBack) fsync() {
 	h.cond.Broadcast()
 }
 
-func TestWithFsyncHeldBackNoClientSeesTheGrant(t *testing.T) {
+func TestNoClientSeesAGrantBeforeItsFsync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := newHeldBack()
 		p := pipes(t, disk)

@@ -14,16 +14,16 @@ import org.springframework.data.redis.core.StringRedisTemplate;
 import org.springframework.data.redis.listener.RedisMessageListenerContainer;
 
 /**
- * Contenders of Simba's own Redis backend, as it is. The callbacks of all run on one thread, since the
+ * Runs contenders of Simba's own, unchanged Redis backend. All callbacks run on one thread, since the
  * backend does not keep them in order.
- * Usage: SimbaItself HOST PORT TTL TRANSITION (both ms). Each line of stdin is a command; the process ends
- * with stdin. What happens is on stdout:
+ * Usage: SimbaItself HOST PORT TTL TRANSITION (both ms). Each line of stdin is a command. The process
+ * ends with stdin, and prints the events on stdout:
  *
- *   start ID MUTEX TURN   contends: ACQUIRED ID TURN when it owns the mutex, RELEASED ID TURN when it
- *                         does not any more
- *   stop ID               ends that, and releases the mutex: STOPPED ID
+ *   start ID MUTEX ROUND   starts a contender. Prints ACQUIRED ID ROUND when it owns the mutex, and
+ *                          RELEASED ID ROUND when it no longer does
+ *   stop ID                stops the contender, and releases the mutex. Prints STOPPED ID
  *
- * A callback of one turn may come in the next.
+ * A callback of one round may come in the next.
  */
 public class SimbaItself {
     public static void main(String[] args) throws Exception {
@@ -49,10 +49,10 @@ public class SimbaItself {
             String id = words[1];
             try {
                 if (words[0].equals("start")) {
-                    String turn = id + " " + words[3];
+                    String round = id + " " + words[3];
                     MutexContendService service = factory.createMutexContendService(new AbstractMutexContender(words[2], id) {
-                        @Override public void onAcquired(MutexState state) { say("ACQUIRED " + turn); }
-                        @Override public void onReleased(MutexState state) { say("RELEASED " + turn); }
+                        @Override public void onAcquired(MutexState state) { say("ACQUIRED " + round); }
+                        @Override public void onReleased(MutexState state) { say("RELEASED " + round); }
                     });
                     services.put(id, service);
                     service.start();

@@ -2,11 +2,11 @@
 import assert from "node:assert";
 import { redis, mutex } from "./redis.mjs";
 import { acquireLock, renewLock } from "./lock.mjs"; // lock.ts without its types
-import { retry, takeTurns } from "./turns.mjs";
+import { retry, runWorkers } from "./workers.mjs";
 
 const SECONDS = 10;
 
-await takeTurns((i) => {
+await runWorkers((i) => {
   const id = `worker${process.pid}-${i}`;
   return {
     async acquire() {

@@ -1,8 +1,8 @@
-// The connection, and what the program was told: host, port, mutex and the number of turns.
+// The connection, and the program's arguments: host, port, mutex and the number of rounds.
 import Redis from "ioredis";
 
 const [, , host, port, name, count] = process.argv;
 
 export const redis = new Redis(Number(port), host);
 export const mutex = name;
-export const turns = Number(count);
+export const rounds = Number(count);

@@ -2,7 +2,7 @@
 import assert from "node:assert";
 import Redlock, { ExecutionError } from "redlock";
 import { redis, mutex } from "./redis.mjs";
-import { takeTurns } from "./turns.mjs";
+import { runWorkers } from "./workers.mjs";
 import { setTimeout as sleep } from "node:timers/promises";
 
 const LEASE = 60_000; // the package counts it from before it waits
@@ -28,7 +28,7 @@ await redlock.using([`${own}:long`], 2500, { automaticExtensionThreshold: 2300 }
 });
 assert.equal(await redis.exists(`${own}:long`), 0);
 
-await takeTurns(() => {
+await runWorkers(() => {
   let lock;
   return {
     async acquire() {

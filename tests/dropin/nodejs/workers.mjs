@@ -1,21 +1,20 @@
-// Has some workers take turns with a mutex, and writes a line for each tenure: the owner, its token, and
-// from when to when it was the owner for sure, in nanoseconds of the machine's monotonic clock.
+// Runs workers that acquire and release one mutex. Writes a line for each tenure: the owner, its
+// token, and its begin and end, in nanoseconds of the machine's monotonic clock.
 import assert from "node:assert";
 import { setTimeout as sleep } from "node:timers/promises";
-import { redis, mutex, turns } from "./redis.mjs";
+import { redis, mutex, rounds } from "./redis.mjs";
 
 const WORKERS = 3;
 const PAUSE = 20;
 
-// A worker's acquire resolves with the value that it has the mutex by; check is called in the
-// middle of the tenure.
-export async function takeTurns(newWorker) {
+// A worker's acquire resolves with the value of its lock. check runs during the tenure.
+export async function runWorkers(newWorker) {
   await Promise.all(Array.from({ length: WORKERS }, (_, i) => work(newWorker(i))));
   redis.disconnect();
 }
 
 async function work({ acquire, check, release }) {
-  for (let n = 0; n < turns; n++) {
+  for (let n = 0; n < rounds; n++) {
     const owner = await acquire();
     const from = process.hrtime.bigint();
     await check();
@@ -27,7 +26,7 @@ async function work({ acquire, check, release }) {
   }
 }
 
-// retry calls attempt until it resolves with what is true.
+// retry calls attempt until it resolves with a true value.
 export async function retry(attempt) {
   while (!(await attempt())) await sleep(PAUSE);
 }
