@@ -89,7 +89,8 @@ func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, pro
 	if err != nil {
 		return nil, nil, err
 	}
-	if m.format == 0 && held {
+	isNew := m.format == 0
+	if isNew && held {
 		return nil, nil, fmt.Errorf("%w: the store that was here is gone", ErrCorrupt)
 	}
 	if m.format < metaFormat {
@@ -119,6 +120,9 @@ func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, pro
 	if err != nil {
 		_ = j.Close() // as above
 		return nil, nil, err
+	}
+	if isNew { // for an operator whose disk is not mounted
+		o.Logger.Warn("new data directory: it has no leases", "dir", o.Dir)
 	}
 	return s, r, nil
 }
