@@ -121,9 +121,7 @@ func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, pro
 		_ = j.Close() // as above
 		return nil, nil, err
 	}
-	if isNew { // for an operator whose disk is not mounted
-		o.Logger.Warn("new data directory: it has no leases", "dir", o.Dir)
-	}
+	s.created = isNew
 	return s, r, nil
 }
 

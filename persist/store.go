@@ -36,6 +36,9 @@ const (
 
 // Store is a journal on disk. Open returns one, and Close must be called at last.
 //
+// Created reports whether Open created the store, in a directory that had none.
+func (s *Store) Created() bool { return s.created }
+
 // Append must be called by one goroutine at a time. All other methods may be called concurrently
 // with it and with each other.
 type Store struct {
@@ -52,6 +55,7 @@ type Store struct {
 	inherited    time.Duration // recovery delay that earlier runs left
 	recoverUntil simba.Instant // the end of it
 	epoch        epoch         // of this run
+	created      bool          // Open created the store
 
 	lock    *pebble.Lock
 	db      *pebble.DB
