@@ -36,9 +36,6 @@ const (
 
 // Store is a journal on disk. Open returns one, and Close must be called at last.
 //
-// Created reports whether Open created the store, in a directory that had none.
-func (s *Store) Created() bool { return s.created }
-
 // Append must be called by one goroutine at a time. All other methods may be called concurrently
 // with it and with each other.
 type Store struct {
@@ -105,6 +102,9 @@ type floors struct {
 	token   uint64
 	longest time.Duration // windows of a lease that could be lost, in Async
 }
+
+// Created reports whether Open created the store, in a directory that had none.
+func (s *Store) Created() bool { return s.created }
 
 // Append adds a change to the next group. It reports whether the change holds, and is the first of
 // the group that does. It does no I/O and keeps no reference to ch.Events.
