@@ -220,7 +220,7 @@ var Promises = []Promise{
 		ID: "window-0", Rule: "`--handoff-window 0` reserves nothing",
 	},
 	{ID: "broken", Rule: "A blocked waiter whose connection breaks keeps its queue entry as a polling one"},
-	{ID: "notices", Rule: "`acquired@@…` for every new tenure. `released@@…` to the next polling waiter, or to all if no waiter is next, except after an expiry. Every change as JSON"},
+	{ID: "notices", Rule: "`acquired@@…` for each tenure; `released@@…` to the next polling waiter, else to all, except after an expiry; JSON for each change"},
 	{
 		ID: "notices-s", Rule: "Notices of changes by other servers", Embedded: singleServer,
 		MySQL:     KeptIf("the server reads the row in between (`--mysql-poll`). Notices come with the next read. The server misses a tenure between two reads. Without `fencing_token`, a release and a new tenure of the same owner between two reads look like a renewal"),
