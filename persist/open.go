@@ -89,7 +89,8 @@ func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, pro
 	if err != nil {
 		return nil, nil, err
 	}
-	if m.format == 0 && held {
+	isNew := m.format == 0
+	if isNew && held {
 		return nil, nil, fmt.Errorf("%w: the store that was here is gone", ErrCorrupt)
 	}
 	if m.format < metaFormat {
@@ -120,6 +121,7 @@ func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, pro
 		_ = j.Close() // as above
 		return nil, nil, err
 	}
+	s.created = isNew
 	return s, r, nil
 }
 

@@ -52,6 +52,7 @@ type Store struct {
 	inherited    time.Duration // recovery delay that earlier runs left
 	recoverUntil simba.Instant // the end of it
 	epoch        epoch         // of this run
+	created      bool          // Open created the store
 
 	lock    *pebble.Lock
 	db      *pebble.DB
@@ -101,6 +102,9 @@ type floors struct {
 	token   uint64
 	longest time.Duration // windows of a lease that could be lost, in Async
 }
+
+// Created reports whether Open created the store, in a directory that had none.
+func (s *Store) Created() bool { return s.created }
 
 // Append adds a change to the next group. It reports whether the change holds, and is the first of
 // the group that does. It does no I/O and keeps no reference to ch.Events.

@@ -96,9 +96,10 @@ func promiseOf(t testing.TB, id string) Promise {
 
 // Conditions that several promises share.
 const (
-	redisDurable = "`appendfsync always`, and no failover: a promoted replica may lack the last writes"
-	mysqlDurable = "`innodb_flush_log_at_trx_commit=1` and `sync_binlog=1`, and no failover to an asynchronous replica; with Galera, all servers must write to one node"
-	sessionLives = "the server's session lives. The leases that a server granted end if it stops, or is cut off for two thirds of the session timeout"
+	redisDurable = "Redis has `appendonly yes` and `appendfsync always`, and does not fail over. A promoted replica may lack the last writes"
+	mysqlDurable = "the database has `innodb_flush_log_at_trx_commit=1` and `sync_binlog=1`, and does not fail over to an asynchronous replica. With Galera, all servers must write to one node"
+	sessionLives = "the server's session lives. The leases that a server granted end when the server stops, or when it is cut off for two thirds of the session timeout"
+	diskKept     = "the data directory is kept: no lost disk, no older copy, no cloned or restored machine"
 )
 
 // tenThousand applies to all engines with a store.
@@ -113,23 +114,25 @@ var (
 var Promises = []Promise{
 	{
 		ID: "1", Rule: "At most one owner. Before `transition_at`, only RELEASE, the end of a SESSION or BREAK ends a lease",
-		Redis: KeptIf(redisDurable + "; and no eviction (`maxmemory-policy noeviction`)"), MySQL: KeptIf(mysqlDurable), ZooKeeper: KeptIf(sessionLives),
+		Embedded: KeptIf(diskKept + ", and not `--durability memory`"),
+		Redis:    KeptIf(redisDurable + ". Redis must evict no keys either (`maxmemory-policy noeviction`)"), MySQL: KeptIf(mysqlDurable), ZooKeeper: KeptIf(sessionLives),
 	},
 	{ID: "2", Rule: "`ttl_at = acquired_at + ttl`, `transition_at = ttl_at + transition`"},
 	{
 		ID: "3", Rule: "GUARD never creates or revives a tenure; a renewal sets both windows, longer or shorter",
-		ZooKeeper: KeptIf("the ensemble's clocks agree and are not set, and the server that granted the lease made its last renewal. Otherwise that server may renew a lease whose end others have reported, if the lease runs by its own clock. A server that has lost its session may publish an end too early, until the ensemble ends the session. A renewal elsewhere can follow such a notice. Its replies never report an end too early"),
+		ZooKeeper: KeptIf("two conditions hold. The clocks of the ensemble agree and are not set. The last renewal was through the server that granted the lease. Otherwise that server may renew a lease whose end other servers have reported, if the lease still runs by its own clock. A server that has lost its session may publish a notice of an end before the ensemble ends the session. A renewal through another server can follow that notice. Replies never report such an end"),
 	},
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, and stay the same for a whole tenure",
-		Redis:     KeptIf("Redis' clock is not set back while its data is lost. A JVM owner up to Simba 3.2 takes no token: two of its tenures share one if no server saw the time between them"),
-		MySQL:     KeptIf("no row of the table is deleted by hand, and the column `fencing_token` is not dropped. Without the column, a JVM owner's token changes with each renewal. With it, a JVM owner that takes no token can have the token of the JVM owner before it. This ends when a server that knows the earlier owner reads the row. For such owners' tokens at a start, Simba's own migration, and every millionth tenure of JVM owners alone, see [tokens on MySQL](../explanation/stores.md#tokens-on-mysql)"),
+		Embedded:  KeptIf(diskKept + ". In `memory`, the wall clock must not be set back either"),
+		Redis:     KeptIf("Redis' clock is not set back while its data is lost. A JVM owner up to Simba 3.2 takes no token. Two of its tenures have the same token if no server saw the time between them"),
+		MySQL:     KeptIf("no row of the table is deleted, the column `fencing_token` is not dropped, and no failover loses a row's last change. Without the column, a JVM owner's token changes with each renewal. With the column, some JVM owners take no token. Such an owner can have the token of the JVM owner before it, until a server that knows the earlier owner reads the row. [Tokens on MySQL](../explanation/stores.md#tokens-on-mysql) has the other cases: a start, Simba's own migration, and every millionth tenure"),
 		ZooKeeper: KeptIf("the ensemble's data is not deleted"),
 	},
 	{ID: "4t", Rule: "With TOKEN, GUARD and RELEASE act only on that tenure"},
 	{
 		ID: "5", Rule: "No reply or notice before its change is durable",
-		Embedded: KeptIf("`--durability always`; `async` is safe too, since it delays new grants after a crash"),
+		Embedded: KeptIf("the server runs with `--durability always`. `async` may lose changes in a crash, but then delays new grants until the lost leases have ended. `memory` loses all"),
 		Redis:    KeptIf(redisDurable), MySQL: KeptIf(mysqlDurable), ZooKeeper: KeptIf("`forceSync=yes`, ZooKeeper's default"),
 		Tests: Tests{
 			Embedded: []string{
@@ -147,23 +150,24 @@ var Promises = []Promise{
 	{ID: "7", Rule: "First come, first served among the waiters of one server"},
 	{
 		ID: "7s", Rule: "First come, first served among the waiters of all servers", Embedded: singleServer,
-		MySQL: NotKept("the table has no queue: the first server to read the row gets the mutex"),
+		MySQL: NotKept("the table has no queue, so the first server to read the row gets the mutex"),
 	},
 	{ID: "8", Rule: "No lost wake-up: a blocked waiter is granted a mutex that is released, expires or is broken, without asking again"},
 	{
 		ID: "8s", Rule: "No lost wake-up after a release through another server", Embedded: singleServer,
-		MySQL: KeptIf("`--mysql-poll` is set. Otherwise the waiter's server reads the row again when the lease that it knows would have ended, up to 1 s later"),
+		MySQL: KeptIf("`--mysql-poll` is set. Otherwise the waiter's server reads the row again when the lease that it knows should have ended, up to 1 s later"),
 	},
 	{ID: "9", Rule: "Queue entries of waiters that are gone are removed"},
 	{
 		ID: "9s", Rule: "Waiters of a crashed server delay nobody", Embedded: singleServer,
-		ZooKeeper: KeptIf("the session timeout has passed; a server that is stopped in order removes its waiters"),
+		ZooKeeper: KeptIf("the session timeout has passed. A server that stops in order removes its waiters"),
 	},
 	{
 		ID: "10", Rule: "A clock step neither extends nor cuts a lease, and a restart never shortens one",
+		Embedded:  KeptIf(diskKept + ", and not `--durability memory`"),
 		Redis:     KeptIf("Redis' wall clock is not set, since Redis expires keys by it. A lease also runs out while Redis is down"),
 		MySQL:     KeptIf("the database's wall clock is not set. A lease also runs out while the database is down"),
-		ZooKeeper: KeptIf("the server is not restarted: the leases that it granted end with its session, at the latest after the session timeout. Other servers report the end of a lease by the leader's clock, but the lease does not end by it"),
+		ZooKeeper: KeptIf("the server is not restarted. The leases that it granted end with its session, at the latest after the session timeout. Other servers report the end of a lease by the leader's clock, but the lease ends by the clock of its own server"),
 		Tests: Tests{
 			Embedded: []string{
 				"engine.TestAStepOfTheWallClockNeitherCutsNorExtendsALease", "engine.TestRecoveredLeaseKeepsItsRemainingTime",
@@ -184,44 +188,47 @@ var Promises = []Promise{
 		},
 	},
 	{
-		ID: "10s", Rule: "A lease outlives the server that granted it", Embedded: KeptIf("the server restarts on the same data"),
-		ZooKeeper: KeptIf("it ends before the session timeout: the leases that a server granted end with its session"),
+		ID: "10s", Rule: "A lease outlives the server that granted it", Embedded: KeptIf("the server restarts on the same data directory; `memory` has none"),
+		ZooKeeper: KeptIf("the lease ends before the session timeout. The leases that a server granted end with its session"),
 		Tests:     Tests{Embedded: []string{"tests/contenders.TestATenureSurvivesACrashOfTheServer", "tests/crash.TestKillLosesNothingAcknowledged"}},
 	},
-	{ID: "retry", Rule: "A request may be repeated: ACQUIRE by the owner renews with the same token, a waiter keeps its queue entry"},
+	{
+		ID: "retry", Rule: "A request may be repeated: ACQUIRE by the owner renews with the same token, a waiter keeps its queue entry",
+		Embedded: KeptIf("the server does not restart in between, or runs with `always`. During the recovery delay of `async`, an owner must repeat GUARD: its ACQUIRE is queued. In `memory` a restart forgets the owner. No mode stores the queue"),
+	},
 	{
 		ID: "retry-s", Rule: "A request may be repeated through another server", Embedded: singleServer,
-		ZooKeeper: KeptIf("its first server lives: the tenure ends with that server's session"),
+		ZooKeeper: KeptIf("the first server of the request lives. The tenure ends with that server's session"),
 	},
 	{
 		ID: "reconnect-s", Rule: "A waiter that reconnects to another server keeps its queue entry", Embedded: singleServer,
 		MySQL:     NotKept("each server has a queue of its own"),
-		ZooKeeper: KeptIf("its first server lives: the entry is a node of that server's session"),
+		ZooKeeper: KeptIf("the waiter's first server lives. The entry is a node of that server's session"),
 	},
 	{ID: "session", Rule: "SESSION: the mutex is released when the connection closes"},
 	{ID: "reservation", Rule: "A reachable polling waiter is notified by `released@@…`, and the mutex is reserved for it for the handoff window"},
 	{
 		ID: "reservation-s", Rule: "The reservation holds for the clients of other servers too", Embedded: singleServer,
-		MySQL: NotKept("it holds for the clients of its own server; others may take the mutex"),
+		MySQL: NotKept("the reservation holds for the clients of one server. Clients of other servers may take the mutex"),
 	},
 	{ID: "next-waiter", Rule: "A reservation that is missed, given up or unreachable goes to the next waiter"},
 	{
 		ID: "unreachable", Rule: "An unreachable polling waiter is skipped and keeps its queue entry until the entry expires",
-		ZooKeeper: NotKept("it keeps its entry only until another contender asks, since the first node is the owner's"),
+		ZooKeeper: NotKept("the waiter keeps its entry only until another contender asks, since the first node is the owner's"),
 	},
 	{
 		ID: "window-0", Rule: "`--handoff-window 0` reserves nothing",
 	},
 	{ID: "broken", Rule: "A blocked waiter whose connection breaks keeps its queue entry as a polling one"},
-	{ID: "notices", Rule: "`acquired@@…` for every new tenure. `released@@…` to the next polling waiter; without one, to all, except after an expiry. Every change as JSON"},
+	{ID: "notices", Rule: "`acquired@@…` for each tenure; `released@@…` to the next polling waiter, else to all, except after an expiry; JSON for each change"},
 	{
 		ID: "notices-s", Rule: "Notices of changes by other servers", Embedded: singleServer,
-		MySQL:     KeptIf("the server reads the row in between (`--mysql-poll`). They come with the next read. A tenure between two reads is missed. Without `fencing_token`, a release and a new tenure of the same owner between two reads look like a renewal"),
-		ZooKeeper: KeptIf("the tenure lasts: one of some milliseconds may be missed"),
+		MySQL:     KeptIf("the server reads the row in between (`--mysql-poll`). Notices come with the next read. The server misses a tenure between two reads. Without `fencing_token`, a release and a new tenure of the same owner between two reads look like a renewal"),
+		ZooKeeper: KeptIf("the tenure lasts. A server may miss a tenure of some milliseconds"),
 	},
 	{
 		ID: "queue-s", Rule: "SIMBA.QUEUE lists the waiters of all servers", Embedded: singleServer,
-		MySQL: NotKept("it lists only the waiters of the server that replies"),
+		MySQL: NotKept("the reply lists the waiters of the server that received the command"),
 	},
 	{
 		ID: "history", Rule: "SIMBA.HISTORY has the last 10,000 events that the server caused or observed, in the order in which it learned of them",
@@ -233,12 +240,12 @@ var Promises = []Promise{
 	{ID: "scan", Rule: "SIMBA.SCAN has the guarantees of Redis' SCAN"},
 	{
 		ID: "names", Rule: "Every name within the limits is accepted, and different names are never confused",
-		MySQL: KeptIf("the table is the engine's own. The seed's holds 66 characters for a mutex and 32 for a contender, and names that its collation equates are refused"),
+		MySQL: KeptIf("the table is the engine's own. Simba's table holds 66 characters for a mutex and 32 for a contender. Names that its collation equates are refused"),
 	},
 	{
 		ID: "outage", Rule: "A store that cannot be reached: `-TRYAGAIN` within the timeout, recovery within 5 s, waiters keep waiting",
 		Embedded:  noStore,
-		ZooKeeper: KeptIf("the outage is shorter than two thirds of the session timeout. Otherwise the server's leases have ended. Blocked waiters are queued again, and subscribed polling waiters get a notice to ask again. Its mutexes are available when the ensemble has ended the session"),
+		ZooKeeper: KeptIf("the outage is shorter than two thirds of the session timeout. Otherwise the server's leases have ended, and blocked waiters are queued again. Subscribed polling waiters get a notice to ask again. The server's mutexes are available when the ensemble has ended the session"),
 	},
 	{
 		ID: "refused", Rule: "A store that refuses until an operator corrects it: `-ERR engine … misconfigured: …`, also for waits; requests succeed when it is corrected",

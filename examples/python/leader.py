@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A leader loop with redis-py (Debian: python3-redis).
+"""A leader loop with redis-py, tested with 4.3 (Debian: python3-redis) and 8.0.
 
     python3 leader.py          in two terminals, beside `make run`
 
@@ -12,8 +12,10 @@ import random
 import secrets
 import signal
 import socket
+import sys
 import threading
 import time
+import traceback
 
 import redis
 
@@ -34,10 +36,10 @@ class Lease:
         self.token = token
         self._contender = contender
         self._ended = threading.Event()
-        self.prod = threading.Event()  # renew now
+        self.renew_now = threading.Event()
         self._begin(sent)
-        self._keeper = threading.Thread(target=self._keep)
-        self._keeper.start()
+        self._renewer = threading.Thread(target=self._renew)
+        self._renewer.start()
 
     def held(self):
         """Whether we own the mutex at this moment. It reads the clock: a process
@@ -49,24 +51,25 @@ class Lease:
         self._ended.wait(max(0.0, min(seconds, self._until - now())))
 
     def end(self):
-        """It is not held any more, and not renewed: join returns when no request is under way."""
+        """End the lease here: it is not renewed any more. join waits for the last request."""
         self._ended.set()
-        self.prod.set()
+        self.renew_now.set()
 
     def join(self):
-        self._keeper.join()
+        self._renewer.join()
 
     def _begin(self, sent):
-        # From before the request was sent: so we never believe to own the mutex for longer than
-        # the server does. The margin is for clocks that do not run alike.
+        # The lease counts from before the request was sent, so it ends here before it ends at the
+        # server. An owner may work in the transition window too. The margin of 1 % is for clocks
+        # that run at different speeds.
         ttl, lease = self._contender.ttl, self._contender.ttl + self._contender.transition
         self._until = sent + lease * 0.99
         self._renew_at = sent + min(ttl, lease * 2 / 3)
 
-    def _keep(self):
+    def _renew(self):
         while self.held():
-            self.prod.wait(max(0.0, min(self._renew_at, self._until) - now()))
-            self.prod.clear()
+            self.renew_now.wait(max(0.0, min(self._renew_at, self._until) - now()))
+            self.renew_now.clear()
             if not self.held():
                 break
             sent = now()
@@ -76,7 +79,7 @@ class Lease:
                 self._renew_at = now() + 0.1  # and try again, until the lease is over
                 continue
             if answer["status"] != "renewed":
-                break  # another may have it
+                break  # another contender may own the mutex
             self._begin(sent)
         self._ended.set()
 
@@ -91,43 +94,44 @@ class Contender:
             socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT,
         )
         self._stopping = threading.Event()
-        self._turn = threading.Event()
+        self._ask_now = threading.Event()
         self._lease = None
 
     def ask(self, command, token=None):
-        """A request whose reply is a record: in RESP2 names and values in turn."""
+        """A request whose reply is a record: a dict in RESP3, in RESP2 names and values in turn."""
         ttl, transition = int(self.ttl * 1000), int(self.transition * 1000)
         arguments = [self.mutex, self.name, ttl, "TRANSITION", transition]
         if token is not None:
             arguments += ["TOKEN", token]
         reply = self._redis.execute_command(command, *arguments)
-        return dict(zip(reply[::2], reply[1::2]))
+        return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2]))
 
     def run(self, work):
-        """Lead whenever we can, until stop is called. work(lease) is to return
+        """Lead whenever we can, until stop is called. work(lease) must return
         when the lease is not held any more."""
         threading.Thread(target=self._listen, daemon=True).start()
         while not self._stopping.is_set():
-            self._turn.clear()
+            self._ask_now.clear()
             sent = now()
             try:
                 answer = self.ask("SIMBA.ACQUIRE")
             except redis.RedisError as err:
                 print("cannot ask the server:", err, flush=True)
-                self._turn.wait(PAUSE * (1 + random.random()))
+                self._ask_now.wait(PAUSE * (1 + random.random()))
                 continue
             if answer["status"] in ("acquired", "renewed"):
                 self._lead(Lease(self, answer["token"], sent), work)
                 continue
-            # At the end of the owner's lease, not all at the same moment; or when we are called.
+            # Ask again after a notice, or when the owner's lease ends. The random part spreads the
+            # waiters' requests.
             early = 0.2 if answer["transition"] > answer["ttl"] else 0.0
             left = answer["transition"] / 1000 - early + random.uniform(0, 1 + early)
-            self._turn.wait(max(0.0, left))
+            self._ask_now.wait(max(0.0, left))
         self._give_up()
 
     def stop(self):
         self._stopping.set()
-        self._turn.set()
+        self._ask_now.set()
         if lease := self._lease:
             lease.end()
 
@@ -145,7 +149,8 @@ class Contender:
         print("stopped working", flush=True)
 
     def _give_up(self):
-        """Release the mutex, or leave its queue: the next need not wait for our lease's end."""
+        """Release the mutex, or leave its queue, so that the next waiter need not wait for the
+        end of our lease."""
         try:
             if self._redis.execute_command("SIMBA.RELEASE", self.mutex, self.name) == 1:
                 print("released", flush=True)
@@ -153,18 +158,18 @@ class Contender:
             print("not released, it ends with its lease:", err, flush=True)
 
     def _listen(self):
-        """The server calls a waiter on its own channel when it is its turn, and on the mutex'
-        channel when it is nobody's. There an owner hears of another, should an administrator
-        have broken its tenure."""
-        ours, everybodys = f"simba:{{{self.mutex}}}:{self.name}", f"simba:{{{self.mutex}}}"
-        ears = self._redis.pubsub()
+        """The server notifies the next waiter on the waiter's own channel. On the channel of the
+        mutex it reports a free mutex, and a new owner: after a BREAK, our former tenure's owner
+        learns of its loss there."""
+        ours, everyones = f"simba:{{{self.mutex}}}:{self.name}", f"simba:{{{self.mutex}}}"
+        subscriber = self._redis.pubsub()
         subscribed = False
         while True:
             try:
                 if not subscribed:
-                    ears.subscribe(ours, everybodys)
+                    subscriber.subscribe(ours, everyones)
                     subscribed = True
-                message = ears.get_message(timeout=60)  # it subscribes again after a break
+                message = subscriber.get_message(timeout=60)  # it subscribes again after a break
             except redis.RedisError:
                 time.sleep(PAUSE)
                 continue
@@ -172,17 +177,25 @@ class Contender:
                 continue
             fresh = message["type"] == "subscribe"  # we may have missed something
             if fresh or message["channel"] == ours or message["data"].startswith("released@@"):
-                self._turn.set()
+                self._ask_now.set()
             lease = self._lease
             if lease is not None and (fresh or message["data"] != f"acquired@@{self.name}"):
-                lease.prod.set()
+                lease.renew_now.set()
 
 
 def work(lease):
-    # What it changes should be told the token, and turn away a smaller one than it has seen.
+    # Pass lease.token to the resource, which must refuse a token smaller than one it has seen.
     while lease.held():
         print("working", flush=True)
         lease.wait(1)
+
+
+def end_process(failure):
+    """Without its thread the process would neither lead nor end. The mutex is free when the lease
+    ends."""
+    traceback.print_exception(failure.exc_type, failure.exc_value, failure.exc_traceback)
+    sys.stdout.flush()
+    os._exit(1)
 
 
 def main():
@@ -197,8 +210,8 @@ def main():
     options = parser.parse_args()
     contender = Contender(options.addr, options.mutex, options.id, options.ttl / 1000, transition=1.0)
 
-
-    # The first thread waits for a signal, the others are not interrupted by any.
+    threading.excepthook = end_process
+    # This thread waits for a signal. No signal interrupts the others.
     stops = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     leading = threading.Thread(target=contender.run, args=(work,))

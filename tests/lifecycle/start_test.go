@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -82,6 +83,30 @@ func TestDataDirectoryInUseIsRefused(t *testing.T) {
 	simbatest.Refused(t, 1, "in use by another process", "--addr", "127.0.0.1:0", "--data-dir", s.Dir)
 	if err := simbatest.GoRedis(t, s).Ping(t.Context()).Err(); err != nil {
 		t.Errorf("the first server suffers: %v", err)
+	}
+}
+
+// newDirLine is logged when the server has created its data directory.
+const newDirLine = `level=WARN msg="new data directory: it has no leases" dir=(\S+)`
+
+func TestANewDataDirectoryIsLoggedOnce(t *testing.T) {
+	dir := t.TempDir() + "/data"
+	s := simbatest.StartIn(t, dir)
+	if match := regexp.MustCompile(newDirLine).FindStringSubmatch(s.Output()); match == nil || match[1] != dir {
+		t.Errorf("a new directory is not logged:\n%s", s.Output())
+	}
+	s.Signal(syscall.SIGKILL) // the directory has no lease yet, and is not new any more
+	s.Wait(t)
+	again := simbatest.StartIn(t, dir)
+	if log := again.Output(); regexp.MustCompile(newDirLine).MatchString(log) {
+		t.Errorf("a directory of an earlier run is logged as new:\n%s", log)
+	}
+}
+
+func TestWithoutADataDirectoryNoneIsLogged(t *testing.T) {
+	s := simbatest.Start(t, "--durability", "memory")
+	if log := s.Output(); strings.Contains(log, "data directory") {
+		t.Errorf("memory has no data directory:\n%s", log)
 	}
 }
 
