@@ -20,25 +20,25 @@ const (
 )
 
 // applyReply handles what a reply carries: events, grants, and when to reconcile the mutex.
-func (b *Backend) applyReply(mutex string, s *state) {
+func (b *Backend) applyReply(mutex string, s *reply) {
 	b.recordOwner(mutex, s)
 	b.eventLog.Record(s.events...)
 	b.counts.add(s)
-	for _, g := range s.grants {
+	for _, g := range s.tickets {
 		if g.token == 0 {
 			b.endWait(mutex, g.contender, g.ticket, proxy.Grant{Confirm: true, Ended: g.expired})
 			continue
 		}
 		// Reconciling may find an earlier grant, so how much of its lease is left is not known.
-		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.sent, Confirm: s.status == "ok"}, true)
+		b.deliver(mutex, g.grant, proxy.Grant{Token: g.token, Since: s.sent, Confirm: s.status == "ok"}, true)
 	}
 	b.scheduleNext(mutex, s)
 }
 
-// scheduleNext schedules when to reconcile a mutex after a reply. Replies arrive in any order. So
-// where somebody relies on reconciling, a reply never puts it off: only reconcile itself does.
-func (b *Backend) scheduleNext(mutex string, s *state) {
-	changed := len(s.grants) > 0
+// scheduleNext schedules when to reconcile a mutex after a reply. Replies arrive in any order.
+// For a mutex with waiters or orphans, only reconcile itself sets a later time.
+func (b *Backend) scheduleNext(mutex string, s *reply) {
+	changed := len(s.tickets) > 0
 	switch s.status {
 	case "busy", "lost", "full", "ok", "confirmed":
 	default: // the reply began, renewed or ended a lease, or queued a contender
@@ -46,14 +46,14 @@ func (b *Backend) scheduleNext(mutex string, s *state) {
 	}
 	switch {
 	case changed && b.needsReconciling(mutex):
-		b.schedule.advance(mutex, s.reconcileAt())
+		b.schedule.bringForward(mutex, s.reconcileAt())
 	case changed:
 		b.schedule.set(mutex, s.reconcileAt(), s.now)
 	case s.due == 0 && s.status == "released" && !b.needsReconciling(mutex):
 		b.schedule.cancel(mutex, s.now)
 	}
-	if len(s.grants) == 0 && slices.ContainsFunc(s.events, isHandoff) {
-		b.schedule.advance(mutex, time.Now().Add(checkAfter))
+	if len(s.tickets) == 0 && slices.ContainsFunc(s.events, isHandoff) {
+		b.schedule.bringForward(mutex, time.Now().Add(checkAfter))
 	}
 }
 
@@ -70,14 +70,14 @@ func isHandoff(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.R
 
 // recordOwner records the beginning of the tenure that a reply shows, if no event of it has
 // arrived.
-func (b *Backend) recordOwner(mutex string, s *state) {
+func (b *Backend) recordOwner(mutex string, s *reply) {
 	if s.owner == "" || slices.ContainsFunc(s.events, func(e simba.Event) bool { return e.Token == s.token }) {
 		return
 	}
 	e := simba.Event{At: s.acquired, Kind: simba.EventAcquired, Mutex: mutex, Owner: s.owner, Token: s.token}
 	// The reply of a reconciliation may overtake that of the confirmation: then the owner still
 	// waits.
-	if s.status == "confirmed" || len(s.grants) > 0 || b.waiters.Find(mutex, s.owner) != nil {
+	if s.status == "confirmed" || len(s.tickets) > 0 || b.waiters.Find(mutex, s.owner) != nil {
 		e.Reason = "handoff"
 	}
 	if last, known := b.eventLog.Last(mutex); known && last.Token >= s.token {

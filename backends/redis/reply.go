@@ -10,9 +10,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// state is the state of a mutex, as a script returned it. Times are Unix milliseconds of Redis'
+// reply is the reply of a script: the state of a mutex, and what the script did. Times are Unix milliseconds of Redis'
 // clock.
-type state struct {
+type reply struct {
 	status   string
 	owner    string // "" when free
 	token    uint64
@@ -23,7 +23,7 @@ type state struct {
 	position int
 	extra    any   // see each script
 	due      int64 // when to reconcile the mutex; 0 = no need
-	grants   []grant
+	tickets  []ticketNews
 	events   []simba.Event
 
 	sent time.Time // when the request was sent
@@ -32,9 +32,14 @@ type state struct {
 // grant is a tenure that a script granted to a waiter of this server.
 type grant struct {
 	contender string
-	token     uint64 // 0 = not known, since the tenure has ended
+	token     uint64
 	ticket    string
-	expired   bool // it ended by expiry; only with token 0
+}
+
+// ticketNews says that a ticket was granted a tenure, and whether that has ended.
+type ticketNews struct {
+	grant        // its token is 0 if the tenure has ended
+	expired bool // it ended by expiry
 }
 
 var errReply = errors.New("redis: unexpected reply of a script; does an incompatible version use the same keys?")
@@ -44,10 +49,10 @@ var eventKinds = map[string]simba.EventKind{
 	"broken": simba.EventBroken, "queued": simba.EventQueued, "left": simba.EventLeft,
 }
 
-// parseState parses the reply of a script that ran with args: the short one of its fast path, or
+// parseReply parses the reply of a script that ran with args: the short one of its fast path, or
 // the one of reply in waiters.lua.
-func parseState(mutex string, by *script, args []any, reply any) (s *state, err error) {
-	list, ok := reply.([]any)
+func parseReply(mutex string, by *script, args []any, raw any) (s *reply, err error) {
+	list, ok := raw.([]any)
 	if !ok || len(list) != 12 && len(list) != 3 {
 		return nil, errReply
 	}
@@ -57,9 +62,9 @@ func parseState(mutex string, by *script, args []any, reply any) (s *state, err 
 		}
 	}()
 	if len(list) == 3 {
-		return parseShort(mutex, by, args, list)
+		return parseShortReply(mutex, by, args, list)
 	}
-	s = &state{
+	s = &reply{
 		status: list[0].(string), owner: list[1].(string),
 		acquired: list[3].(int64), ttlAt: list[4].(int64), ends: list[5].(int64), now: list[6].(int64),
 		position: int(list[7].(int64)), extra: list[8], due: list[9].(int64),
@@ -72,7 +77,7 @@ func parseState(mutex string, by *script, args []any, reply any) (s *state, err 
 		return nil, errReply
 	}
 	for i := 0; i < len(grants); i += 3 {
-		g := grant{contender: grants[i].(string), ticket: grants[i+2].(string)}
+		g := ticketNews{grant: grant{contender: grants[i].(string), ticket: grants[i+2].(string)}}
 		switch fate := grants[i+1].(string); fate {
 		case "expired":
 			g.expired = true
@@ -82,7 +87,7 @@ func parseState(mutex string, by *script, args []any, reply any) (s *state, err 
 				return nil, errReply
 			}
 		}
-		s.grants = append(s.grants, g)
+		s.tickets = append(s.tickets, g)
 	}
 	for i := 0; i < len(events); i += 4 {
 		token, err := strconv.ParseUint(events[i+2].(string), 10, 64)
@@ -100,8 +105,8 @@ func parseState(mutex string, by *script, args []any, reply any) (s *state, err 
 
 // clockOf returns what the node's clock showed, 0 if the reply does not say. late reports that the
 // script did nothing, because its deadline had passed.
-func clockOf(reply any) (now int64, late bool) {
-	list, _ := reply.([]any)
+func clockOf(raw any) (now int64, late bool) {
+	list, _ := raw.([]any)
 	switch len(list) {
 	case 3:
 		now, _ = list[2].(int64)
@@ -112,10 +117,10 @@ func clockOf(reply any) (now int64, late bool) {
 	return now, false
 }
 
-// parseShort parses the reply of a fast path: status, token, now. The rest follows from the
+// parseShortReply parses the reply of a fast path: status, token, now. The rest follows from the
 // arguments.
-func parseShort(mutex string, by *script, args, list []any) (*state, error) {
-	s := &state{status: list[0].(string), now: list[2].(int64)}
+func parseShortReply(mutex string, by *script, args, list []any) (*reply, error) {
+	s := &reply{status: list[0].(string), now: list[2].(int64)}
 	token, err := strconv.ParseUint(list[1].(string), 10, 64)
 	if err != nil {
 		return nil, errReply
@@ -144,12 +149,12 @@ var acquireStatuses = map[string]simba.Status{
 }
 
 // result returns the outcome of an acquire or leave script.
-func (s *state) result() simba.Outcome { return s.outcome(acquireStatuses[s.status]) }
+func (s *reply) result() simba.Outcome { return s.outcome(acquireStatuses[s.status]) }
 
 // outcome returns the outcome of a request. An owner's windows are counted from before the request
 // was sent, so they never end later than at Redis. For others they are counted from the reply, so
 // that a client which sleeps until then does not ask too early.
-func (s *state) outcome(status simba.Status) simba.Outcome {
+func (s *reply) outcome(status simba.Status) simba.Outcome {
 	o := simba.Outcome{
 		Status: status, Owner: s.owner, Token: s.token, Position: s.position,
 		TTL: proxy.Remaining(s.now, s.ttlAt), Transition: proxy.Remaining(s.now, s.ends),
@@ -165,15 +170,15 @@ func (s *state) outcome(status simba.Status) simba.Outcome {
 func wholeMillis(d time.Duration) time.Duration { return max(d, 0).Truncate(time.Millisecond) }
 
 // began returns an instant of this server's clock that is not later than the start of the windows.
-func (s *state) began() time.Time { return s.sent.Add(-proxy.Remaining(s.acquired, s.now)) }
+func (s *reply) began() time.Time { return s.sent.Add(-proxy.Remaining(s.acquired, s.now)) }
 
 // reconcileAt returns when to reconcile the mutex, on this server's clock; not before it is due.
-func (s *state) reconcileAt() time.Time {
+func (s *reply) reconcileAt() time.Time {
 	return time.Now().Add(proxy.Remaining(s.now, s.due) + time.Millisecond)
 }
 
 // tenure returns the reply of a script whose extra is the number of waiters.
-func (s *state) tenure() simba.Tenure {
+func (s *reply) tenure() simba.Tenure {
 	if s.owner == "" {
 		return simba.Tenure{}
 	}
