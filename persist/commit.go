@@ -110,8 +110,8 @@ func (s *Store) write() {
 }
 
 const (
-	// A group is written after idleYields yields in a row without a change. The server may need
-	// one or two to read what a socket has received.
+	// A group is written after idleYields yields in a row without a change. The server may need one
+	// or two to read what a socket has received.
 	idleYields = 4
 	// longestGather bounds the yields on a disk that is slow.
 	longestGather = time.Millisecond

@@ -35,8 +35,8 @@ func (b *Backend) applyReply(mutex string, s *reply) {
 	b.scheduleNext(mutex, s)
 }
 
-// scheduleNext schedules when to reconcile a mutex after a reply. Replies arrive in any order.
-// For a mutex with waiters or orphans, only reconcile itself sets a later time.
+// scheduleNext schedules when to reconcile a mutex after a reply. Replies arrive in any order. For
+// a mutex with waiters or orphans, only reconcile itself sets a later time.
 func (b *Backend) scheduleNext(mutex string, s *reply) {
 	changed := len(s.tickets) > 0
 	switch s.status {

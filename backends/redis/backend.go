@@ -168,8 +168,8 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	}
 	out := s.result()
 	if out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed {
-		// If the contender also waits, by a request from before this one, its wait ends too.
-		// If the wait began later, reconciling ends it.
+		// If the contender also waits, by a request from before this one, its wait ends too. If the
+		// wait began later, reconciling ends it.
 		if earlier == nil || !earlier.Grant(proxy.Grant{Token: s.token, Since: s.sent, Confirm: true}) {
 			if b.waiters.Find(r.Mutex, r.Contender) != nil {
 				b.schedule.bringForward(r.Mutex, time.Now())

@@ -38,8 +38,8 @@ type pipeline struct {
 	lastBatchSize int // in requests
 }
 
-// request is one run of a script. Its reply and err are set before done is closed, and read
-// after that only.
+// request is one run of a script. Its reply and err are set before done is closed, and read after
+// that only.
 type request struct {
 	args []any // the command: EVALSHA and its arguments
 
@@ -143,8 +143,7 @@ func (p *pipeline) sendBatches() {
 	}
 }
 
-// nextBatch appends the requests of the next batch. If there are none, the caller counts
-// as idle.
+// nextBatch appends the requests of the next batch. If there are none, the caller counts as idle.
 func (p *pipeline) nextBatch(batch []*request) []*request {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,7 +27,8 @@ const (
 // legacyRelease is a release notice of Simba up to 3.1, which wakes one contender.
 type legacyRelease struct{ contender, releaser string }
 
-// maxLegacyReleases bounds the legacy releases of one reconciliation. There are more only if it is late.
+// maxLegacyReleases bounds the legacy releases of one reconciliation. There are more only if it is
+// late.
 const maxLegacyReleases = 16
 
 // reconcileSoon reconciles a mutex in the background. If that is being done already, the mutex is
@@ -86,8 +87,8 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 }
 
 // runReconcile runs the reconcile script: it restores the queue entries of tickets that have lost
-// theirs, and takes the legacy releases of the mutex into account. If renotify names a polling contender,
-// the script repeats the notice of its reservation.
+// theirs, and takes the legacy releases of the mutex into account. If renotify names a polling
+// contender, the script repeats the notice of its reservation.
 func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, waiting []*proxy.Ticket) (*reply, error) {
 	args := make([]any, 0, 3+6*len(waiting))
 	var restoring []*queueEntry
@@ -128,8 +129,8 @@ func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, wait
 	return s, nil
 }
 
-// keepReleasesLocked keeps the legacy releases of a failed reconciliation for the next one, in front of those
-// that arrived meanwhile.
+// keepReleasesLocked keeps the legacy releases of a failed reconciliation for the next one, in
+// front of those that arrived meanwhile.
 func (b *Backend) keepReleasesLocked(mutex string, earlier []legacyRelease) {
 	if all := slices.Concat(earlier, b.legacyReleases[mutex]); len(all) > 0 {
 		b.legacyReleases[mutex] = all[max(0, len(all)-maxLegacyReleases):]

@@ -10,8 +10,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// reply is the reply of a script: the state of a mutex, and what the script did. Times are Unix milliseconds of Redis'
-// clock.
+// reply is the reply of a script: the state of a mutex, and what the script did. Times are Unix
+// milliseconds of Redis' clock.
 type reply struct {
 	status   string
 	owner    string // "" when free

@@ -70,8 +70,8 @@ func newSubscriber(client *redis.Client, timeout time.Duration) *subscriber {
 	}
 }
 
-// subscribe subscribes to a channel, unless that is done. The Go channel closes when the
-// node has confirmed. After an interruption there is a new one.
+// subscribe subscribes to a channel, unless that is done. The Go channel closes when the node has
+// confirmed. After an interruption there is a new one.
 func (s *subscriber) subscribe(name string, pattern bool) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 
 // How a request waits for a mutex, and how its wait ends.
 
-// queueEntry is a ticket's entry in the queue of the mutex at Redis. It wraps the
-// client's Waiter, and is the Waiter of the ticket's request.
+// queueEntry is a ticket's entry in the queue of the mutex at Redis. It wraps the client's Waiter,
+// and is the Waiter of the ticket's request.
 type queueEntry struct {
 	simba.Waiter
 	ticket string // names the ticket among those of this server

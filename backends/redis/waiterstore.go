@@ -95,8 +95,8 @@ func (b waiterStore) runLast(t *proxy.Ticket, s *script, args ...any) (*reply, e
 	return st, err
 }
 
-// endEntry stops reconciliations from restoring the entry of a ticket in the queue. On an error the ticket
-// becomes an orphan.
+// endEntry stops reconciliations from restoring the entry of a ticket in the queue. On an error the
+// ticket becomes an orphan.
 func (b waiterStore) endEntry(ctx context.Context, t *proxy.Ticket) error {
 	err := b.stopRestoring(ctx, t)
 	if err != nil {

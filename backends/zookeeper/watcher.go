@@ -148,8 +148,8 @@ const reevaluateDelay = 25 * time.Millisecond
 // listed together.
 const batchDelay = 5 * time.Millisecond
 
-// canBatch reports whether a listing is not urgent: a client here owns the mutex, and no node is being
-// deleted.
+// canBatch reports whether a listing is not urgent: a client here owns the mutex, and no node is
+// being deleted.
 func (b *Backend) canBatch(w *watcher) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -194,8 +194,8 @@ func (b *Backend) listAndWatch(w *watcher, v *view) (changed <-chan zk.Event, er
 	return l.changed, nil
 }
 
-// waitsForCreation reports whether a watcher waits for its mutex' node to be created. For a
-// pattern alone it need not: the root watcher sees the creation.
+// waitsForCreation reports whether a watcher waits for its mutex' node to be created. For a pattern
+// alone it need not: the root watcher sees the creation.
 func (b *Backend) waitsForCreation(w *watcher) bool {
 	b.mu.Lock()
 	m, pattern := b.mutexes[w.mutex], b.root != nil
