@@ -50,7 +50,7 @@ type Backend struct {
 type nodeKey struct{ mutex, contender string }
 
 type counters struct {
-	acquired, renewed, released, expired, broken, handedOn atomic.Int64
+	acquired, renewed, released, expired, broken, handoffs atomic.Int64
 	token                                                  atomic.Uint64
 }
 
@@ -225,7 +225,7 @@ func (b *Backend) Stats() simba.Stats {
 		Released: b.counters.released.Load(),
 		Expired:  b.counters.expired.Load(),
 		Broken:   b.counters.broken.Load(),
-		Handoffs: b.counters.handedOn.Load(),
+		Handoffs: b.counters.handoffs.Load(),
 		Seq:      b.eventLog.Seq(),
 		Token:    b.counters.token.Load(),
 	}
