@@ -43,7 +43,7 @@ type Backend struct {
 	// mu guards what follows, and the queue of every mutexState. It is never held during I/O.
 	mu        sync.Mutex
 	closed    bool
-	running   sync.WaitGroup // requests and goroutines; Add is called under mu while closed is false
+	running   sync.WaitGroup // requests and goroutines; Add is called under mu, unless closed
 	mutexes   map[string]*mutexState
 	lastOrder uint64 // entry.order of the newest queue entry
 	sessions  map[string]binding

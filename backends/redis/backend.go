@@ -35,7 +35,7 @@ type Backend struct {
 
 	mu             sync.Mutex // guards what follows
 	lastTicket     uint64
-	reconciling    map[string]bool            // mutexes being reconciled; true = once more afterwards
+	reconciling    map[string]bool            // mutexes being reconciled; true = then once more
 	legacyReleases map[string][]legacyRelease // by mutex, for its next reconciliation
 	delivered      recentSet[delivery]
 	lateGrants     map[string]grant  // by ticket, see waitTicket

@@ -30,7 +30,7 @@
 //
 // Some changes happen without a request: a lease ends, a message or a reply is lost. The server
 // finds them by reconciling a mutex. It does so when the end of a lease concerns this server
-// (schedule.go), when a subscriber has reconnected, and when the outcome of a request is unknown. A
-// script whose reply is lost may have run. So the server never repeats a request by itself, except
-// when Redis refused to run it (NOSCRIPT, MOVED, ASK).
+// (schedule.go), and when the outcome of a request is unknown. It also does so when a subscriber
+// has reconnected. A script whose reply is lost may have run. So the server never repeats a request
+// by itself, except when Redis refused to run it (NOSCRIPT, MOVED, ASK).
 package redis

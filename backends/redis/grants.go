@@ -25,7 +25,7 @@ func (b *Backend) confirmGrant(ctx context.Context, mutex string, g grant) {
 	s, err := b.ask(ctx, mutex, confirmScript, g.contender, tokenText(g.token), g.ticket, "received")
 	switch {
 	case err != nil:
-		b.schedule.bringForward(mutex, time.Now().Add(retryAfter)) // reconciling finds the grant again
+		b.schedule.bringForward(mutex, time.Now().Add(retryAfter)) // finds the grant again
 	case s.owner == g.contender && s.token == g.token:
 		isNew := s.extra == int64(1) // else the server had it before, and has handled it
 		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.began()}, isNew)

@@ -86,9 +86,9 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 	}
 }
 
-// runReconcile runs the reconcile script: it restores the queue entries of tickets that have lost
-// theirs, and takes the legacy releases of the mutex into account. If renotify names a polling
-// contender, the script repeats the notice of its reservation.
+// runReconcile runs the reconcile script. The script restores the queue entries of tickets that
+// have lost theirs. It also takes the legacy releases of the mutex into account. If renotify names
+// a polling contender, the script repeats the notice of its reservation.
 func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, waiting []*proxy.Ticket) (*reply, error) {
 	args := make([]any, 0, 3+6*len(waiting))
 	var restoring []*queueEntry

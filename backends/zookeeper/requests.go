@@ -195,7 +195,7 @@ func (s *session) ensure(ctx context.Context, mutex string) error {
 			err = s.makeContainer(ctx, s.mutex(mutex))
 		}
 	}
-	if errors.Is(err, zk.ErrNodeExists) { // so it is the leases' node that is missing
+	if errors.Is(err, zk.ErrNodeExists) { // so the leases' node is missing
 		return s.ensureLeases(ctx)
 	}
 	return err

@@ -241,7 +241,8 @@ func (b *Backend) dropMissing(w *watcher, v *view, start time.Time) {
 		if n.foreign { // the server that created the node is gone: queue its waiter here
 			b.rejoin(w.mutex)
 		} else {
-			b.waiters.Grant(n.mutex, n.contender, proxy.Grant{}) // an empty Grant ends the wait without the mutex
+			// An empty Grant ends the wait without the mutex.
+			b.waiters.Grant(n.mutex, n.contender, proxy.Grant{})
 		}
 	}
 }
