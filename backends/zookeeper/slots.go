@@ -13,7 +13,8 @@ import (
 const (
 	// heartbeatsPerTimeout is how many heartbeats are sent per session timeout.
 	heartbeatsPerTimeout = 3
-	// maxHeartbeatInterval bounds the time between two, so that a dead connection is found soon.
+	// maxHeartbeatInterval bounds the time between two heartbeats, so that a dead connection is
+	// found soon.
 	maxHeartbeatInterval = time.Second
 	// retryPause is the pause between attempts of work that must not be given up.
 	retryPause = 100 * time.Millisecond

@@ -29,7 +29,7 @@ func (b *Backend) announceTenure(n *node, reason string) {
 			break
 		}
 	}
-	// Tenures that have certainly ended, though their deletion has no answer yet.
+	// Tenures that have certainly ended, although their deletion has no answer yet.
 	var before []simba.Event
 	b.mu.Lock()
 	at := n.acquiredAt
