@@ -47,7 +47,7 @@ func records(t *testing.T, changes ...simba.Change) (list [][]byte) {
 		s.next.wanted = true
 		g := s.take()
 		list = append(list, bytes.Clone(g.record))
-		s.publish(g, 0)
+		s.markDurable(g, 0)
 	}
 	return list
 }
@@ -155,7 +155,7 @@ func TestReducingALargeRecordChangesNothing(t *testing.T) {
 		if n := len(lastChanges(bytes.Clone(short))); n != len(short) {
 			t.Errorf("%d bytes that are left can be cut to %d", len(short), n)
 		}
-		s.publish(g, 0)
+		s.markDurable(g, 0)
 		mustClose(t, s)
 	}
 }

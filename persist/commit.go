@@ -10,21 +10,21 @@ import (
 // group is the changes that are written together: one record, with one fsync.
 type group struct {
 	record  []byte        // room for the head, then the changes
-	limit   int           // of the record's length, when changes of it are dropped
-	slept   time.Duration // how far the engine's clock is behind the boot's clock
-	base    simba.Instant // start of the windows of its first put, by the boot's clock
+	limit   int           // length at which superseded changes are dropped
+	slept   time.Duration // machine sleep that the engine's clock missed
+	base    simba.Instant // boot time from which the puts count
 	hasBase bool          // it has a put
 	event   lastEvent
 	changes int
 	first   simba.Seq // of its first change
 	last    simba.Seq // of its last change
-	hold    simba.Seq // of its first change that holds, 0 if there is none
+	hold    simba.Seq // first change that a crash must not undo; 0 = none
 
 	wanted bool          // a caller waits for it
-	final  bool          // Close waits for it
+	final  bool          // the last group: Close waits for it
 	done   chan struct{} // closed when it is durable
 
-	promised floors // set when it is taken to be written, as is the head of the record
+	promised floors // floors that the record states; take sets them
 }
 
 func newGroup() *group {
@@ -42,8 +42,8 @@ func (g *group) reset() {
 	*g = group{record: record, limit: maxPending, done: make(chan struct{})}
 }
 
-// shrink drops changes that a later one in the record supersedes. So many changes of a few large
-// leases need little memory. A small record is left alone, so Append stays cheap.
+// shrink drops changes that a later one in the record supersedes. Thus many changes to few large
+// leases need little memory. A small record keeps them, so Append stays cheap.
 func (g *group) shrink() {
 	g.record = lastChanges(g.record)
 	g.limit = max(maxPending, 2*len(g.record))
@@ -58,7 +58,7 @@ func (g *group) begin(ch *simba.Change) {
 	g.event = lastEvent{seq: g.first}
 }
 
-// closeLargeLocked has the next group written if it must not grow any more.
+// closeLargeLocked queues the next group once it reaches maxRecord.
 func (s *Store) closeLargeLocked() {
 	if s.next.limit > s.maxRecord && !s.closed {
 		s.next.wanted = true
@@ -68,7 +68,7 @@ func (s *Store) closeLargeLocked() {
 	}
 }
 
-// beginWriteLocked starts write, unless it runs or the store has failed.
+// beginWriteLocked starts the writer unless it runs or the store failed.
 func (s *Store) beginWriteLocked() {
 	if !s.writing && !s.fault.failed() {
 		s.writing = true
@@ -76,7 +76,7 @@ func (s *Store) beginWriteLocked() {
 	}
 }
 
-// flushNext is the function of the flush timer.
+// flushNext writes pending changes when the flush timer fires.
 func (s *Store) flushNext() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +86,8 @@ func (s *Store) flushNext() {
 	}
 }
 
-// write writes groups until nobody waits for the next one. It runs on a goroutine of its own, at
-// most once at a time. So a disk that hangs blocks no other goroutine beyond the watchdog's time.
+// write writes groups until nobody waits. It runs on a goroutine of its own, at most once at a
+// time. If the disk hangs, the watchdog ends the process.
 func (s *Store) write() {
 	for !s.fault.failed() {
 		s.gather()
@@ -100,26 +100,26 @@ func (s *Store) write() {
 			s.fault.trip(fmt.Errorf("commit: %w", oneLine{err}))
 			return
 		}
-		// A write that ends after the watchdog has fired changes nothing.
+		// A success after the watchdog gave up does not count.
 		if s.fault.failed() {
 			return
 		}
 		s.took = time.Since(start)
-		s.publish(g, s.took)
+		s.markDurable(g, s.took)
 	}
 }
 
 const (
-	// idleYields is how many yields in a row may bring no new change before a group is written. A
-	// round or two pass until the server has read what a socket has received.
+	// A group is written after idleYields yields in a row without a change. The server may need one
+	// or two to read what a socket has received.
 	idleYields = 4
 	// longestGather bounds the yields on a disk that is slow.
 	longestGather = time.Millisecond
 )
 
-// gather lets other goroutines add to the next group before it is written. An fsync for a hundred
-// changes costs about as much as one for a single change. It stops when half the time of the last
-// write is over.
+// gather yields so that runnable goroutines add changes. An fsync for a hundred changes costs about
+// as much as one for a single change. It stops after half the last write's time, at most
+// longestGather.
 func (s *Store) gather() {
 	began, enough := time.Now(), min(s.took/2, longestGather)
 	for changes, idle := 0, 0; idle < idleYields; idle++ {
@@ -137,14 +137,14 @@ func (s *Store) gather() {
 	}
 }
 
-// gathered returns how many changes the next group has, and whether it is written next.
+// gathered returns the size of s.next in changes, and whether it is the next to be written.
 func (s *Store) gathered() (changes int, next bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.next.changes, s.next.wanted && len(s.ready) == 0
 }
 
-// take makes the first group that waits the current one. It returns nil if nobody waits for it.
+// take moves the oldest waiting group to current. It returns nil if no group waits.
 func (s *Store) take() *group {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,8 +172,8 @@ func (s *Store) take() *group {
 	return g
 }
 
-// promiseLocked returns the floors that the next record grants, and its head without the numbers
-// of its changes. The final record's floors are exact: after it no change can be lost.
+// promiseLocked returns the next record's floors and head. The head still lacks the numbers of the
+// changes. The final record reserves nothing: no change follows.
 func (s *Store) promiseLocked(final bool) (floors, head) {
 	f := s.appended
 	if s.mode == Always || final {
@@ -190,7 +190,7 @@ func (s *Store) promiseLocked(final bool) (floors, head) {
 		if final {
 			h.delay = left
 		} else {
-			// After a crash nobody knows when it was, so the next run waits for all of it.
+			// The next run cannot date this crash, so it waits in full.
 			h.delay = max(h.delay, s.inherited)
 		}
 	}
@@ -213,8 +213,8 @@ func (s *Store) apply(g *group) error {
 	return s.journal.Sync()
 }
 
-// publish marks the group as durable, and wakes those who wait for it.
-func (s *Store) publish(g *group, took time.Duration) {
+// markDurable marks the group as durable, and wakes its waiters.
+func (s *Store) markDurable(g *group, took time.Duration) {
 	s.mu.Lock()
 	s.current = nil
 	s.durable = g.promised

@@ -107,7 +107,7 @@ func (s *Store) beginRun() error {
 			return pebbleError(err)
 		}
 	}
-	s.publish(g, time.Since(start))
+	s.markDurable(g, time.Since(start))
 	return nil
 }
 

@@ -115,7 +115,7 @@ func (b *Backend) acquire(ctx context.Context, m *mutexState, r simba.AcquireReq
 	return o, errKeepsChanging
 }
 
-// bindUnknown binds a lease to a session. The statement that grants the lease has no known outcome.
+// bindUnknown binds a lease to a session although the outcome of the grant's statement is unknown.
 func (b *Backend) bindUnknown(r simba.AcquireRequest, t lease) {
 	if r.Session != 0 {
 		t.token = 0
@@ -129,7 +129,7 @@ func (b *Backend) renew(ctx context.Context, r simba.AcquireRequest, token uint6
 	})
 }
 
-// finishAcquire completes an Acquire that has the lease. It also wakes a blocked request of the
+// finishAcquire completes an Acquire that got the lease. It also wakes a blocked request of the
 // same contender.
 func (b *Backend) finishAcquire(m *mutexState, r simba.AcquireRequest, t lease, renewed bool) (simba.Outcome, error) {
 	status := simba.StatusAcquired
@@ -167,7 +167,7 @@ func (b *Backend) refuseOrEnqueue(m *mutexState, r simba.AcquireRequest, s row) 
 	return b.outcome(m, simba.StatusQueued, r.Contender, s)
 }
 
-// outcome describes the mutex to a contender that does not own it.
+// outcome returns the outcome for a contender that does not own the mutex.
 func (b *Backend) outcome(m *mutexState, status simba.Status, contender string, s row) simba.Outcome {
 	o := simba.Outcome{Status: status, Position: b.position(m, contender)}
 	if s.live {
@@ -213,8 +213,8 @@ func (b *Backend) enqueueBlocked(m *mutexState, r simba.AcquireRequest) (t *prox
 	return b.waiters.Enter(r), fresh
 }
 
-// markBlocked lets later grants to the contender wake its waiter. If this server has already seen
-// such a grant, it schedules a refresh at once.
+// markBlocked records that Acquire returns StatusWaiting. From then on, a grant to the contender
+// wakes its waiter. If this server already knows of such a grant, it schedules a refresh at once.
 func (b *Backend) markBlocked(m *mutexState, t *proxy.Ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

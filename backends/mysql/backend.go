@@ -41,18 +41,18 @@ type Backend struct {
 	tableRows map[string]row
 
 	// mu guards what follows, and the queue of every mutexState. It is never held during I/O.
-	mu       sync.Mutex
-	closed   bool
-	running  sync.WaitGroup // requests and goroutines; Add is called under mu while closed is false
-	mutexes  map[string]*mutexState
-	order    uint64 // of the newest queue entry
-	sessions map[string]binding
-	patterns map[string]struct{} // subscribed patterns that can match channels of mutexes
+	mu        sync.Mutex
+	closed    bool
+	running   sync.WaitGroup // requests and goroutines; Add is called under mu, unless closed
+	mutexes   map[string]*mutexState
+	lastOrder uint64 // entry.order of the newest queue entry
+	sessions  map[string]binding
+	patterns  map[string]struct{} // subscribed patterns that can match channels of mutexes
 }
 
-// counts are the figures of Stats.
+// counts are the counters of Stats.
 type counts struct {
-	acquired, renewed, released, expired, broken, handedOn atomic.Int64
+	acquired, renewed, released, expired, broken, handoffs atomic.Int64
 }
 
 // maxRefreshes bounds concurrent background refreshes. It leaves connections for requests.
@@ -110,7 +110,7 @@ func (b *Backend) begin(ctx context.Context) (_ context.Context, done func(), er
 	}, nil
 }
 
-// start adds one to what Close waits for. It returns false after Close.
+// start makes Close wait for one more call of running.Done. It returns false after Close.
 func (b *Backend) start() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,7 +121,7 @@ func (b *Backend) start() bool {
 	return true
 }
 
-// fail turns the error of a request into the error that the caller receives.
+// fail wraps an error of a request for the caller.
 func (b *Backend) fail(err error) error {
 	var name *simba.NameError
 	switch {
@@ -209,7 +209,7 @@ func (b *Backend) Stats() simba.Stats {
 		Held: -1, Mutexes: -1, Blocked: blocked, Polling: max(0, all-blocked),
 		Acquired: b.counts.acquired.Load(), Renewed: b.counts.renewed.Load(),
 		Released: b.counts.released.Load(), Expired: b.counts.expired.Load(),
-		Broken: b.counts.broken.Load(), Handoffs: b.counts.handedOn.Load(),
+		Broken: b.counts.broken.Load(), Handoffs: b.counts.handoffs.Load(),
 		Seq: b.eventLog.Seq(),
 	}
 }

@@ -56,7 +56,7 @@ func (b *Backend) backfillTokens() {
 				break
 			}
 			if i == 0 && b.ctx.Err() == nil {
-				b.log.Warn("cannot set fencing_token in rows older than the column; trying again", "err", err)
+				b.log.Warn("cannot set fencing_token in rows older than the column; retrying", "err", err)
 			}
 			select {
 			case <-b.ctx.Done():
@@ -67,9 +67,9 @@ func (b *Backend) backfillTokens() {
 	}
 }
 
-// backfill replaces every fencing_token of 0, except in rows that nobody has owned. The time limit
-// applies to each page. It skips a page that has a locked row and returns the error of the last
-// such page.
+// backfill replaces every fencing_token of 0, except in rows that never had an owner. The time
+// limit applies to each page. It skips a page that has a locked row and returns the error of the
+// last such page.
 func (s *store) backfill(ctx context.Context, limit time.Duration) (locked error) {
 	for last, more := "", true; more; {
 		err := within(ctx, limit, func(ctx context.Context) (err error) {

@@ -6,9 +6,9 @@
 //	       refresh │   └──▶ handOff: one UPDATE from the old owner to the next waiter
 //	               └── timer, at Simba's contention timing
 //
-// The row is the truth. Every change of it is one UPDATE, by the database's clock in UTC. It
-// commits by itself and matches only the state that it expects. The engine leaves no transaction
-// open, so no renewal waits for a contender that lost.
+// The row decides. Every change of it is one UPDATE, by the database's clock in UTC. It commits by
+// itself and matches only the state that it expects. The engine leaves no transaction open, so no
+// renewal waits for a contender that lost.
 //
 // The token of a tenure is the row's fencing_token, or its version if the table has no such column
 // (token.go). Grants and releases raise both. This engine's renewals do not. A contender on the JVM
@@ -17,7 +17,7 @@
 //
 // The table has no queue. mutexState has the queue of one mutex on this server, and what this
 // server knows of the mutex. It exists while a client here waits, subscribes or has a request. Only
-// the holder of its lock passes the mutex on. So the waiters of one server are served in order.
+// the holder of its lock hands off the mutex. So the waiters of one server are served in order.
 // Between servers, and against contenders on the JVM, the first to ask after the end of a lease
 // gets it.
 //
@@ -27,6 +27,6 @@
 //
 // An UPDATE whose answer was lost may have run, or may run later: it is an orphan. It carries its
 // deadline on the database's clock and does nothing after it. A grant to a waiter also carries its
-// start, which identifies it. The next refresh gives such a lease to its waiter or passes it on
-// (reconcile).
+// start, which identifies it. The next refresh gives such a lease to its waiter, or hands off the
+// mutex (reconcile).
 package mysql

@@ -22,16 +22,16 @@ type waitState struct {
 
 func waitStateOf(t *proxy.Ticket) *waitState { return t.Request.Waiter.(*waitState) }
 
-// handoff describes how to pass a mutex on: from which holder, and how its tenure ends.
+// handoff describes a handoff: from which holder, and how its tenure ends.
 type handoff struct {
 	from      holder
 	kind      simba.EventKind // the event that ends the holder's tenure
 	reason    string
-	requester *proxy.Ticket // a grant to it wakes nobody: its Acquire has yet to return
+	requester *proxy.Ticket // its Acquire has yet to return, so a grant to it needs no wake-up
 }
 
-// handOff passes a mutex on to the first reachable waiter, or to nobody. The caller holds m.lock.
-// held reports whether the holder held the mutex; if not, nothing has changed. state is the row as
+// handOff hands a mutex off to the first reachable waiter, or frees it. The caller holds m.lock.
+// held reports whether the holder held the mutex. If not, nothing has changed. state is the row as
 // this server has left it.
 //
 // One statement ends the holder's tenure and begins that of a blocked waiter. If that waiter has
@@ -98,7 +98,8 @@ func (b *Backend) handOff(ctx context.Context, m *mutexState, h handoff) (held b
 	}
 }
 
-// deliver gives the lease to its waiter. It returns false if nobody waits any more.
+// deliver gives a lease to its waiter. requester says that the waiter is handoff.requester. It
+// returns false if the waiter is gone.
 func (b *Backend) deliver(m *mutexState, t *proxy.Ticket, granted lease, requester bool) bool {
 	if requester && t.Withdraw() {
 		waitStateOf(t).lease = granted
@@ -107,7 +108,7 @@ func (b *Backend) deliver(m *mutexState, t *proxy.Ticket, granted lease, request
 		return true
 	}
 	if b.wake(m, granted) {
-		b.counts.handedOn.Add(1)
+		b.counts.handoffs.Add(1)
 		return true
 	}
 	b.removeUnlessBlocked(m, granted.owner)

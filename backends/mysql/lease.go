@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Guard implements simba.Backend. It is one statement. It does not take m.lock, since a renewal
+// Guard implements simba.Backend. It sends one statement. It does not take m.lock, since a renewal
 // must not be late. It waits only for other GUARDs of a mutex whose row is locked.
 func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outcome, err error) {
 	if err := b.checkNames(r.Mutex, r.Contender); err != nil {
@@ -26,7 +26,7 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outc
 }
 
 func (b *Backend) guard(ctx context.Context, m *mutexState, r simba.GuardRequest) (o simba.Outcome, err error) {
-	ask := r
+	ask := r // with the token of the last read
 	for range attempts {
 		t, ok, err := b.guardOnce(ctx, m, ask)
 		if err != nil {
@@ -56,7 +56,7 @@ func (b *Backend) guard(ctx context.Context, m *mutexState, r simba.GuardRequest
 }
 
 // guardOnce sends the statement. GUARDs that wait for a locked row run one at a time, the owner's
-// first. One that takes too long lets the next one run: its connection may be broken.
+// first. If one takes too long, its connection may be broken, and the next one runs.
 func (b *Backend) guardOnce(ctx context.Context, m *mutexState, r simba.GuardRequest) (t lease, ok bool, err error) {
 	if waits := b.store.waits; !waits.alwaysWaits && !waits.isLocked(m.mutex) {
 		if t, ok, err = b.store.guard(withoutLockWait(ctx), r); !isConflict(err) {
@@ -110,7 +110,7 @@ func (b *Backend) release(ctx context.Context, m *mutexState, r simba.ReleaseReq
 	if r.Token == 0 && r.Session == 0 {
 		b.leaveQueue(m, r.Contender)
 	}
-	now := from // with the token that the last refresh showed
+	now := from // with the token of the last refresh
 	for range attempts {
 		released, _, err := b.handOff(ctx, m, handoff{from: now, kind: simba.EventReleased, reason: r.Reason})
 		if err != nil || released {

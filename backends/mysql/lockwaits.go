@@ -23,7 +23,7 @@ import (
 const (
 	// lockWait is how long a statement waits for a locked row. The database counts whole seconds.
 	lockWait = time.Second
-	// longestLockWait is how long such a wait can take. The database checks once a second.
+	// longestLockWait is how long that wait can take. The database checks once a second.
 	longestLockWait = 2 * lockWait
 	// maxLockWaits is how many statements may wait at a time: a quarter of the pool.
 	maxLockWaits = maxConns / 4
@@ -57,15 +57,15 @@ type lockWaits struct {
 // lockedRow is a row for which a lock wait has timed out.
 type lockedRow struct {
 	until time.Time // it counts as locked until then
-	// queued counts requests that want a slot or have one. The row counts as locked while
-	// there are any.
+	// queued is how many requests wait for a slot or have one. The row counts as locked while there
+	// are any.
 	queued int
 	gained chan struct{} // closed when a statement gets the row
 }
 
 func (r *lockedRow) isLocked() bool { return r != nil && (r.queued > 0 || time.Now().Before(r.until)) }
 
-// newLockWaits takes the time limit of requests.
+// newLockWaits returns lockWaits for requests with this time limit.
 func newLockWaits(timeout time.Duration) *lockWaits {
 	return &lockWaits{
 		slots:         make(chan struct{}, maxLockWaits),
@@ -103,7 +103,7 @@ func (w *lockWaits) noteTimeout(mutex string) {
 	r.until = time.Now().Add(lockedFor)
 }
 
-// noteGained records that nobody else holds the row, and ends the waits for a slot.
+// noteGained records that a statement got the row, and ends the waits for a slot.
 func (w *lockWaits) noteGained(mutex string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,8 +113,8 @@ func (w *lockWaits) noteGained(mutex string) {
 	}
 }
 
-// enqueue records that a statement wants a slot, until leave is called. A locked row counts as
-// locked for that long. gained is closed when another statement gets the row.
+// enqueue records that a statement waits for a slot or has one, until leave is called. A locked row
+// counts as locked for that long. gained is closed when another statement gets the row.
 func (w *lockWaits) enqueue(mutex string) (gained <-chan struct{}, leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,7 +165,7 @@ func (w *lockWaits) run(ctx context.Context, mutex string, statement func(prefix
 			again = time.After(rand.N(time.Duration(min(i, 50)) * 2 * time.Millisecond))
 		}
 		if deadline, ok := ctx.Deadline(); ok && locked && again != nil && time.Until(deadline) < w.minTimeLeft {
-			slots = nil // the context would cut its wait short, and it would go on at the database
+			slots = nil // ctx would end before the wait, which would go on at the database
 		}
 		if isWithoutLockWait(ctx) {
 			if again == nil || i == quickTries {

@@ -13,8 +13,8 @@ const (
 	// tableInterval is how often the whole table is read while a client subscribes to a pattern
 	// that can match channels of mutexes.
 	tableInterval = time.Second
-	// backgroundLockTimeout is how long background work waits for the lock of one mutex, while
-	// other mutexes wait for that work.
+	// backgroundLockTimeout is how long background work waits for the lock of one mutex. Other
+	// mutexes wait for that work meanwhile.
 	backgroundLockTimeout = 100 * time.Millisecond
 )
 

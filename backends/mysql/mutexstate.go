@@ -10,7 +10,7 @@ import (
 // mutexState is what this server knows of a mutex while a client here waits for it, subscribes to
 // it or has a request for it. It has the queue of this server's waiters, since the table has none.
 //
-// Only the holder of lock passes the mutex on or reads the row for that. GUARDs that wait for a
+// Only the holder of lock hands off the mutex, or reads the row for that. GUARDs that wait for a
 // locked row take renewals instead, so at most two statements wait for the row at a time.
 type mutexState struct {
 	mutex    string
@@ -18,8 +18,8 @@ type mutexState struct {
 	renewals priorityLock // held by a GUARD that waits for the row
 
 	// Guarded by lock.
-	seen  row // the row as last read or written
-	known bool
+	seen  row  // the row as last read or written
+	known bool // seen is set
 
 	// Guarded by Backend.mu.
 	refs          int
@@ -36,7 +36,7 @@ type mutexState struct {
 	freedBy       string    // the owner that released it, until that is announced; "" = none
 	refreshAt     time.Time // when to read the row if anybody needs it; zero = not set
 	timer         *time.Timer
-	running       bool // runDue is running, and sets the timer when it is done
+	running       bool // runDue is running; the timer is set after it
 }
 
 // errBusy is returned when a request could not get the mutex' lock before its deadline.
@@ -67,7 +67,7 @@ func (b *Backend) unref(m *mutexState) {
 	}
 }
 
-// owns reports whether a contender is the owner, as far as this server knows.
+// owns reports whether a contender owns the mutex, as far as this server knows.
 func (b *Backend) owns(m *mutexState, contender string) bool {
 	b.mu.Lock()
 	last, end := m.lastOwner, m.leaseEnd

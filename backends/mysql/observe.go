@@ -33,8 +33,8 @@ func (b *Backend) noteFreed(m *mutexState, owner string) {
 	m.freedBy = owner
 }
 
-// announceChange announces what happened between two reads of a row. If the first call to see a
-// release finds the mutex still free, it returns the owner that released it.
+// announceChange announces what happened between two reads of a row. If it announces a release and
+// the mutex is still free, it returns the owner that released it.
 func (b *Backend) announceChange(mutex string, before, now row) (freed string) {
 	same := sameTenure(before, now)
 	var events []simba.Event
@@ -97,8 +97,8 @@ func (b *Backend) announce(events []simba.Event) (fresh []simba.Event) {
 	return fresh
 }
 
-// announceFree publishes that a mutex was released, once for each release. The caller holds m.lock,
-// the mutex is free, and there is no next waiter.
+// announceFree publishes that a mutex was released, once for each release. The caller holds m.lock
+// and has found the mutex free, without a next waiter.
 func (b *Backend) announceFree(m *mutexState) {
 	b.mu.Lock()
 	owner := m.freedBy

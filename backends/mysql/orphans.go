@@ -8,14 +8,14 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// orphan is a change whose outcome nobody knows: its answer was lost, or its waiter is gone. A
-// grant to a waiter is recognized by owner and start. An orphan that frees the mutex has no owner.
-// It is kept until it can no longer take effect.
+// orphan is a change whose outcome is unknown, or a grant whose waiter is gone. A grant to a waiter
+// is recognized by owner and start. An orphan that frees the mutex has no owner. An orphan is kept
+// until it can no longer take effect.
 type orphan struct {
 	owner    string
-	at       int64
+	at       int64 // acquired_at of the grant
 	deadline int64 // the database's time after which it can no longer take effect
-	lease    lease
+	lease    lease // of the grant; zero = its waiter is gone
 }
 
 // lateEffectLimit is how long after its deadline a statement can still take effect, in ms. Such a
@@ -37,9 +37,9 @@ func (b *Backend) hasOrphans(m *mutexState) bool {
 	return len(m.orphans) > 0
 }
 
-// reconcile resolves the orphans by the row, which was read with a lock. If the row has an orphan's
-// lease, it wakes the waiter, or passes the mutex on if the waiter is gone. The caller holds
-// m.lock. It reports whether it changed the row.
+// reconcile compares the orphans with the row, which was read with a lock. If the row has an
+// orphan's lease, it wakes the waiter, or hands off the mutex if the waiter is gone. The caller
+// holds m.lock. It reports whether it changed the row.
 func (b *Backend) reconcile(ctx context.Context, m *mutexState, r row) (changed bool, err error) {
 	b.mu.Lock()
 	orphans := m.orphans
@@ -53,7 +53,7 @@ func (b *Backend) reconcile(ctx context.Context, m *mutexState, r row) (changed 
 			granted.owner, granted.token, granted.version, granted.at = r.owner, r.token, r.version, r.acquiredAt
 			b.recordBegin(m, granted, reasonHandoff)
 			if granted.ttl > 0 && b.wake(m, granted) {
-				b.counts.handedOn.Add(1)
+				b.counts.handoffs.Add(1)
 				continue
 			}
 			changed = true
@@ -73,7 +73,7 @@ func (b *Backend) reconcile(ctx context.Context, m *mutexState, r row) (changed 
 	return changed, err
 }
 
-// dropOrphansOf removes the orphans of a contender that knows its lease.
+// dropOrphansOf removes the orphans of a contender that gets its lease, or an error, by a reply.
 func (b *Backend) dropOrphansOf(m *mutexState, contender string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

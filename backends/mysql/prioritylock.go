@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// priorityLock is a mutual exclusion lock. Requests of the owner get it first, then all others in
-// the order of their calls. The zero value is unlocked.
+// priorityLock is a mutual exclusion lock. Calls for the mutex' owner get it first, then all
+// others. Each group gets it in the order of the calls. The zero value is unlocked.
 type priorityLock struct {
 	mu     sync.Mutex // guards what follows
 	busy   bool
@@ -37,9 +37,9 @@ func (p *priorityLock) lock(ctx context.Context, owner bool) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	is := func(waiter chan struct{}) bool { return waiter == granted }
+	isOwn := func(waiter chan struct{}) bool { return waiter == granted }
 	waiting := len(p.owners) + len(p.others)
-	p.owners, p.others = slices.DeleteFunc(p.owners, is), slices.DeleteFunc(p.others, is)
+	p.owners, p.others = slices.DeleteFunc(p.owners, isOwn), slices.DeleteFunc(p.others, isOwn)
 	if len(p.owners)+len(p.others) == waiting {
 		p.nextLocked() // it got the lock after ctx ended
 	}
@@ -52,7 +52,7 @@ func (p *priorityLock) unlock() {
 	p.nextLocked()
 }
 
-// nextLocked passes the lock on to the next waiting call. The caller holds p.mu.
+// nextLocked gives the lock to the next waiting call. The caller holds p.mu.
 func (p *priorityLock) nextLocked() {
 	list := &p.owners
 	if len(*list) == 0 {

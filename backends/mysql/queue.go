@@ -9,14 +9,15 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// entry is a queue entry. Its contender is blocked while b.waiters has a ticket of it.
+// entry is a queue entry. Its contender is blocked while Backend.waiters has its ticket, else it
+// polls.
 type entry struct {
 	contender string
-	order     uint64
+	order     uint64 // grows with each new entry
 	since     time.Time
 	expiresAt time.Time // when the entry of a polling waiter is removed unless it asks again
-	// notifiedAt is 1 more than the version at which the waiter was notified. Each waiter is
-	// notified once each time the mutex becomes free, and each tenure has a new version.
+	// notifiedAt is 1 more than the version at which the waiter was notified; 0 = never. A waiter
+	// is notified once each time the mutex becomes free. Each tenure has a new version.
 	notifiedAt uint64
 }
 
@@ -30,8 +31,8 @@ func (b *Backend) enqueue(m *mutexState, contender string) (fresh bool) {
 func (b *Backend) enqueueLocked(m *mutexState, contender string) (fresh bool) {
 	e := m.index[contender]
 	if fresh = e == nil; fresh {
-		b.order++
-		e = &entry{contender: contender, order: b.order, since: time.Now()}
+		b.lastOrder++
+		e = &entry{contender: contender, order: b.lastOrder, since: time.Now()}
 		m.entries = append(m.entries, e)
 		if m.index == nil {
 			m.index = make(map[string]*entry)
@@ -52,6 +53,7 @@ func (b *Backend) extendEntryLocked(m *mutexState, e *entry) {
 	e.expiresAt = from.Add(b.QueueGrace())
 }
 
+// removeLocked removes an entry from the queue, and ends a reservation for it.
 func (m *mutexState) removeLocked(e *entry) {
 	i, ok := slices.BinarySearchFunc(m.entries, e, byOrder)
 	if !ok {
@@ -138,8 +140,8 @@ func (b *Backend) nextReachableLocked(m *mutexState, from holder) *entry {
 	return nil
 }
 
-// nextWaiter returns who gets the mutex from a holder: a blocked waiter with its ticket, a polling
-// one without, or nobody.
+// nextWaiter returns the waiter that gets the mutex from a holder: a blocked one with its ticket, a
+// polling one without, or none.
 func (b *Backend) nextWaiter(m *mutexState, from holder) (*entry, *proxy.Ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,8 +165,8 @@ func (b *Backend) mayTake(m *mutexState, contender string, version uint64) bool 
 	return first == nil || own != nil && own.order <= first.order
 }
 
-// isOnlyContender reports whether nobody else waits for the mutex here. Then the contender may take
-// it without a read before.
+// isOnlyContender reports whether no other contender waits for the mutex here. Then the contender
+// may take it without reading the row first.
 func (b *Backend) isOnlyContender(m *mutexState, contender string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -221,7 +223,7 @@ func (b *Backend) Queue(_ context.Context, mutex string, count int) ([]simba.Que
 	b.expireEntries(m)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	// One instant for all, so that waiting times keep the order.
+	// Waiting times count up to one instant, so that they keep the order of the queue.
 	list, now := make([]simba.QueueEntry, 0, min(count, len(m.entries))), time.Now()
 	for i, e := range m.entries[:min(count, len(m.entries))] {
 		list = append(list, simba.QueueEntry{

@@ -130,8 +130,8 @@ func (b *Backend) runDue(m *mutexState) {
 }
 
 // backgroundRefresh is refreshAndHandOff without a request. It takes a refresh slot before m.lock,
-// so that it delays no request for the mutex. It gives up if the row is locked, or m.lock is held
-// for long: other mutexes need the slot.
+// so that it delays no request for the mutex. Other mutexes need the slot, so it gives up if the
+// row is locked or m.lock is held for long.
 func (b *Backend) backgroundRefresh(ctx context.Context, m *mutexState) error {
 	if b.store.waits.isLocked(m.mutex) {
 		return errLocked
@@ -148,10 +148,10 @@ func (b *Backend) backgroundRefresh(ctx context.Context, m *mutexState) error {
 		return err
 	}
 	defer m.lock.unlock()
-	return b.refreshAndHandOffHeld(withoutLockWait(ctx), m)
+	return b.refreshAndHandOffWithLock(withoutLockWait(ctx), m)
 }
 
-// doneRunning lets the timer be set again.
+// doneRunning allows the timer to be set again.
 func (b *Backend) doneRunning(m *mutexState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,16 +165,16 @@ func (b *Backend) refreshSoon(m *mutexState) {
 	m.refreshAt = time.Now()
 }
 
-// refreshAndHandOff reads the row and passes the mutex on if it is free.
+// refreshAndHandOff reads the row, and hands off the mutex if it is free.
 func (b *Backend) refreshAndHandOff(ctx context.Context, m *mutexState) error {
 	if err := m.lock.lock(ctx, false); err != nil {
 		return err
 	}
 	defer m.lock.unlock()
-	return b.refreshAndHandOffHeld(ctx, m)
+	return b.refreshAndHandOffWithLock(ctx, m)
 }
 
-func (b *Backend) refreshAndHandOffHeld(ctx context.Context, m *mutexState) error {
+func (b *Backend) refreshAndHandOffWithLock(ctx context.Context, m *mutexState) error {
 	s, err := b.refresh(ctx, m, b.hasBlocked(m))
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func (b *Backend) wakeOwner(m *mutexState, s row, sent time.Time) {
 	}
 }
 
-// handOffIfFree passes a free mutex on, or announces it as free if there is no next waiter. The
+// handOffIfFree hands off a free mutex, or announces it as free if there is no next waiter. The
 // caller holds m.lock.
 func (b *Backend) handOffIfFree(ctx context.Context, m *mutexState, s row) error {
 	for range attempts {

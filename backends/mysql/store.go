@@ -29,7 +29,7 @@ type store struct {
 	columnAdded     chan struct{} // starts Backend.backfillTokens; capacity 1
 }
 
-// newStore takes the time limit of requests.
+// newStore returns a store. timeout is the time limit of requests.
 func newStore(db *sql.DB, t table, timeout time.Duration) store {
 	s := store{
 		db: db, table: t, clock: newClock(), waits: newLockWaits(timeout),
@@ -133,14 +133,14 @@ func (s *store) read(ctx context.Context, mutex string, lock bool) (r row, err e
 			r, err = s.readOnce(ctx, mutex, "", "")
 		}
 		// A read changes nothing, so it may be repeated after the connection broke.
-		if !isBroken(err) || ctx.Err() != nil || i == reads {
+		if !isBroken(err) || ctx.Err() != nil || i == maxReads {
 			return r, err
 		}
 	}
 }
 
-// reads is how often a read is sent at most.
-const reads = 3
+// maxReads is how often a read is sent at most.
+const maxReads = 3
 
 // isBroken reports whether err means that the database could not be reached.
 func isBroken(err error) bool {
@@ -298,7 +298,7 @@ func (s *store) guard(ctx context.Context, r simba.GuardRequest) (l lease, ok bo
 	return l, ok, err
 }
 
-// holder is who has the mutex before a handoff: a tenure, or nobody.
+// holder is the state of a mutex before a handoff: held by a tenure, or free.
 type holder struct {
 	owner   string // "" = the mutex is free
 	version uint64 // of a free mutex
@@ -308,7 +308,7 @@ type holder struct {
 
 func (h holder) free() bool { return h.owner == "" }
 
-// handOff passes a mutex on from the holder to the owner of a lease, or frees it if to is nil. It
+// handOff hands a mutex off from the holder to the owner of a lease, or frees it if to is nil. It
 // sets the start of to before it sends the statement, and its token afterwards. ok is false if the
 // holder no longer has the mutex. The returned row has only version and token.
 func (s *store) handOff(ctx context.Context, mutex string, from holder, to *lease) (now row, ok bool, err error) {
@@ -368,7 +368,7 @@ func (s *store) dbDeadline(ctx context.Context) int64 {
 	return s.clock.latest(deadline)
 }
 
-// exec returns LAST_INSERT_ID, and whether the statement matched its row.
+// exec runs a statement. It returns LAST_INSERT_ID, and whether the statement matched its row.
 func (s *store) exec(ctx context.Context, query string, args ...any) (id uint64, matched bool, err error) {
 	res, err := s.db.ExecContext(ctx, query, args...)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Subscribed implements simba.Backend. Before it returns without error, it reads the row. So it
-// announces every change from then on.
+// Subscribed implements simba.Backend. It returns without error only after it has read the row. So
+// this server announces every later change.
 func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) (simba.Seq, error) {
 	if pattern {
 		return 0, b.subscribedPattern(ctx, channel)
@@ -50,7 +50,8 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 }
 
 // markReachable records that a polling waiter has subscribed. An earlier notice may have gone to a
-// subscription that has ended, so it may be notified again. It returns false if it does not wait.
+// subscription that has ended, so it may be notified again. It returns false if the contender does
+// not wait.
 func (b *Backend) markReachable(m *mutexState, contender string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +66,7 @@ func (b *Backend) markReachable(m *mutexState, contender string) bool {
 	return true
 }
 
-// subscribedPattern begins to watch the whole table.
+// subscribedPattern watches the whole table if the pattern can match channels of mutexes.
 func (b *Backend) subscribedPattern(ctx context.Context, pattern string) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {

@@ -47,7 +47,7 @@ func (b *Backend) announceTableChanges(ctx context.Context) error {
 		}
 		if !held {
 			if is, err = b.store.read(ctx, mutex, false); err != nil {
-				now[mutex] = was // try again the next time
+				now[mutex] = was // the next call tries again
 				continue
 			}
 		}

@@ -3,9 +3,9 @@ package mysql
 import "sync"
 
 // tenures has the last known tenure of an owner on the JVM for each mutex. An owner on the JVM may
-// have no token of its own. After a tenure of ours, fencing_token shows that (lacksToken). After
-// another tenure on the JVM it does not, but a server that remembers that tenure notices. The zero
-// value is empty.
+// have no token of its own. If it follows a tenure of this engine, fencing_token shows that
+// (lacksToken). If it follows another owner on the JVM, only a server that remembers that tenure
+// notices. The zero value is empty.
 type tenures struct {
 	mu            sync.Mutex        // guards what follows
 	recent, older map[string]tenure // when recent has maxTenures mutexes, it becomes older
@@ -17,7 +17,7 @@ const maxTenures = 10_000
 type tenure struct {
 	owner          string // "" = released
 	token, version uint64 // of the row when it was last read
-	over           bool
+	over           bool   // its lease had ended by then
 }
 
 // version returns the last known version of a mutex; 0 = none.

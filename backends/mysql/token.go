@@ -11,7 +11,7 @@ import (
 // Every contender increments version when it begins or ends a tenure. Contenders on the JVM also do
 // so when they renew. Simba 3.3 and later increment fencing_token when a tenure begins, if
 // simba.jdbc.fencing is on. Other contenders on the JVM do not change it; below they are "up to
-// 3.2". So fencing_token shows whose tenure it is of:
+// 3.2". So fencing_token shows which program it is from:
 //
 //	fencing_token               the token
 //	version * tokenUnit         fencing_token: a grant or release by this engine
@@ -27,8 +27,8 @@ import (
 // a row, its token is a multiple as well. Then that owner is assigned another token, which it
 // learns when it renews.
 //
-// Statements notice when the column is added or dropped (write, readRows). They spell tokenUnit
-// out.
+// Statements notice when the column is added or dropped (write, readRows). They contain tokenUnit
+// as a literal.
 const (
 	tokenUnit    = 1_000_000
 	assignedMark = 1 // remainder of a token that was assigned to an owner up to 3.2

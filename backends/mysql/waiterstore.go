@@ -63,8 +63,8 @@ func (w *waiterStore) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome
 	})
 }
 
-// endWait reads the row of a wait that has ended, and lets decide return the outcome. It holds
-// m.lock, so no handoff is in progress: it has reached the waiter, or was passed on.
+// endWait reads the row of a wait that has ended, and calls decide for the outcome. It holds
+// m.lock, so no handoff is in progress: it has reached the waiter, or another waiter got the mutex.
 func (b *Backend) endWait(t *proxy.Ticket, decide func(*mutexState, row) simba.Outcome) (o simba.Outcome, err error) {
 	m := b.ref(t.Request.Mutex)
 	defer b.unref(m)
@@ -123,7 +123,7 @@ func (w *waiterStore) HandOff(t *proxy.Ticket, g proxy.Grant) error {
 		return err
 	}
 	defer done()
-	// Should this request fail, a refresh passes the mutex on.
+	// If this request fails, a refresh hands off the mutex.
 	end := granted.at + (granted.ttl + granted.transition).Milliseconds()
 	b.addOrphan(m, orphan{owner: granted.owner, at: granted.at, deadline: end})
 	if err := m.lock.lock(ctx, false); err != nil {

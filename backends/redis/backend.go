@@ -33,14 +33,14 @@ type Backend struct {
 	subs     *subscriptions
 	counts   counts
 
-	mu           sync.Mutex // guards what follows
-	lastTicket   uint64
-	reconciling  map[string]bool     // mutexes being reconciled; true = once more afterwards
-	wakeups      map[string][]wakeup // by mutex, for its next reconciliation
-	delivered    recentSet[delivery]
-	lateGrants   map[string]grant  // by ticket, see waitTicket
-	acknowledged recentSet[string] // tickets whose End returned StatusAcquired
-	orphans      map[string][]orphan
+	mu             sync.Mutex // guards what follows
+	lastTicket     uint64
+	reconciling    map[string]bool            // mutexes being reconciled; true = then once more
+	legacyReleases map[string][]legacyRelease // by mutex, for its next reconciliation
+	delivered      recentSet[delivery]
+	lateGrants     map[string]grant  // by ticket, see waitTicket
+	acknowledged   recentSet[string] // tickets whose End returned StatusAcquired
+	orphans        map[string][]orphan
 }
 
 // Open connects to Redis and checks that it can keep locks. If it cannot, the error says so in one
@@ -61,23 +61,23 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Backend{
-		id:          newID(),
-		timeout:     o.Timeout,
-		log:         o.Logger,
-		notices:     o.Notices,
-		fenceTTL:    t.fenceTTL,
-		tasks:       newTasks(),
-		eventLog:    proxy.NewEventLog(o.Notices, 0),
-		schedule:    newSchedule(),
-		reconciling: make(map[string]bool),
-		wakeups:     make(map[string][]wakeup),
-		lateGrants:  make(map[string]grant),
-		orphans:     make(map[string][]orphan),
+		id:             newID(),
+		timeout:        o.Timeout,
+		log:            o.Logger,
+		notices:        o.Notices,
+		fenceTTL:       t.fenceTTL,
+		tasks:          newTasks(),
+		eventLog:       proxy.NewEventLog(o.Notices, 0),
+		schedule:       newSchedule(),
+		reconciling:    make(map[string]bool),
+		legacyReleases: make(map[string][]legacyRelease),
+		lateGrants:     make(map[string]grant),
+		orphans:        make(map[string][]orphan),
 	}
 	b.eventLog.ReorderWindow = replyReorderWindow
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
-	b.waiters = proxy.NewWaiters(store{b})
+	b.waiters = proxy.NewWaiters(waiterStore{b})
 	b.up = newUpstream(t, o.Timeout, b.tasks)
 	b.subs = newSubscriptions(b)
 	// go-redis heeds a context's deadline while it waits, but not its cancellation.
@@ -141,13 +141,13 @@ const maxBackground = 64
 // node at a time. A node that does not answer delays no work for the mutexes of another.
 func (b *Backend) background(mutex string, f func(ctx context.Context)) {
 	b.tasks.start(func() {
-		slots := b.up.slotsFor(simba.MutexChannel(mutex))
+		limit := b.up.backgroundLimitFor(simba.MutexChannel(mutex))
 		select {
-		case slots <- struct{}{}:
+		case limit <- struct{}{}:
 		case <-b.tasks.ctx.Done():
 			return
 		}
-		defer func() { <-slots }()
+		defer func() { <-limit }()
 		f(b.tasks.ctx)
 	})
 }
@@ -159,20 +159,20 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	}
 	mode := "queue"
 	if r.NoQueue {
-		mode = "busy"
+		mode = "noqueue"
 	}
-	blocked := b.waiters.Find(r.Mutex, r.Contender)
+	earlier := b.waiters.Find(r.Mutex, r.Contender)
 	s, err := b.acquire(ctx, r, mode, "")
 	if err != nil {
 		return simba.Outcome{}, nil, err
 	}
 	out := s.result()
 	if out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed {
-		// If the contender also waits, by a request from before this one, its wait ends too.
-		// Reconciling sees to a wait that began later.
-		if blocked == nil || !blocked.Grant(proxy.Grant{Token: s.token, Since: s.sent, Confirm: true}) {
+		// If the contender also waits, by a request from before this one, its wait ends too. If the
+		// wait began later, reconciling ends it.
+		if earlier == nil || !earlier.Grant(proxy.Grant{Token: s.token, Since: s.sent, Confirm: true}) {
 			if b.waiters.Find(r.Mutex, r.Contender) != nil {
-				b.schedule.advance(r.Mutex, time.Now())
+				b.schedule.bringForward(r.Mutex, time.Now())
 			}
 		}
 	}

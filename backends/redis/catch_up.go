@@ -10,30 +10,29 @@ import (
 // How the server catches up with what happened while it was not subscribed.
 
 // onConfirmed reconciles the mutexes that a newly confirmed channel concerns, if somebody waits for
-// them here. Messages from before the subscription are lost, and other servers have passed over
-// waiters that nobody could reach.
+// them here. Earlier messages are lost. Other servers skipped waiters that they could not reach.
 func (s *subscriptions) onConfirmed(channel string) {
 	if channel == s.serverChannel() || channel == contenderGlob {
 		for _, m := range s.b.waiters.Mutexes() {
-			s.b.schedule.advance(m, time.Now())
+			s.b.schedule.bringForward(m, time.Now())
 		}
 		return
 	}
 	if m, ok := simba.ParseMutexChannel(channel); ok && s.b.waiters.Count(m) > 0 {
-		s.b.schedule.advance(m, time.Now())
+		s.b.schedule.bringForward(m, time.Now())
 	}
 }
 
-// onRestored reconciles all mutexes that concern this server, since anything can have happened
+// onResubscribed reconciles all mutexes that concern this server, since anything can have happened
 // while a connection was down. It also repeats the notices of reservations to polling contenders
-// whose channels were interrupted. A new channel needs no repetition: Subscribed sees to it.
-func (s *subscriptions) onRestored() {
+// whose channels were interrupted. For a new channel, Subscribed repeats them.
+func (s *subscriptions) onResubscribed() {
 	now := time.Now()
 	for _, m := range s.b.waiters.Mutexes() {
-		s.b.schedule.advance(m, now)
+		s.b.schedule.bringForward(m, now)
 	}
 	for _, m := range s.b.orphanedMutexes() {
-		s.b.schedule.advance(m, now)
+		s.b.schedule.bringForward(m, now)
 	}
 	for _, sub := range s.all() {
 		for _, name := range sub.names() {
@@ -42,7 +41,7 @@ func (s *subscriptions) onRestored() {
 				m, _, ok = simba.ParseContenderChannel(name)
 			}
 			if ok {
-				s.b.schedule.advance(m, now)
+				s.b.schedule.bringForward(m, now)
 			}
 		}
 		var contenders []interruption
@@ -86,7 +85,7 @@ func (s *subscriptions) renotify(sub *subscriber, channels []interruption) {
 			m, c, _ := simba.ParseContenderChannel(next.channel)
 			if s.b.waiters.Find(m, c) == nil && s.b.notices.Subscribed(next.channel) {
 				if _, err := s.b.runReconcile(ctx, m, c, nil); err != nil {
-					wait(ctx, retryAfter)
+					pause(ctx, retryAfter)
 					continue
 				}
 			}

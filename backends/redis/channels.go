@@ -47,7 +47,7 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 		_, err := b.runReconcile(ctx, mutex, contender, nil)
 		return 0, err
 	}
-	b.schedule.advance(mutex, time.Now()) // to learn when its lease ends
+	b.schedule.bringForward(mutex, time.Now()) // to learn when its lease ends
 	return 0, nil
 }
 
@@ -80,7 +80,7 @@ func (s *subscriptions) hasSubscriber(mutex string) bool {
 	return hasPatterns || s.b.notices.Subscribed(simba.MutexChannel(mutex)) || s.b.notices.Subscribed(simba.EventChannel(mutex))
 }
 
-// runSweeps unsubscribes in regular intervals from the channels that nobody here needs.
+// runSweeps unsubscribes unneeded channels, and ages out handled grants.
 func (b *Backend) runSweeps() {
 	ticker := time.NewTicker(unsubscribeAfter)
 	defer ticker.Stop()
@@ -129,8 +129,8 @@ func (s *subscriptions) neededChannels(before time.Time) map[string]bool {
 	for _, sub := range s.all() {
 		for _, name := range sub.names() {
 			m, isEvent := simba.ParseEventChannel(name)
-			if c, _, ok := simba.ParseContenderChannel(name); ok {
-				m = c
+			if mutex, _, ok := simba.ParseContenderChannel(name); ok {
+				m = mutex
 			} else if !isEvent {
 				m, _ = simba.ParseMutexChannel(name)
 			}

@@ -11,7 +11,7 @@ import (
 )
 
 // check returns an error if Redis cannot keep locks, and warns if it may lose them.
-func (b *Backend) check(ctx context.Context, t target, warn warning) error {
+func (b *Backend) check(ctx context.Context, t target, warn warnFunc) error {
 	masters, err := b.up.masters(ctx)
 	if err != nil {
 		return explain(err, strings.Join(t.addrs, ","))
@@ -24,11 +24,11 @@ func (b *Backend) check(ctx context.Context, t target, warn warning) error {
 	return nil
 }
 
-// warning logs something that weakens a promise.
-type warning func(message string, args ...any)
+// warnFunc logs something that weakens a promise.
+type warnFunc func(message string, args ...any)
 
 // checkNode checks one master.
-func (b *Backend) checkNode(ctx context.Context, t target, client *redis.Client, warn warning) error {
+func (b *Backend) checkNode(ctx context.Context, t target, client *redis.Client, warn warnFunc) error {
 	name := client.Options().Addr
 	if t.topology == sentinel {
 		name = "the primary " + t.master
@@ -78,7 +78,7 @@ func (b *Backend) checkNode(ctx context.Context, t target, client *redis.Client,
 }
 
 // checkSettings checks the settings of a node that decide whether locks can be lost.
-func checkSettings(ctx context.Context, t target, node *redis.Conn, name string, warn warning) error {
+func checkSettings(ctx context.Context, t target, node *redis.Conn, name string, warn warnFunc) error {
 	set := make(map[string]string)
 	for _, field := range []string{"maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "replica-read-only"} {
 		m, err := node.ConfigGet(ctx, field).Result()
@@ -119,7 +119,7 @@ func checkSettings(ctx context.Context, t target, node *redis.Conn, name string,
 const neededRights = "~simba:* &simba* &simba:{* &simba:{*}[:]* &simba-events:{* +@all -@dangerous +info, and better +config|get"
 
 // checkChannels warns if the user may not subscribe to the channels of all contenders.
-func checkChannels(ctx context.Context, client *redis.Client, name string, warn warning) error {
+func checkChannels(ctx context.Context, client *redis.Client, name string, warn warnFunc) error {
 	ps := client.PSubscribe(ctx, contenderGlob)
 	defer func() { _ = ps.Close() }()
 	_, err := ps.Receive(ctx)

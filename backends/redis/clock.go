@@ -9,7 +9,7 @@ import (
 // clock estimates what a node's clock shows, from the node's replies. Safe for concurrent use.
 type clock struct{ last atomic.Pointer[reading] }
 
-// reading is what the node's clock showed at an instant that lies before at by uncertainty at most.
+// reading says that the node's clock showed millis between at-uncertainty and at.
 type reading struct {
 	millis      int64
 	at          time.Time // on this server's clock

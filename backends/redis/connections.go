@@ -70,8 +70,8 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// SyscallConn implements syscall.Conn. By this go-redis checks an idle connection before it uses
-// it, so a connection that was closed here fails no request.
+// SyscallConn implements syscall.Conn. go-redis tests idle connections with this, so it skips one
+// that was closed here.
 func (c *connection) SyscallConn() (syscall.RawConn, error) {
 	if c.closed.Load() {
 		return nil, net.ErrClosed

@@ -13,7 +13,7 @@ type counts struct {
 }
 
 // add counts what a reply carries.
-func (c *counts) add(s *state) {
+func (c *counts) add(s *reply) {
 	for _, e := range s.events {
 		switch e.Kind {
 		case simba.EventAcquired:

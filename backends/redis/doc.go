@@ -24,13 +24,13 @@
 // whose queue entry another program removed gets it back, in the order of its record.
 //
 // A primary that was demoted goes on answering on old connections. So each answer comes from a
-// script that also writes, even if the write changes nothing (writable.go). A node that refuses
-// loses all connections to it (connections.go). The server also checks that each subscriber is
-// connected to the node that commands go to (subscriber_probe.go).
+// script that also writes, even if the write changes nothing (writable.go). If a node refuses, the
+// server closes its connections to it (connections.go). The server also checks that each subscriber
+// is connected to the node that commands go to (subscriber_probe.go).
 //
 // Some changes happen without a request: a lease ends, a message or a reply is lost. The server
-// finds them by reconciling a mutex. It does so when a lease ends that concerns it (schedule.go),
-// when a subscriber has reconnected, and when the outcome of a request is unknown. A script whose
-// reply is lost may have run. So the server never repeats a request by itself, except when Redis
-// refused to run it (NOSCRIPT, MOVED, ASK).
+// finds them by reconciling a mutex. It does so when the end of a lease concerns this server
+// (schedule.go), and when the outcome of a request is unknown. It also does so when a subscriber
+// has reconnected. A script whose reply is lost may have run. So the server never repeats a request
+// by itself, except when Redis refused to run it (NOSCRIPT, MOVED, ASK).
 package redis

@@ -177,7 +177,7 @@ func TestReconcileBeforeConfirmationRecordsHandoff(t *testing.T) {
 	a, _ := acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "b", time.Minute, newWaiter())
 	b.eventLog.Record(simba.Event{Kind: simba.EventReleased, Mutex: "m", Owner: "a", Token: a.Token})
-	b.recordOwner("m", &state{status: "ok", owner: "b", token: a.Token + 1})
+	b.recordOwner("m", &reply{status: "ok", owner: "b", token: a.Token + 1})
 	if last, _ := b.eventLog.Last("m"); last.Owner != "b" || last.Reason != "handoff" {
 		t.Errorf("%+v", last)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
@@ -18,23 +19,24 @@ type delivery struct {
 }
 
 // confirmGrant checks a grant that a message carried, notes in Redis that this server has it, and
-// delivers it. In a cluster the message may be wrong, because every node receives it. The script
-// may have counted no subscriber at its own node, and granted the mutex to the next waiter.
+// delivers it. In a cluster, the script may have counted no subscriber and granted the mutex to
+// someone else. The message arrives all the same, because every node receives it.
 func (b *Backend) confirmGrant(ctx context.Context, mutex string, g grant) {
 	s, err := b.ask(ctx, mutex, confirmScript, g.contender, tokenText(g.token), g.ticket, "received")
 	switch {
 	case err != nil:
-		b.schedule.advance(mutex, time.Now().Add(retryAfter)) // reconciling finds the grant again
+		b.schedule.bringForward(mutex, time.Now().Add(retryAfter)) // finds the grant again
 	case s.owner == g.contender && s.token == g.token:
 		isNew := s.extra == int64(1) // else the server had it before, and has handled it
 		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.began()}, isNew)
 	default:
-		b.schedule.advance(mutex, time.Now())
+		b.schedule.bringForward(mutex, time.Now())
 	}
 }
 
-// deliver ends the wait of a grant's ticket. If the ticket does not wait, a grant that is new to
-// this server is handed off. Only the first call for a grant does anything.
+// deliver ends the wait of a grant's ticket. If the ticket does not wait, and the grant is new to
+// this server, nobody here can take it: deliver hands it off. Only the first call for a grant has
+// an effect.
 func (b *Backend) deliver(mutex string, g grant, with proxy.Grant, isNew bool) {
 	with.Ticket = g.ticket
 	b.mu.Lock()
@@ -53,7 +55,7 @@ func (b *Backend) deliver(mutex string, g grant, with proxy.Grant, isNew bool) {
 		}
 	}
 	if isNew && b.mustHandOff(g) {
-		b.handOffSoon(mutex, g)
+		b.handOffGrant(mutex, g)
 	}
 }
 
@@ -64,5 +66,14 @@ func (b *Backend) noteEarlierGrant(mutex string, later *proxy.Ticket, g grant) {
 	b.mu.Lock()
 	entryOf(later).earlier = g
 	b.mu.Unlock()
-	b.schedule.advance(mutex, time.Now())
+	b.schedule.bringForward(mutex, time.Now())
+}
+
+// handOffGrant hands off, in the background, a grant that nobody here can take.
+func (b *Backend) handOffGrant(mutex string, g grant) {
+	b.background(mutex, func(ctx context.Context) {
+		if _, err := b.ask(ctx, mutex, handOffScript, g.contender, tokenText(g.token), g.ticket); err != nil {
+			b.addOrphan(mutex, orphan{g.contender, g.ticket, time.Now().Add(simba.MaxTTL + simba.MaxTransition)})
+		}
+	})
 }

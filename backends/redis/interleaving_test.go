@@ -73,16 +73,16 @@ func TestOlderReplyPutsOffNoReconciliation(t *testing.T) {
 		}
 		return 0
 	}
-	guard := func(ttl time.Duration, after *state) (st *state) {
+	guard := func(ttl time.Duration, after *reply) (st *reply) {
 		until(t, "the clock of Redis goes on", func() bool {
 			st = runScript(t, b, "m", guardScript, "a", ttl.Milliseconds(), int64(0), "0")
 			return after == nil || st.now > after.now
 		})
 		return st
 	}
-	acquired := runScript(t, b, "m", acquireScript, "z", int64(60_000), int64(0), "busy", "", "")
+	acquired := runScript(t, b, "m", acquireScript, "z", int64(60_000), int64(0), "noqueue", "", "")
 	released := runScript(t, b, "m", releaseScript, "z", "0", "", "")
-	runScript(t, b, "m", acquireScript, "a", int64(60_000), int64(0), "busy", "", "")
+	runScript(t, b, "m", acquireScript, "a", int64(60_000), int64(0), "noqueue", "", "")
 	hour := guard(time.Hour, released)
 	minute := guard(time.Minute, hour)
 	day := guard(24*time.Hour, minute)
@@ -281,7 +281,7 @@ func TestReplyGrantsNoWaitThatBeganLater(t *testing.T) {
 	w := newWaiter()
 	e.first = func() { // while the reply is being applied
 		runScript(t, b, "m", releaseScript, "c", "0", "", "")
-		runScript(t, b, "m", acquireScript, "a", int64(60_000), int64(0), "busy", "", "")
+		runScript(t, b, "m", acquireScript, "a", int64(60_000), int64(0), "noqueue", "", "")
 		second, _ = b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: w})
 		runScript(t, b, "m", acquireScript, "c", int64(60_000), int64(0), "wait", "", entryOf(second).ticket)
 	}
@@ -398,7 +398,7 @@ func TestUnreceivedTenureEndsTheWaitUnlessItExpired(t *testing.T) {
 					t.Fatalf("%+v", o)
 				}
 				story.then(mutex)
-				b.schedule.advance(mutex, time.Now())
+				b.schedule.bringForward(mutex, time.Now())
 				w.await(t)
 				sent := time.Now()
 				o, err := ticket.End(simba.EndWoken)
@@ -476,7 +476,7 @@ func awaitIdle(t *testing.T, b *Backend, mutex, contender string) {
 	for _, channel := range []string{simba.MutexChannel(mutex), contenderGlob} {
 		until(t, channel+" is confirmed", func() bool { return b.subs.subscriberForChannel(channel).confirmed(channel) })
 	}
-	b.schedule.advance(mutex, time.Now())
+	b.schedule.bringForward(mutex, time.Now())
 	until(t, "its mutex was reconciled", func() bool {
 		b.schedule.mu.Lock()
 		x := b.schedule.byMutex[mutex]
@@ -525,14 +525,14 @@ func TestCancelRemovesMutexFromSchedule(t *testing.T) {
 }
 
 // runScript runs a script as ask does, but does not apply the reply.
-func runScript(t *testing.T, b *Backend, mutex string, s *script, args ...any) *state {
+func runScript(t *testing.T, b *Backend, mutex string, s *script, args ...any) *reply {
 	t.Helper()
 	sent := time.Now()
 	reply, err := b.up.run(context.Background(), simba.MutexChannel(mutex), s, s.command(mutex, b.header(), args...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := parseState(mutex, s, args, reply)
+	st, err := parseReply(mutex, s, args, reply)
 	if err != nil {
 		t.Fatal(err)
 	}

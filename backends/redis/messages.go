@@ -63,15 +63,15 @@ func (s *subscriptions) onContenderNotice(channel, payload string) {
 		return
 	}
 	s.b.mu.Lock()
-	all := append(s.b.wakeups[mutex], wakeup{contender, releaser})
-	s.b.wakeups[mutex] = all[max(0, len(all)-maxWakeups):]
+	all := append(s.b.legacyReleases[mutex], legacyRelease{contender, releaser})
+	s.b.legacyReleases[mutex] = all[max(0, len(all)-maxLegacyReleases):]
 	s.b.mu.Unlock()
-	s.b.schedule.advance(mutex, time.Now())
+	s.b.schedule.bringForward(mutex, time.Now())
 }
 
 // onGrantMessage handles a grant that another server's script made to a waiter here: "mutex
 // contender token ticket". Token 0 says that another request of the contender has replaced the
-// ticket. An empty message only counts the channel's subscribers.
+// ticket. An empty message is a liveness probe.
 func (s *subscriptions) onGrantMessage(payload string) {
 	f := strings.Split(payload, " ")
 	if len(f) != 4 {
@@ -120,7 +120,7 @@ func (b *Backend) onAcquiredNotice(mutex, payload string) {
 	if last, ok := b.eventLog.Last(mutex); ok && last.Kind == simba.EventAcquired && last.Owner == owner {
 		return
 	}
-	b.schedule.advance(mutex, time.Now().Add(foreignDelay))
+	b.schedule.bringForward(mutex, time.Now().Add(foreignDelay))
 }
 
 // onReleasedNotice reconciles a mutex that a notice announces as free, if somebody waits for it
@@ -131,13 +131,13 @@ func (b *Backend) onReleasedNotice(mutex, payload string) {
 		return
 	}
 	if b.waiters.Count(mutex) > 0 {
-		b.schedule.advance(mutex, time.Now())
+		b.schedule.bringForward(mutex, time.Now())
 		return
 	}
 	if last, ok := b.eventLog.Last(mutex); ok && last.Kind != simba.EventAcquired && last.Owner == owner {
 		return
 	}
-	b.schedule.advance(mutex, time.Now().Add(foreignDelay))
+	b.schedule.bringForward(mutex, time.Now().Add(foreignDelay))
 }
 
 // onReservation handles a notice that a free mutex is reserved for a contender. If no client

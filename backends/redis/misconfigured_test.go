@@ -291,7 +291,7 @@ func endOwner(t testing.TB, b *Backend, c *redis.Client, mutex string) {
 	if err := c.Del(t.Context(), seeds.Lease(mutex)).Err(); err != nil {
 		t.Fatal(err)
 	}
-	b.schedule.advance(mutex, time.Now())
+	b.schedule.bringForward(mutex, time.Now())
 }
 
 // redisError is an error reply of Redis.

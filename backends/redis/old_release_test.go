@@ -23,14 +23,14 @@ func TestWakeupsAreKeptIfReconcilingFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.mu.Lock()
-	b.wakeups["m"] = []wakeup{{"J1", "J0"}}
+	b.legacyReleases["m"] = []legacyRelease{{"J1", "J0"}}
 	b.mu.Unlock()
 	if _, err := b.runReconcile(t.Context(), "m", "", nil); err == nil {
 		t.Fatal("reconciling succeeds")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if got := fmt.Sprint(b.wakeups["m"]); got != "[{J1 J0}]" {
+	if got := fmt.Sprint(b.legacyReleases["m"]); got != "[{J1 J0}]" {
 		t.Errorf("%s is kept", got)
 	}
 }
@@ -62,7 +62,7 @@ func releaseThenRunAmid(t testing.TB, before, after func(redis.Pipeliner), j *si
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := parseState(j.mutex, s, args, reply.Val())
+	st, err := parseReply(j.mutex, s, args, reply.Val())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestOldReleaseOfMutexAcquiredInSameStepIsNotAnnounced(t *testing.T) {
 	s := stores.Redis(t)
 	b := subscribedTo(t, s.Addr, "m")
 	j, k := beforeAnOldRelease(t, s.Addr, b, seeds.Simba33, "m")
-	releaseThenRun(t, j, b, acquireScript, "a", int64(60_000), int64(0), "busy", "", "")
+	releaseThenRun(t, j, b, acquireScript, "a", int64(60_000), int64(0), "noqueue", "", "")
 	awaitReconciled(t, b, "m")
 	release(t, b, "m", "a")
 	if before := k.receive("released@@a"); contains(before, "released@@J0") {
@@ -160,14 +160,14 @@ func TestOldReleaseOfMutexAcquiredInSameStepIsNotAnnounced(t *testing.T) {
 	}
 }
 
-// awaitReconciled waits until a server has handled all wakeups of a mutex.
+// awaitReconciled waits until a server has handled all legacy releases of a mutex.
 func awaitReconciled(t testing.TB, b *Backend, mutex string) {
 	t.Helper()
-	until(t, "all wakeups are handled", func() bool {
+	until(t, "all legacy releases are handled", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		_, busy := b.reconciling[mutex]
-		return !busy && len(b.wakeups[mutex]) == 0
+		return !busy && len(b.legacyReleases[mutex]) == 0
 	})
 }
 
@@ -319,7 +319,7 @@ func TestContenderThatMissesItsReservationIsNotNext(t *testing.T) {
 	until(t, "the notice has arrived", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.wakeups["m"]) == 1
+		return len(b.legacyReleases["m"]) == 1
 	})
 	if _, err := b.runReconcile(t.Context(), "m", "", nil); err != nil {
 		t.Fatal(err)

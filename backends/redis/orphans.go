@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
@@ -13,7 +12,7 @@ import (
 type orphan struct {
 	contender string
 	ticket    string
-	until     time.Time // then it can hold nothing any more
+	until     time.Time // then it can hold nothing
 }
 
 // orphanTicket makes a ticket an orphan.
@@ -26,7 +25,7 @@ func (b *Backend) addOrphan(mutex string, o orphan) {
 	b.mu.Lock()
 	b.orphans[mutex] = append(b.orphans[mutex], o)
 	b.mu.Unlock()
-	b.schedule.advance(mutex, time.Now().Add(retryAfter))
+	b.schedule.bringForward(mutex, time.Now().Add(retryAfter))
 }
 
 // orphanedMutexes returns the mutexes that have orphans.
@@ -58,13 +57,4 @@ func (b *Backend) endOrphans(ctx context.Context, mutex string) error {
 		}
 	}
 	return nil
-}
-
-// handOffSoon hands off a tenure that nobody here waits for.
-func (b *Backend) handOffSoon(mutex string, g grant) {
-	b.background(mutex, func(ctx context.Context) {
-		if _, err := b.ask(ctx, mutex, handOffScript, g.contender, tokenText(g.token), g.ticket); err != nil {
-			b.addOrphan(mutex, orphan{g.contender, g.ticket, time.Now().Add(simba.MaxTTL + simba.MaxTransition)})
-		}
-	})
 }

@@ -98,7 +98,7 @@ func TestLateOwnNoticeEndsNoReservationOfSimbaContender(t *testing.T) {
 	until(t, "both notices have arrived", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.wakeups["m"]) == 2
+		return len(b.legacyReleases["m"]) == 2
 	})
 	if _, err := b.runReconcile(t.Context(), "m", "", nil); err != nil {
 		t.Fatal(err)

@@ -24,22 +24,22 @@ const (
 // at once. Requests that arrive while maxInFlight batches are in flight wait, and form the next
 // batch. Safe for concurrent use.
 type pipeline struct {
-	client  *redis.Client
-	timeout time.Duration
-	tasks   *tasks
-	clock   clock         // of the node
-	slots   chan struct{} // see Backend.background
+	client          *redis.Client
+	timeout         time.Duration
+	tasks           *tasks
+	clock           clock         // of the node
+	backgroundLimit chan struct{} // see Backend.background
 	// onResult gets the error of each request, nil included, and when the request was sent.
 	onResult func(client *redis.Client, sent time.Time, err error)
 
-	mu       sync.Mutex // guards what follows
-	queue    []*request
-	inFlight int // batches
-	last     int // requests in the last batch
+	mu            sync.Mutex // guards what follows
+	queue         []*request
+	inFlight      int // batches
+	lastBatchSize int // in requests
 }
 
-// request is one run of a script. Its reply and err are set before done is closed, and read only
-// after.
+// request is one run of a script. Its reply and err are set before done is closed, and read after
+// that only.
 type request struct {
 	args []any // the command: EVALSHA and its arguments
 
@@ -89,7 +89,7 @@ func (p *pipeline) do(ctx context.Context, s *script, args []any) (any, error) {
 func (p *pipeline) run(ctx context.Context, r *request) (any, error) {
 	r.done = make(chan struct{})
 	p.mu.Lock()
-	if p.inFlight == 0 && len(p.queue) == 0 && p.last <= 1 {
+	if p.inFlight == 0 && len(p.queue) == 0 && p.lastBatchSize <= 1 {
 		p.inFlight++
 		p.mu.Unlock()
 		// A lone request is sent by this goroutine. It waits for the reply until ctx' deadline,
@@ -143,8 +143,7 @@ func (p *pipeline) sendBatches() {
 	}
 }
 
-// nextBatch appends the requests of the next batch. If there are none, nothing of the caller is in
-// flight any more.
+// nextBatch appends the requests of the next batch. If there are none, the caller counts as idle.
 func (p *pipeline) nextBatch(batch []*request) []*request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,7 +159,7 @@ func (p *pipeline) nextBatch(batch []*request) []*request {
 	if len(batch) == 0 {
 		p.inFlight--
 	} else {
-		p.last = len(batch)
+		p.lastBatchSize = len(batch)
 	}
 	return batch
 }

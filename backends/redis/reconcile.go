@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Reconciling: what a server does for a mutex that no request asks for.
+// Reconciling: work on a mutex that no request triggers.
 
 const (
 	// reconcileInterval is the longest time between two reconciliations of a mutex that somebody
@@ -24,11 +24,12 @@ const (
 	maxRestored = 64
 )
 
-// wakeup is a release notice of Simba up to 3.1, which wakes one contender.
-type wakeup struct{ contender, releaser string }
+// legacyRelease is a release notice of Simba up to 3.1, which wakes one contender.
+type legacyRelease struct{ contender, releaser string }
 
-// maxWakeups bounds the wakeups of one reconciliation. There are more only if it is late.
-const maxWakeups = 16
+// maxLegacyReleases bounds the legacy releases of one reconciliation. There are more only if it is
+// late.
+const maxLegacyReleases = 16
 
 // reconcileSoon reconciles a mutex in the background. If that is being done already, the mutex is
 // reconciled once more afterwards: an outage would otherwise pile up goroutines.
@@ -47,7 +48,7 @@ func (b *Backend) reconcileSoon(mutex string) {
 		delete(b.reconciling, mutex)
 		b.mu.Unlock()
 		if again {
-			b.schedule.advance(mutex, time.Now())
+			b.schedule.bringForward(mutex, time.Now())
 		}
 	})
 }
@@ -79,29 +80,29 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 		if due := s.reconcileAt(); s.due != 0 && due.Before(at) {
 			at = due
 		}
-		b.schedule.advance(mutex, at)
+		b.schedule.bringForward(mutex, at)
 	case s.due != 0 && (waiters > 0 || b.subs.hasSubscriber(mutex)):
 		b.schedule.set(mutex, s.reconcileAt(), s.now)
 	}
 }
 
-// runReconcile runs the reconcile script: it restores the queue entries of tickets that have lost
-// theirs, and takes the wakeups of the mutex into account. If renotify names a polling contender,
-// the script repeats the notice of its reservation.
-func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, waiting []*proxy.Ticket) (*state, error) {
+// runReconcile runs the reconcile script. The script restores the queue entries of tickets that
+// have lost theirs. It also takes the legacy releases of the mutex into account. If renotify names
+// a polling contender, the script repeats the notice of its reservation.
+func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, waiting []*proxy.Ticket) (*reply, error) {
 	args := make([]any, 0, 3+6*len(waiting))
 	var restoring []*queueEntry
 	b.mu.Lock()
-	wakeups := b.wakeups[mutex]
-	args = append(args, "1", renotify, len(wakeups))
-	for _, w := range wakeups {
-		args = append(args, w.contender, w.releaser)
+	releases := b.legacyReleases[mutex]
+	args = append(args, "1", renotify, len(releases))
+	for _, r := range releases {
+		args = append(args, r.contender, r.releaser)
 	}
-	delete(b.wakeups, mutex)
+	delete(b.legacyReleases, mutex)
 	for _, t := range waiting {
 		r, e := t.Request, entryOf(t)
 		if e.score == "" || e.restoreStopped {
-			continue // its first request is under way, or its last
+			continue // its first or last request is running
 		}
 		e.restoring++
 		restoring = append(restoring, e)
@@ -119,7 +120,7 @@ func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, wait
 		}
 	}
 	if err != nil {
-		b.keepWakeupsLocked(mutex, wakeups)
+		b.keepReleasesLocked(mutex, releases)
 	}
 	b.mu.Unlock()
 	if err != nil {
@@ -128,11 +129,11 @@ func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, wait
 	return s, nil
 }
 
-// keepWakeupsLocked keeps wakeups of a failed reconciliation for the next one, in front of those
-// that arrived meanwhile.
-func (b *Backend) keepWakeupsLocked(mutex string, earlier []wakeup) {
-	if all := slices.Concat(earlier, b.wakeups[mutex]); len(all) > 0 {
-		b.wakeups[mutex] = all[max(0, len(all)-maxWakeups):]
+// keepReleasesLocked keeps the legacy releases of a failed reconciliation for the next one, in
+// front of those that arrived meanwhile.
+func (b *Backend) keepReleasesLocked(mutex string, earlier []legacyRelease) {
+	if all := slices.Concat(earlier, b.legacyReleases[mutex]); len(all) > 0 {
+		b.legacyReleases[mutex] = all[max(0, len(all)-maxLegacyReleases):]
 	}
 }
 
@@ -141,15 +142,14 @@ func (b *Backend) keepWakeupsLocked(mutex string, earlier []wakeup) {
 func (b *Backend) retryReconcile(mutex string, err error) {
 	refusal := (*simba.MisconfiguredError)(nil)
 	if !errors.As(err, &refusal) {
-		b.schedule.advance(mutex, time.Now().Add(retryAfter))
+		b.schedule.bringForward(mutex, time.Now().Add(retryAfter))
 		return
 	}
 	b.waiters.Fail(mutex, refusal)
-	b.schedule.advance(mutex, time.Now().Add(refusedAfter))
+	b.schedule.bringForward(mutex, time.Now().Add(refusedAfter))
 }
 
-// subscriptionError returns the lasting error because of which the node of a mutex delivers no
-// grants to this server, nil if there is none.
+// subscriptionError returns why the node of a mutex delivers no grants here, if that lasts.
 func (b *Backend) subscriptionError(mutex string) error {
 	sub := b.subs.subscriberForKey(endedContext, simba.MutexChannel(mutex))
 	if sub == nil || sub.confirmed(b.subs.serverChannel()) {

@@ -1,87 +1,192 @@
 package redis
 
 import (
-	"slices"
+	"errors"
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// What the backend does with the reply of a script.
+// reply is the reply of a script: the state of a mutex, and what the script did. Times are Unix
+// milliseconds of Redis' clock.
+type reply struct {
+	status   string
+	owner    string // "" when free
+	token    uint64
+	acquired int64
+	ttlAt    int64
+	ends     int64 // of the lease; of a free mutex the end of its reservation, 0 = not reserved
+	now      int64
+	position int
+	extra    any   // see each script
+	due      int64 // when to reconcile the mutex; 0 = no need
+	tickets  []ticketNews
+	events   []simba.Event
 
-const (
-	// checkAfter is when a mutex is reconciled after a grant to another server's waiter. By then
-	// that server should have confirmed the grant.
-	checkAfter = 100 * time.Millisecond
-	// replyReorderWindow bounds by how much one reply may overtake another on its way into the
-	// event log.
-	replyReorderWindow = 100 * time.Millisecond
-)
+	sent time.Time // when the request was sent
+}
 
-// applyReply handles what a reply carries: events, grants, and when to reconcile the mutex.
-func (b *Backend) applyReply(mutex string, s *state) {
-	b.recordOwner(mutex, s)
-	b.eventLog.Record(s.events...)
-	b.counts.add(s)
-	for _, g := range s.grants {
-		if g.token == 0 {
-			b.endWait(mutex, g.contender, g.ticket, proxy.Grant{Confirm: true, Ended: g.expired})
-			continue
+// grant is a tenure that a script granted to a waiter of this server.
+type grant struct {
+	contender string
+	token     uint64
+	ticket    string
+}
+
+// ticketNews says that a ticket was granted a tenure, and whether that has ended.
+type ticketNews struct {
+	grant        // its token is 0 if the tenure has ended
+	expired bool // it ended by expiry
+}
+
+var errReply = errors.New("redis: unexpected reply of a script; does an incompatible version use the same keys?")
+
+var eventKinds = map[string]simba.EventKind{
+	"acquired": simba.EventAcquired, "released": simba.EventReleased, "expired": simba.EventExpired,
+	"broken": simba.EventBroken, "queued": simba.EventQueued, "left": simba.EventLeft,
+}
+
+// parseReply parses the reply of a script that ran with args: the short one of its fast path, or
+// the one of reply in waiters.lua.
+func parseReply(mutex string, by *script, args []any, raw any) (s *reply, err error) {
+	list, ok := raw.([]any)
+	if !ok || len(list) != 12 && len(list) != 3 {
+		return nil, errReply
+	}
+	defer func() {
+		if r := recover(); r != nil { // a type assertion failed
+			s, err = nil, fmt.Errorf("%w: %v", errReply, r)
 		}
-		// Reconciling may find an earlier grant, so how much of its lease is left is not known.
-		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.sent, Confirm: s.status == "ok"}, true)
+	}()
+	if len(list) == 3 {
+		return parseShortReply(mutex, by, args, list)
 	}
-	b.scheduleNext(mutex, s)
+	s = &reply{
+		status: list[0].(string), owner: list[1].(string),
+		acquired: list[3].(int64), ttlAt: list[4].(int64), ends: list[5].(int64), now: list[6].(int64),
+		position: int(list[7].(int64)), extra: list[8], due: list[9].(int64),
+	}
+	if s.token, err = strconv.ParseUint(list[2].(string), 10, 64); err != nil {
+		return nil, errReply
+	}
+	grants, events := list[10].([]any), list[11].([]any)
+	if s.position < 0 || len(grants)%3 != 0 || len(events)%4 != 0 {
+		return nil, errReply
+	}
+	for i := 0; i < len(grants); i += 3 {
+		g := ticketNews{grant: grant{contender: grants[i].(string), ticket: grants[i+2].(string)}}
+		switch fate := grants[i+1].(string); fate {
+		case "expired":
+			g.expired = true
+		case "ended":
+		default:
+			if g.token, err = strconv.ParseUint(fate, 10, 64); err != nil {
+				return nil, errReply
+			}
+		}
+		s.tickets = append(s.tickets, g)
+	}
+	for i := 0; i < len(events); i += 4 {
+		token, err := strconv.ParseUint(events[i+2].(string), 10, 64)
+		kind := eventKinds[events[i].(string)]
+		if err != nil || kind == 0 {
+			return nil, errReply
+		}
+		s.events = append(s.events, simba.Event{
+			At: s.now, Kind: kind, Mutex: mutex,
+			Owner: events[i+1].(string), Token: token, Reason: events[i+3].(string),
+		})
+	}
+	return s, nil
 }
 
-// scheduleNext schedules when to reconcile a mutex after a reply. Replies arrive in any order. So
-// where somebody relies on reconciling, a reply never puts it off: only reconcile itself does.
-func (b *Backend) scheduleNext(mutex string, s *state) {
-	changed := len(s.grants) > 0
-	switch s.status {
-	case "busy", "lost", "full", "ok", "confirmed":
-	default: // the reply began, renewed or ended a lease, or queued a contender
-		changed = changed || s.due != 0
+// clockOf returns what the node's clock showed, 0 if the reply does not say. late reports that the
+// script did nothing, because its deadline had passed.
+func clockOf(raw any) (now int64, late bool) {
+	list, _ := raw.([]any)
+	switch len(list) {
+	case 3:
+		now, _ = list[2].(int64)
+		return now, list[0] == "late"
+	case 12:
+		now, _ = list[6].(int64)
 	}
-	switch {
-	case changed && b.needsReconciling(mutex):
-		b.schedule.advance(mutex, s.reconcileAt())
-	case changed:
-		b.schedule.set(mutex, s.reconcileAt(), s.now)
-	case s.due == 0 && s.status == "released" && !b.needsReconciling(mutex):
-		b.schedule.cancel(mutex, s.now)
-	}
-	if len(s.grants) == 0 && slices.ContainsFunc(s.events, isHandoff) {
-		b.schedule.advance(mutex, time.Now().Add(checkAfter))
-	}
+	return now, false
 }
 
-// needsReconciling reports whether somebody waits for a mutex here, or the mutex has orphans.
-func (b *Backend) needsReconciling(mutex string) bool {
-	b.mu.Lock()
-	orphaned := len(b.orphans[mutex]) > 0
-	b.mu.Unlock()
-	return orphaned || b.waiters.Count(mutex) > 0
+// parseShortReply parses the reply of a fast path: status, token, now. The rest follows from the
+// arguments.
+func parseShortReply(mutex string, by *script, args, list []any) (*reply, error) {
+	s := &reply{status: list[0].(string), now: list[2].(int64)}
+	token, err := strconv.ParseUint(list[1].(string), 10, 64)
+	if err != nil {
+		return nil, errReply
+	}
+	contender := args[0].(string)
+	if by == releaseScript {
+		s.events = []simba.Event{{
+			At: s.now, Kind: simba.EventReleased, Mutex: mutex, Owner: contender, Token: token, Reason: args[3].(string),
+		}}
+		return s, nil
+	}
+	ttl, transition := args[1].(int64), args[2].(int64)
+	s.owner, s.token = contender, token
+	s.acquired, s.ttlAt, s.ends = s.now, s.now+ttl, s.now+ttl+transition
+	s.due = s.ends
+	if by == acquireScript {
+		s.events = []simba.Event{{At: s.now, Kind: simba.EventAcquired, Mutex: mutex, Owner: contender, Token: token}}
+	}
+	return s, nil
 }
 
-// isHandoff reports whether an event is the grant to a blocked waiter.
-func isHandoff(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.Reason == "handoff" }
+var acquireStatuses = map[string]simba.Status{
+	"acquired": simba.StatusAcquired, "renewed": simba.StatusRenewed, "busy": simba.StatusBusy,
+	"queued": simba.StatusQueued, "waiting": simba.StatusWaiting,
+	"timeout": simba.StatusTimeout, // of leave
+}
 
-// recordOwner records the beginning of the tenure that a reply shows, if no event of it has
-// arrived.
-func (b *Backend) recordOwner(mutex string, s *state) {
-	if s.owner == "" || slices.ContainsFunc(s.events, func(e simba.Event) bool { return e.Token == s.token }) {
-		return
+// result returns the outcome of an acquire or leave script.
+func (s *reply) result() simba.Outcome { return s.outcome(acquireStatuses[s.status]) }
+
+// outcome returns the outcome of a request. An owner's windows are counted from before the request
+// was sent, so they never end later than at Redis. For others they are counted from the reply, so
+// that a client which sleeps until then does not ask too early.
+func (s *reply) outcome(status simba.Status) simba.Outcome {
+	o := simba.Outcome{
+		Status: status, Owner: s.owner, Token: s.token, Position: s.position,
+		TTL: proxy.Remaining(s.now, s.ttlAt), Transition: proxy.Remaining(s.now, s.ends),
 	}
-	e := simba.Event{At: s.acquired, Kind: simba.EventAcquired, Mutex: mutex, Owner: s.owner, Token: s.token}
-	// The reply of a reconciliation may overtake that of the confirmation: then the owner still
-	// waits.
-	if s.status == "confirmed" || len(s.grants) > 0 || b.waiters.Find(mutex, s.owner) != nil {
-		e.Reason = "handoff"
+	if status == simba.StatusAcquired || status == simba.StatusRenewed {
+		passed := time.Since(s.sent)
+		o.TTL, o.Transition = wholeMillis(o.TTL-passed), wholeMillis(o.Transition-passed)
 	}
-	if last, known := b.eventLog.Last(mutex); known && last.Token >= s.token {
-		return // a later reply has arrived before
+	return o
+}
+
+// wholeMillis rounds d down to whole milliseconds, at least 0.
+func wholeMillis(d time.Duration) time.Duration { return max(d, 0).Truncate(time.Millisecond) }
+
+// began returns an instant of this server's clock that is not later than the start of the windows.
+func (s *reply) began() time.Time { return s.sent.Add(-proxy.Remaining(s.acquired, s.now)) }
+
+// reconcileAt returns when to reconcile the mutex, on this server's clock; not before it is due.
+func (s *reply) reconcileAt() time.Time {
+	return time.Now().Add(proxy.Remaining(s.now, s.due) + time.Millisecond)
+}
+
+// tenure returns the reply of a script whose extra is the number of waiters.
+func (s *reply) tenure() simba.Tenure {
+	if s.owner == "" {
+		return simba.Tenure{}
 	}
-	b.eventLog.Record(e)
+	waiters, _ := s.extra.(int64)
+	return simba.Tenure{
+		Owner: s.owner, Token: s.token,
+		AcquiredAt: s.acquired, TTLAt: s.ttlAt, TransitionAt: s.ends, Now: s.now,
+		TTL: proxy.Remaining(s.now, s.ttlAt), Transition: proxy.Remaining(s.now, s.ends),
+		Waiters: int(waiters),
+	}
 }

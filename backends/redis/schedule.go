@@ -26,13 +26,13 @@ type schedule struct {
 type dueTime struct {
 	mutex  string
 	at     time.Time
-	asOf   int64     // Unix milliseconds; always = it must not be put off
+	asOf   int64     // Unix milliseconds; neverPutOff = it must not be put off
 	heapAt time.Time // its key in the heap, not later than at
 	index  int
 }
 
-// always is a later asOf than that of any reply.
-const always = math.MaxInt64
+// neverPutOff is a later asOf than that of any reply.
+const neverPutOff = math.MaxInt64
 
 func newSchedule() *schedule {
 	return &schedule{byMutex: make(map[string]*dueTime), wake: make(chan struct{}, 1)}
@@ -47,17 +47,17 @@ func (s *schedule) set(mutex string, at time.Time, asOf int64) {
 	}
 }
 
-// advance sets the time of a mutex, unless it has an earlier one.
-func (s *schedule) advance(mutex string, at time.Time) {
+// bringForward sets the time of a mutex, unless it has an earlier one.
+func (s *schedule) bringForward(mutex string, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d := s.byMutex[mutex]; d == nil || at.Before(d.at) {
-		s.setLocked(mutex, at, always)
+		s.setLocked(mutex, at, neverPutOff)
 	}
 }
 
 // cancel removes the time of a mutex, unless that has a later asOf. In the same millisecond the
-// release that cancels counts as the later: a waiter behind the next owner sets a new time.
+// release wins: a waiter behind the next owner sets a new time.
 func (s *schedule) cancel(mutex string, asOf int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

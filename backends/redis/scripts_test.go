@@ -42,7 +42,7 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 	// Names that JSON must escape, or that do not print.
 	for _, me := range []string{"c1", `q"\`, "é", "\x01"} {
 		take := run{acquireScript, []any{me, int64(60000), int64(5000), "queue", "", ""}}
-		bound := run{acquireScript, []any{me, int64(60000), int64(0), "busy", "s:7", ""}}
+		bound := run{acquireScript, []any{me, int64(60000), int64(0), "noqueue", "s:7", ""}}
 		wait := run{acquireScript, []any{me, int64(60000), int64(0), "wait", "", "9"}}
 		guard := run{guardScript, []any{me, int64(40000), int64(10), "0"}}
 		free := run{releaseScript, []any{me, "0", "", "done"}}
@@ -118,7 +118,7 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 						list[3], list[6] = nil, nil // instants
 						seen[i] = fmt.Sprint(list)
 					}
-					if _, err := parseState("m", step.s, step.args, reply); err != nil {
+					if _, err := parseReply("m", step.s, step.args, reply); err != nil {
 						t.Fatalf("%s: %v", name, err)
 					}
 				}
@@ -207,9 +207,9 @@ func TestDelayedGrantDoesNotProlongTheLock(t *testing.T) {
 			line string
 			args []any
 		}{
-			"acquire": {acquireScript, "if not redis.pcall('SET', lock", []any{"a", 50, 0, "busy", "", ""}},
+			"acquire": {acquireScript, "if not redis.pcall('SET', lock", []any{"a", 50, 0, "noqueue", "", ""}},
 			"acquire, by steps": {
-				newScript("acquire", "", acquireLua), "setUntil(lock, who, till .. '')\n  setUntil(", []any{"a", 50, 0, "busy", "", ""},
+				newScript("acquire", "", acquireLua), "setUntil(lock, who, till .. '')\n  setUntil(", []any{"a", 50, 0, "noqueue", "", ""},
 			},
 			"guard":           {guardScript, "call('PEXPIREAT', lock, till) --", []any{"a", 50, 0, "0"}},
 			"guard, by steps": {newScript("guard", "", guardLua), "if call('PEXPIREAT', lock", []any{"a", 50, 0, "0"}},

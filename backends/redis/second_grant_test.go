@@ -19,7 +19,7 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 	b := serve(t, "redis://"+s.Addr, newListener())
 
 	// twice returns c's ticket and the replies with its two grants.
-	twice := func(t *testing.T, m string) (w *waiter, ticket simba.Ticket, first, second *state) {
+	twice := func(t *testing.T, m string) (w *waiter, ticket simba.Ticket, first, second *reply) {
 		acquire(t, b, m, "a", time.Minute, nil)
 		w = newWaiter()
 		_, ticket = acquire(t, b, m, "c", 200*time.Millisecond, w)
@@ -35,12 +35,12 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 		// The second lease is long, so that the test has time.
 		second = runScript(t, b, m, reconcileScript, "1", "", 0,
 			"c", e.score, int64(60_000), int64(0), "", e.ticket)
-		if len(first.grants) != 1 || len(second.grants) != 1 || second.owner != "c" {
+		if len(first.tickets) != 1 || len(second.tickets) != 1 || second.owner != "c" {
 			t.Fatalf("first %+v, second %+v", first, second)
 		}
 		return w, ticket, first, second
 	}
-	expectSecond := func(t *testing.T, m string, why simba.EndReason, ticket simba.Ticket, second *state) {
+	expectSecond := func(t *testing.T, m string, why simba.EndReason, ticket simba.Ticket, second *reply) {
 		t.Helper()
 		o, err := ticket.End(why)
 		if err != nil || o.Status != simba.StatusAcquired || o.Token != second.token {

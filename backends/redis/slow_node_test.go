@@ -34,7 +34,7 @@ func TestStuckNodeDelaysNoGrantAtOtherNodes(t *testing.T) {
 	bad.Pause()
 	defer bad.Resume()
 	for _, m := range there {
-		b.schedule.advance(m, time.Now()) // as within reconcileInterval
+		b.schedule.bringForward(m, time.Now()) // as within reconcileInterval
 	}
 	until(t, "reconciliations at the node pile up", func() bool {
 		b.mu.Lock()

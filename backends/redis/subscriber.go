@@ -17,9 +17,9 @@ type subscriber struct {
 
 	onMessage   func(m *redis.Message)
 	onConfirmed func(channel string) // the node has confirmed a subscription
-	// onRestored reports that the node has answered all subscriptions that were wanted when the
+	// onResubscribed reports that the node has answered all subscriptions that were wanted when the
 	// connection was made.
-	onRestored func()
+	onResubscribed func()
 	// serverChannel is the server's channel. Each connection also subscribes to a probe channel,
 	// whose name begins with it.
 	serverChannel string
@@ -33,7 +33,7 @@ type subscriber struct {
 	toUnsubscribe []string
 	awaited       int                     // initial subscriptions that the node has not answered
 	lastErr       error                   // why a connection ended, or a subscription was refused
-	unanswered    []batch                 // SUBSCRIBE and PSUBSCRIBE commands, in order
+	unanswered    []subscribeCommand      // SUBSCRIBE and PSUBSCRIBE commands, in order
 	oneByOne      bool                    // after a refusal: one channel for each command
 	refused       []string                // tried again later, because rights may change
 	connects      int                     // connections so far
@@ -56,8 +56,9 @@ type subscription struct {
 	interruptions, caughtUp int
 }
 
-// batch is what one command subscribes to. The node confirms each channel, or refuses them all.
-type batch struct {
+// subscribeCommand is a command that subscribes to channels. The node confirms each channel, or
+// refuses them all.
+type subscribeCommand struct {
 	names       []string
 	unconfirmed int
 }
@@ -69,8 +70,8 @@ func newSubscriber(client *redis.Client, timeout time.Duration) *subscriber {
 	}
 }
 
-// subscribe subscribes to a channel, unless that is done. The channel that it returns is closed
-// when the node has confirmed the subscription. After an interruption there is a new one.
+// subscribe subscribes to a channel, unless that is done. The Go channel closes when the node has
+// confirmed. After an interruption there is a new one.
 func (s *subscriber) subscribe(name string, pattern bool) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,36 +88,36 @@ func (s *subscriber) subscribe(name string, pattern bool) <-chan struct{} {
 
 // unsubscribe unsubscribes from a channel.
 func (s *subscriber) unsubscribe(name string) {
-	restored := false
+	resubscribed := false
 	s.mu.Lock()
 	if sub := s.channels[name]; sub != nil {
-		restored = s.removeLocked(name, sub)
+		resubscribed = s.removeLocked(name, sub)
 	}
 	s.mu.Unlock()
-	if restored {
-		s.onRestored()
+	if resubscribed {
+		s.onResubscribed()
 	}
 }
 
 // sweep unsubscribes from the channels that were last wanted before an instant and that keep does
 // not report as needed.
 func (s *subscriber) sweep(before time.Time, keep func(name string, pattern bool) bool) {
-	restored := false
+	resubscribed := false
 	s.mu.Lock()
 	for name, sub := range s.channels {
 		if sub.wantedAt.Before(before) && !keep(name, sub.pattern) {
-			restored = s.removeLocked(name, sub) || restored
+			resubscribed = s.removeLocked(name, sub) || resubscribed
 		}
 	}
 	s.mu.Unlock()
-	if restored {
-		s.onRestored()
+	if resubscribed {
+		s.onResubscribed()
 	}
 }
 
 // removeLocked unsubscribes from a channel. It reports whether no initial subscription is awaited
 // any more because of that.
-func (s *subscriber) removeLocked(name string, sub *subscription) (restored bool) {
+func (s *subscriber) removeLocked(name string, sub *subscription) (resubscribed bool) {
 	delete(s.channels, name)
 	s.toUnsubscribe = append(s.toUnsubscribe, name)
 	s.signal()
@@ -125,7 +126,7 @@ func (s *subscriber) removeLocked(name string, sub *subscription) (restored bool
 
 // answeredLocked notes that an initial subscription is no longer awaited. It reports whether it
 // was the last one.
-func (s *subscriber) answeredLocked(sub *subscription) (restored bool) {
+func (s *subscriber) answeredLocked(sub *subscription) (resubscribed bool) {
 	if !sub.initial {
 		return false
 	}

@@ -21,7 +21,7 @@ const (
 
 // run keeps a connection until ctx ends.
 func (s *subscriber) run(ctx context.Context) {
-	pause := minReconnectPause
+	delay := minReconnectPause
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := s.runConnection(ctx)
@@ -31,15 +31,15 @@ func (s *subscriber) run(ctx context.Context) {
 			s.mu.Unlock()
 		}
 		if time.Since(began) > time.Second {
-			pause = minReconnectPause
+			delay = minReconnectPause
 		}
-		wait(ctx, pause)
-		pause = min(2*pause, maxReconnectPause)
+		pause(ctx, delay)
+		delay = min(2*delay, maxReconnectPause)
 	}
 }
 
-// wait waits for a time, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) {
+// pause waits for a time, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -97,7 +97,7 @@ func (s *subscriber) connect(ctx context.Context, ps *redis.PubSub) error {
 	s.awaited = len(s.channels)
 	s.connects++
 	probe := s.probeChannelLocked()
-	s.unanswered = append(s.unanswered, batch{[]string{probe}, 1})
+	s.unanswered = append(s.unanswered, subscribeCommand{[]string{probe}, 1})
 	s.mu.Unlock()
 	if err := ps.Subscribe(endedContext, probe); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (s *subscriber) sendChanges(ps *redis.PubSub) error {
 		if s.channels[name] != nil {
 			continue // wanted again
 		}
-		if isPattern(name) {
+		if isServerGlob(name) {
 			goneGlobs = append(goneGlobs, name)
 		} else {
 			gone = append(gone, name)
@@ -179,7 +179,7 @@ func (s *subscriber) sendChanges(ps *redis.PubSub) error {
 		for names := range slices.Chunk(step.names, most) {
 			if step.subscribe {
 				s.mu.Lock()
-				s.unanswered = append(s.unanswered, batch{names, len(names)})
+				s.unanswered = append(s.unanswered, subscribeCommand{names, len(names)})
 				s.mu.Unlock()
 			}
 			if err := step.send(endedContext, names...); err != nil {
@@ -243,11 +243,11 @@ func (s *subscriber) confirm(name string) {
 	}
 	sub.isConfirmed = true
 	close(sub.confirmed)
-	restored := s.answeredLocked(sub) || !sub.initial && s.awaited == 0 && sub.interruptions != sub.caughtUp
+	resubscribed := s.answeredLocked(sub) || !sub.initial && s.awaited == 0 && sub.interruptions != sub.caughtUp
 	s.mu.Unlock()
 	s.onConfirmed(name)
-	if restored {
-		s.onRestored()
+	if resubscribed {
+		s.onResubscribed()
 	}
 }
 
@@ -256,7 +256,7 @@ func (s *subscriber) confirm(name string) {
 func (s *subscriber) refuse(err error) {
 	s.mu.Lock()
 	s.lastErr = err
-	restored := false
+	resubscribed := false
 	if len(s.unanswered) > 0 {
 		names := s.unanswered[0].names
 		s.unanswered = s.unanswered[1:]
@@ -266,12 +266,12 @@ func (s *subscriber) refuse(err error) {
 			s.signal()
 		} else if sub := s.channels[names[0]]; sub != nil {
 			s.refused = append(s.refused, names[0])
-			restored = s.answeredLocked(sub)
+			resubscribed = s.answeredLocked(sub)
 		}
 	}
 	s.mu.Unlock()
-	if restored {
-		s.onRestored()
+	if resubscribed {
+		s.onResubscribed()
 	}
 }
 

@@ -20,7 +20,7 @@ var errOtherNode = errors.New("the pub/sub connection is not at the node that co
 // that node only.
 func (s *subscriber) checkNode(ctx context.Context, count func(ctx context.Context, channel string) (any, error)) {
 	for {
-		wait(ctx, min(s.timeout/3, time.Second))
+		pause(ctx, min(s.timeout/3, time.Second))
 		if ctx.Err() != nil {
 			return
 		}

@@ -19,22 +19,22 @@ func TestSubscriberIsRestoredThoughChannelIsRemoved(t *testing.T) {
 		"unsubscribed": func(r *subscriber) { r.unsubscribe("b") },
 		"refused":      func(r *subscriber) { r.refuse(nil) },
 	} {
-		restored := 0
+		resubscribed := 0
 		r := newSubscriber(nil, time.Second)
-		r.onConfirmed, r.onRestored = func(string) {}, func() { restored++ }
+		r.onConfirmed, r.onResubscribed = func(string) {}, func() { resubscribed++ }
 		r.subscribe("a", false)
 		r.subscribe("b", false)
 		for _, s := range r.channels { // as by connect
 			s.initial = true
 		}
-		r.awaited, r.unanswered = 2, []batch{{[]string{"a"}, 1}, {[]string{"b"}, 1}}
+		r.awaited, r.unanswered = 2, []subscribeCommand{{[]string{"a"}, 1}, {[]string{"b"}, 1}}
 		r.confirm("a")
-		if restored != 0 {
-			t.Errorf("%s: restored without b", name)
+		if resubscribed != 0 {
+			t.Errorf("%s: resubscribed without b", name)
 		}
 		remove(r)
-		if restored != 1 {
-			t.Errorf("b was %s: restored %d times", name, restored)
+		if resubscribed != 1 {
+			t.Errorf("b was %s: resubscribed %d times", name, resubscribed)
 		}
 	}
 }
@@ -109,12 +109,12 @@ func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 // that, and a second notice would be wrong.
 func TestNewChannelDoesNotCountAsInterrupted(t *testing.T) {
 	r := newSubscriber(nil, time.Second)
-	restored := 0
-	r.onConfirmed, r.onRestored = func(string) {}, func() { restored++ }
+	resubscribed := 0
+	r.onConfirmed, r.onResubscribed = func(string) {}, func() { resubscribed++ }
 	r.subscribe("new", false)
 	r.confirm("new")
-	if got := r.interrupted(); len(got) != 0 || restored != 0 {
-		t.Errorf("new: %v, restored %d times", got, restored)
+	if got := r.interrupted(); len(got) != 0 || resubscribed != 0 {
+		t.Errorf("new: %v, resubscribed %d times", got, resubscribed)
 	}
 	r.subscribe("moved", false)
 	r.markInterrupted("moved")
@@ -123,8 +123,8 @@ func TestNewChannelDoesNotCountAsInterrupted(t *testing.T) {
 	}
 	r.confirm("moved")
 	got := r.interrupted()
-	if len(got) != 1 || got["moved"] != 1 || restored != 1 {
-		t.Errorf("moved: %v, restored %d times", got, restored)
+	if len(got) != 1 || got["moved"] != 1 || resubscribed != 1 {
+		t.Errorf("moved: %v, resubscribed %d times", got, resubscribed)
 	}
 	r.markInterrupted("moved") // again, while the server catches up with the first
 	r.markCaughtUp("moved", got["moved"])

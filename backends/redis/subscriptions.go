@@ -36,7 +36,7 @@ const (
 	contenderGlob = "simba:{*}[:]*"
 )
 
-func isPattern(name string) bool {
+func isServerGlob(name string) bool {
 	return name == noticeGlob || name == eventGlob || name == contenderGlob
 }
 
@@ -63,7 +63,7 @@ func (s *subscriptions) start(ctx context.Context) error {
 	if s.b.up.cluster != nil {
 		s.b.tasks.start(func() {
 			for s.b.tasks.ctx.Err() == nil {
-				wait(s.b.tasks.ctx, time.Second)
+				pause(s.b.tasks.ctx, time.Second)
 				ctx, cancel := context.WithTimeout(s.b.tasks.ctx, s.b.timeout)
 				_ = s.followMasters(ctx) // tried again in a second
 				cancel()
@@ -96,7 +96,7 @@ func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (since 
 		} else if err := s.followMasters(ctx); err != nil { // the master is new
 			return nil, err
 		} else {
-			wait(ctx, redialPause)
+			pause(ctx, redialPause)
 		}
 		if ctx.Err() != nil {
 			return nil, err
@@ -127,7 +127,7 @@ func (s *subscriptions) subscriberForKey(ctx context.Context, key string) *subsc
 func (s *subscriptions) subscriberForChannel(channel string) *subscriber {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.b.up.cluster != nil && !isPattern(channel) {
+	if s.b.up.cluster != nil && !isServerGlob(channel) {
 		if c, err := s.b.up.clientFor(endedContext, channel); err == nil && s.subscribers[c] != nil {
 			return s.subscribers[c]
 		}
@@ -202,7 +202,7 @@ func (s *subscriptions) followMasters(ctx context.Context) error {
 	}
 	for _, sub := range s.all() {
 		for _, name := range sub.names() {
-			if home := s.subscriberForChannel(name); home != nil && home != sub && !isPattern(name) && name != s.serverChannel() {
+			if home := s.subscriberForChannel(name); home != nil && home != sub && !isServerGlob(name) && name != s.serverChannel() {
 				moved = append(moved, name)
 				sub.unsubscribe(name)
 			}
@@ -221,7 +221,7 @@ func (s *subscriptions) followMasters(ctx context.Context) error {
 
 func (s *subscriptions) startLocked(c *redis.Client) *subscriber {
 	sub := newSubscriber(c, s.timeout)
-	sub.onMessage, sub.onConfirmed, sub.onRestored = s.onMessage, s.onConfirmed, s.onRestored
+	sub.onMessage, sub.onConfirmed, sub.onResubscribed = s.onMessage, s.onConfirmed, s.onResubscribed
 	sub.serverChannel = s.serverChannel()
 	sub.subscribe(s.serverChannel(), false)
 	var ctx context.Context
@@ -241,7 +241,7 @@ func (s *subscriptions) subscribe(channel string) (*subscriber, <-chan struct{})
 	if sub == nil {
 		return nil, nil
 	}
-	return sub, sub.subscribe(channel, isPattern(channel))
+	return sub, sub.subscribe(channel, isServerGlob(channel))
 }
 
 // subscribeReleases subscribes to the channels on which any program publishes a release of a

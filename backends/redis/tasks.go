@@ -36,8 +36,8 @@ func (t *tasks) start(f func()) bool {
 	return true
 }
 
-// stop cancels ctx and has start refuse. It reports whether it is the first call. The caller waits
-// for the goroutines by wg.
+// stop cancels ctx and makes start refuse. It reports whether it is the first call. The caller
+// waits for the goroutines by wg.
 func (t *tasks) stop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

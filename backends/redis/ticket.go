@@ -26,7 +26,7 @@ func (t waitTicket) End(why simba.EndReason) (simba.Outcome, error) {
 	}
 	b.mu.Unlock()
 	if late.token != 0 && !acquired {
-		b.handOffSoon(t.Request.Mutex, late)
+		b.handOffGrant(t.Request.Mutex, late)
 	}
 	return o, err
 }

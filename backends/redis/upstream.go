@@ -21,16 +21,16 @@ type upstream struct {
 
 	connections *connections
 
-	mu      sync.RWMutex // guards nodes
-	nodes   map[*redis.Client]*pipeline
-	unknown chan struct{} // the slots for all keys whose node is not known
+	mu           sync.RWMutex // guards nodes
+	nodes        map[*redis.Client]*pipeline
+	unknownLimit chan struct{} // the backgroundLimit of all keys whose node is not known
 }
 
 func newUpstream(t target, timeout time.Duration, tasks *tasks) *upstream {
 	u := &upstream{
 		timeout: timeout, tasks: tasks,
 		connections: newConnections(), nodes: make(map[*redis.Client]*pipeline),
-		unknown: make(chan struct{}, maxBackground),
+		unknownLimit: make(chan struct{}, maxBackground),
 	}
 	// go-redis must not retry a request: it cannot know whether a script has run.
 	dialTimeout := min(timeout, 2*time.Second)
@@ -111,20 +111,20 @@ func (u *upstream) pipeline(c *redis.Client) *pipeline {
 	if p = u.nodes[c]; p == nil {
 		p = &pipeline{
 			client: c, timeout: u.timeout, tasks: u.tasks, onResult: u.closeIfReadOnly,
-			slots: make(chan struct{}, maxBackground),
+			backgroundLimit: make(chan struct{}, maxBackground),
 		}
 		u.nodes[c] = p
 	}
 	return p
 }
 
-// slotsFor returns the slots for background work at the node that has a key.
-func (u *upstream) slotsFor(key string) chan struct{} {
+// backgroundLimitFor returns the limit of background work at the node that has a key.
+func (u *upstream) backgroundLimitFor(key string) chan struct{} {
 	client, err := u.clientFor(endedContext, key)
 	if err != nil {
-		return u.unknown
+		return u.unknownLimit
 	}
-	return u.pipeline(client).slots
+	return u.pipeline(client).backgroundLimit
 }
 
 // retain removes the pipelines of nodes that are not among the masters any more.
@@ -166,7 +166,7 @@ func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (
 			// Nothing was sent. Nodes learn of a failover one after another, so the slot may
 			// have a new master that the node asked last did not know.
 			u.cluster.ReloadState(ctx)
-			wait(ctx, redialPause)
+			pause(ctx, redialPause)
 			if ctx.Err() != nil {
 				return nil, err
 			}

@@ -11,8 +11,8 @@ import (
 
 // How a request waits for a mutex, and how its wait ends.
 
-// queueEntry is a ticket's entry in the queue of the mutex at Redis. It is the Waiter of the
-// ticket's request, in front of the client's.
+// queueEntry is a ticket's entry in the queue of the mutex at Redis. It wraps the client's Waiter,
+// and is the Waiter of the ticket's request.
 type queueEntry struct {
 	simba.Waiter
 	ticket string // names the ticket among those of this server
@@ -50,7 +50,7 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 		g := e.earlier
 		b.mu.Unlock()
 		if g.token != 0 {
-			b.handOffSoon(r.Mutex, g)
+			b.handOffGrant(r.Mutex, g)
 		}
 		return simba.Outcome{}, nil, err
 	}
@@ -69,7 +69,7 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 	if reachable() {
 		next = next.Add(reconcileInterval)
 	}
-	b.schedule.advance(r.Mutex, next)
+	b.schedule.bringForward(r.Mutex, next)
 	return out, waitTicket{t, b}, nil
 }
 
@@ -83,7 +83,7 @@ func (b *Backend) enter(r simba.AcquireRequest) (*proxy.Ticket, *queueEntry) {
 	return b.waiters.Enter(r), e
 }
 
-// stopRestoring has reconciliations no longer restore a ticket's queue entry, and waits for those
+// stopRestoring stops reconciliations from restoring a ticket's queue entry, and waits for those
 // that run.
 func (b *Backend) stopRestoring(ctx context.Context, t *proxy.Ticket) error {
 	e := entryOf(t)
@@ -114,7 +114,7 @@ func (b *Backend) allowRestoring(t *proxy.Ticket) {
 }
 
 // endReplaced ends the wait of a ticket that another request of its contender has replaced.
-// store.Granted reads the outcome.
+// waiterStore.Granted reads the outcome.
 func (b *Backend) endReplaced(mutex, contender, ticket string) {
 	b.endWait(mutex, contender, ticket, proxy.Grant{Confirm: true})
 }

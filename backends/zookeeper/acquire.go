@@ -34,7 +34,7 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	var out simba.Outcome
 	unlock, err := b.lockKey(ctx, nodeKey{r.Mutex, r.Contender})
 	if err == nil {
-		defer unlock() // the ticket must be withdrawn or kept before: see tryRejoin
+		defer unlock() // after the ticket was withdrawn or kept: see tryRejoin
 		out, err = b.acquireWithLock(ctx, r, t)
 	}
 	if err == nil && out.Status == simba.StatusWaiting {
@@ -144,7 +144,7 @@ func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireReq
 	}
 }
 
-// joinQueue creates a node for a contender of which this server knows none.
+// joinQueue creates a node for a contender that has none, as far as this server knows.
 func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket, made **node) (out simba.Outcome, done bool, err error) {
 	k := nodeKey{r.Mutex, r.Contender}
 	if r.NoQueue && b.heldHere(r.Mutex) {
@@ -240,7 +240,7 @@ func (b *Backend) ended(n *node) bool {
 	return n.endedLocked(time.Now())
 }
 
-// stayQueued keeps a queue entry.
+// stayQueued keeps a queue entry, and records whether its contender is blocked or polls.
 func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.AcquireRequest, t *proxy.Ticket, names []string) (out simba.Outcome, done bool, err error) {
 	k := nodeKey{r.Mutex, r.Contender}
 	out.Status = simba.StatusWaiting
@@ -310,8 +310,8 @@ func (b *Backend) heldHere(mutex string) bool {
 	return false
 }
 
-// checkBusy lets a NOQUEUE request for a busy mutex return without creating a node. done is false
-// if the mutex may be free.
+// checkBusy refuses a NOQUEUE request for a mutex that is not free, without creating a node. done
+// is false if the mutex may be free.
 func (b *Backend) checkBusy(ctx context.Context, s *session, r simba.AcquireRequest) (out simba.Outcome, done bool, err error) {
 	if err := s.sync(ctx, s.mutexes()); err != nil {
 		return out, false, err
@@ -322,12 +322,12 @@ func (b *Backend) checkBusy(ctx context.Context, s *session, r simba.AcquireRequ
 	}
 	mark := protected + contenderMark(r.Contender)
 	if slices.ContainsFunc(names, func(c string) bool { return strings.HasPrefix(c, mark) }) {
-		return out, false, nil // it may be its own
+		return out, false, nil // it may be the contender's own node
 	}
 	return b.refuse(ctx, s, r, names, "")
 }
 
-// expire ends a lease that is over.
+// expire ends the tenure of a lease that is over.
 func (b *Backend) expire(ctx context.Context, n *node) error {
 	err := b.remove(ctx, n, simba.Event{Kind: simba.EventExpired}, thisVersion)
 	if errors.Is(err, zk.ErrBadVersion) {
@@ -354,7 +354,7 @@ func (b *Backend) unblock(k nodeKey) {
 // waitsLocked reports whether the contender is blocked on a connection of this server.
 func (b *Backend) waitsLocked(k nodeKey) bool { return b.waiters.Find(k.mutex, k.contender) != nil }
 
-// leftLocked returns how long the lease is still running, as far as this server knows.
+// leftLocked returns what is left of the current lease, as far as this server knows.
 func (b *Backend) leftLocked(mutex string) time.Duration {
 	m := b.mutexes[mutex]
 	if m == nil {

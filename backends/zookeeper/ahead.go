@@ -11,20 +11,22 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A new node may find two kinds of nodes ahead of it. Polling waiters may have missed the mutex.
-// And its own contender may have an older node, which another server created.
+// Two kinds of nodes ahead of a new one need care. Those of polling waiters that missed their
+// reservation are deleted. An older node of the same contender replaces the new one.
 
 // removeMissedAhead deletes the nodes of polling waiters ahead that missed their reservation or
 // were unreachable. It returns how many nodes are left ahead.
 func (b *Backend) removeMissedAhead(ctx context.Context, s *session, mutex string, ahead []string) (left int, err error) {
 	for i, child := range ahead {
-		if passed, err := b.removeIfMissed(ctx, s, mutex, child); err != nil || !passed {
+		if removed, err := b.removeIfMissed(ctx, s, mutex, child); err != nil || !removed {
 			return len(ahead) - i, err
 		}
 	}
 	return 0, nil
 }
 
+// removeIfMissed deletes a node if it is that of such a waiter. It reports whether the node is
+// gone.
 func (b *Backend) removeIfMissed(ctx context.Context, s *session, mutex, child string) (removed bool, err error) {
 	for deadline := time.Now().Add(decideWithin); ; {
 		b.mu.Lock()
@@ -69,8 +71,8 @@ func (b *Backend) removeIfMissed(ctx context.Context, s *session, mutex, child s
 	}
 }
 
-// undoCreate deletes a node that was just created. It keeps the node if the contender uses it
-// through another server by now.
+// undoCreate deletes a node that was just created. It keeps the node if the contender already uses
+// it through another server.
 func (b *Backend) undoCreate(ctx context.Context, n *node) (kept bool, err error) {
 	if err = b.removeOwn(ctx, n, simba.Event{}, thisVersion); err != nil {
 		return false, ignoreNoNode(err)
@@ -83,8 +85,8 @@ func (b *Backend) undoCreate(ctx context.Context, n *node) (kept bool, err error
 	return kept, nil
 }
 
-// yieldTo deletes a new node because its contender has an older one, which it adds to the known
-// nodes.
+// yieldTo deletes a new node. If its contender has an older one, yieldTo adds that to the known
+// nodes; nil = it has none.
 func (b *Backend) yieldTo(ctx context.Context, n, older *node) error {
 	kept, err := b.undoCreate(ctx, n)
 	if err == nil && !kept && older != nil {

@@ -34,10 +34,10 @@ type Backend struct {
 	close context.CancelFunc
 	all   sync.WaitGroup // requests and background work
 
-	mu      sync.Mutex // guards what follows; never held during I/O, logging or waiting
-	closed  bool
-	mutexes map[string]*mutex
-	making  map[guid]struct{} // nodes that are being created
+	mu       sync.Mutex // guards what follows; never held during I/O, logging or waiting
+	closed   bool
+	mutexes  map[string]*mutex
+	creating map[guid]struct{} // nodes that are being created
 	// orphans has nodes to delete, and the known versions of their leases.
 	orphans      map[nodeKey]map[guid]int32
 	createdNodes map[guid]*node // nodes that this server created
@@ -50,7 +50,7 @@ type Backend struct {
 type nodeKey struct{ mutex, contender string }
 
 type counters struct {
-	acquired, renewed, released, expired, broken, handedOn atomic.Int64
+	acquired, renewed, released, expired, broken, handoffs atomic.Int64
 	token                                                  atomic.Uint64
 }
 
@@ -78,7 +78,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		id:           hex.EncodeToString(raw[:]),
 		eventLog:     proxy.NewEventLog(o.Notices, 0),
 		mutexes:      make(map[string]*mutex),
-		making:       make(map[guid]struct{}),
+		creating:     make(map[guid]struct{}),
 		orphans:      make(map[nodeKey]map[guid]int32),
 		createdNodes: make(map[guid]*node),
 		keyLocks:     make(map[nodeKey]*keyLock),
@@ -119,7 +119,8 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// enter begins a request. Its context ends with the deadline or with Close.
+// enter begins a request, which the returned function ends. Its context ends with the deadline or
+// with Close.
 func (b *Backend) enter(ctx context.Context) (context.Context, func(), error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +146,7 @@ func (b *Backend) background(f func()) {
 	}
 }
 
-// failed turns an error of a request into the error that the caller receives.
+// failed wraps an error of a request for the caller.
 func (b *Backend) failed(err error) error {
 	var name *simba.NameError
 	switch {
@@ -224,7 +225,7 @@ func (b *Backend) Stats() simba.Stats {
 		Released: b.counters.released.Load(),
 		Expired:  b.counters.expired.Load(),
 		Broken:   b.counters.broken.Load(),
-		Handoffs: b.counters.handedOn.Load(),
+		Handoffs: b.counters.handoffs.Load(),
 		Seq:      b.eventLog.Seq(),
 		Token:    b.counters.token.Load(),
 	}

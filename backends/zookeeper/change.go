@@ -11,8 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// All writes of latch nodes and leases. The caller holds the key's lock. Each function tries until
-// the outcome is known or ctx ends. An outcome that is unknown then is reconciled in the
+// All writes of latch nodes and leases. The caller holds the key's lock. Each function retries
+// until the outcome is known or ctx ends. After that, an unknown outcome is reconciled in the
 // background.
 
 // condition says when a node may be deleted.
@@ -35,12 +35,12 @@ type creation struct {
 func (b *Backend) create(ctx context.Context, s *session, k nodeKey, rec *record) (c creation, err error) {
 	g := newGUID(k.contender, s.tag)
 	b.mu.Lock()
-	b.making[g] = struct{}{}
+	b.creating[g] = struct{}{}
 	b.mu.Unlock()
 	defer func() {
 		if c.node == nil {
 			b.mu.Lock()
-			delete(b.making, g)
+			delete(b.creating, g)
 			b.mu.Unlock()
 		}
 	}()
@@ -83,7 +83,7 @@ func (b *Backend) create(ctx context.Context, s *session, k nodeKey, rec *record
 		if n.since.IsZero() { // any attempt may have succeeded, and other servers count from there
 			n.since = start
 		}
-		found, err := b.recover(ctx, s, n)
+		found, err := b.findCreated(ctx, s, n)
 		switch {
 		case err != nil:
 			b.addOrphan(k, g, 0)
@@ -94,8 +94,8 @@ func (b *Backend) create(ctx context.Context, s *session, k nodeKey, rec *record
 	}
 }
 
-// recover looks for a node by its guid, after its creation had no answer.
-func (b *Backend) recover(ctx context.Context, s *session, n *node) (found bool, err error) {
+// findCreated looks for a node by its guid, after its creation had no answer.
+func (b *Backend) findCreated(ctx context.Context, s *session, n *node) (found bool, err error) {
 	child, err := s.find(ctx, n.mutex, n.guid)
 	if err != nil || child == "" {
 		return false, err
@@ -124,9 +124,9 @@ func (s *session) find(ctx context.Context, mutex string, g guid) (child string,
 	return "", nil
 }
 
-// renew begins both windows of a node again, with the durations that its contender now asks for,
-// and makes it the owner's. It returns zk.ErrNoNode if the node is gone, and forgets it. It returns
-// errChanged if the lease has ended by this server's clock, or others may have reported its end.
+// renew makes a node the owner's, and begins both windows again with the given durations. It
+// returns zk.ErrNoNode if the node is gone, and forgets it. It returns errChanged if the lease has
+// ended by this server's clock, or others may have reported its end.
 func (b *Backend) renew(ctx context.Context, n *node, ttl, transition time.Duration, binding string) error {
 	return b.writeOwner(ctx, n, ttl, transition, binding, false)
 }
@@ -216,7 +216,7 @@ func (b *Backend) write(ctx context.Context, n *node, rec *record, version int32
 	return n.s.change(ctx, n, rec, version)
 }
 
-// change is write for a lease that this server need not know.
+// change is write for a node that need not be a known one.
 func (s *session) change(ctx context.Context, n *node, rec *record, version int32) (*zk.Stat, error) {
 	res, err := s.multi(ctx,
 		&zk.CheckVersionRequest{Path: s.latch(n.mutex, n.child), Version: -1},
@@ -345,8 +345,8 @@ func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
 	}
 }
 
-// forgetDeleted forgets a node that is gone in the ensemble, and makes sure that its lease goes
-// too.
+// forgetDeleted forgets a node that the ensemble no longer has. If this server created it, its
+// lease is deleted too.
 func (b *Backend) forgetDeleted(n *node) {
 	b.mu.Lock()
 	if n.forgotten {

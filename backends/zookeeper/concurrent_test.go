@@ -239,7 +239,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			t.Errorf("after that: %+v", events)
 		}
 	})
-	handedOn := func(n *node) { // the state of a handoff before the waiter is woken
+	handedOff := func(n *node) { // the state of a handoff before the waiter is woken
 		must(t, b.renew(ctx, n, time.Minute, 0, ""))
 		b.setUnacknowledged(n, true)
 	}
@@ -248,12 +248,12 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		until(t, b, "it is passed on", func() bool { return n.forgotten })
 	})
 	t.Run("passed on, if its connection closes while it is granted again", func(t *testing.T) {
-		n := disconnectDuringRejoin(t, b, link, "again", handedOn)
+		n := disconnectDuringRejoin(t, b, link, "again", handedOff)
 		until(t, b, "it is passed on", func() bool { return n.forgotten })
 	})
 	t.Run("its contender's, if an earlier wait has returned it", func(t *testing.T) {
 		n := disconnectDuringRejoin(t, b, link, "earlier", func(n *node) {
-			handedOn(n)
+			handedOff(n)
 			earlier := &proxy.Ticket{Request: simba.AcquireRequest{Mutex: n.mutex, Contender: n.contender}}
 			if out, err := b.Granted(earlier, proxy.Grant{Token: n.token}); err != nil || out.Status != simba.StatusAcquired {
 				t.Errorf("the end of the earlier wait: %+v, %v", out, err)

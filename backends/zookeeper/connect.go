@@ -78,7 +78,7 @@ func (b *Backend) firstSessions(ctx context.Context) ([]*session, error) {
 	return nil, fmt.Errorf("zookeeper at %s: open %d sessions (see its maxClientCnxns): %w", b.options.Servers, len(sessions), err)
 }
 
-// diagnose returns why there is no session, which the library does not say.
+// diagnose returns why no session could be opened. The library does not say.
 func (b *Backend) diagnose(context.Context) error {
 	var last error
 	for _, h := range b.target.servers {
@@ -105,7 +105,7 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 		}
 	}
 	err := b.probe(ctx, s)
-	// ZooKeeper has deleted the empty container in between.
+	// ZooKeeper deleted the empty container between two steps of probe.
 	for errors.Is(err, zk.ErrNoNode) && ctx.Err() == nil {
 		err = b.probe(ctx, s)
 	}
@@ -125,7 +125,7 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 	return nil
 }
 
-// probe creates the top nodes and tries once each operation that the engine needs below them.
+// probe creates the top nodes, and tries each operation that the engine needs below them.
 func (b *Backend) probe(ctx context.Context, s *session) error {
 	if err := s.ensureLeases(ctx); err != nil {
 		return err

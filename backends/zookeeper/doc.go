@@ -34,7 +34,7 @@
 //
 // A new lease node says "asking" until its creator writes the outcome, a little later: most leases
 // are over by then. Another server treats it as an owner's if it is the first and the list has not
-// changed since its creation. Otherwise that server waits a moment. It counts the windows from the
+// changed since its creation. Otherwise that server waits briefly. It counts the windows from the
 // creation of the node, so the creator does the same.
 //
 // A node lives as long as its session. While the ensemble cannot be reached, every request fails.
@@ -42,7 +42,7 @@
 // last confirmed exchange. That is before the ensemble can let another contender in. Other servers
 // may renew its leases while the ensemble still has the session. So the server closes the session
 // when its timeout has passed. It uses the next session only when the old session's marker is gone.
-// In that session, those who still wait go to the end of the queue. A server has several sessions,
+// In that session, the remaining waiters go to the end of the queue. A server has several sessions,
 // and each mutex belongs to one of them.
 //
 // Differences from the other engines:

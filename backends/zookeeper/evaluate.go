@@ -11,11 +11,11 @@ import (
 // firstNode is the first node of a mutex as a watcher last saw it.
 type firstNode struct {
 	child    string
-	own      bool // this server created it, so whoever grants or ends its tenure announces it
+	own      bool // this server created it, and announces its tenures elsewhere
 	owned    bool
 	event    simba.Event // Owner and Token of a foreign node
 	end      time.Time   // of its lease, as far as this server knows
-	reserved bool        // of a polling waiter, which was notified if it subscribes here
+	reserved bool        // for a polling waiter, which was notified if it subscribes here
 }
 
 // evaluate acts on the last listing. It reports whether to evaluate again soon.
@@ -120,8 +120,8 @@ func (b *Backend) lastOwner(k nodeKey) string {
 	return last.Owner
 }
 
-// announceEndings announces the ends of tenures whose nodes are gone, before later tenures are
-// announced.
+// announceEndings announces the ends of tenures whose nodes are gone. It runs before later tenures
+// are announced.
 func (b *Backend) announceEndings(w *watcher, v *view) {
 	var events []simba.Event
 	b.mu.Lock()

@@ -4,7 +4,7 @@ import "github.com/simba-resp/simba-resp"
 
 // announceFree publishes that a mutex is free and has no next waiter, once for each tenure. After
 // an expiry it publishes nothing, since contenders know when a lease ends. There are two
-// exceptions: the lease was lost with its session, or the mutex was reserved for a waiter since.
+// exceptions: the lease ended with its session, or the mutex was reserved for a waiter after it.
 func (b *Backend) announceFree(mutex string, reserved bool) {
 	last, _ := b.eventLog.Last(mutex)
 	switch last.Kind {

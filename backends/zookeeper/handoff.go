@@ -11,7 +11,7 @@ import (
 
 // handOff wakes a waiter that now owns the mutex.
 func (b *Backend) handOff(n *node) {
-	b.counters.handedOn.Add(1)
+	b.counters.handoffs.Add(1)
 	b.announceTenure(n, reasonHandoff)
 	if !b.waiters.Grant(n.mutex, n.contender, proxy.Grant{Token: n.token, Since: n.made}) {
 		b.abandonGrantInBackground(n.key(), n.token)

@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Guard implements simba.Backend. An owner that last asked this server costs one round trip.
+// Guard implements simba.Backend. It costs one round trip if the owner's last request was here.
 func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (out simba.Outcome, err error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -282,8 +282,8 @@ func (b *Backend) changed(n *node, version int32) bool {
 	return n.version != version
 }
 
-// locate finds a contender's node in the ensemble, or nil. It reports whether that node is the
-// first.
+// locate finds a contender's node in the ensemble; nil = it has none. It reports whether that node
+// is the first.
 func (b *Backend) locate(ctx context.Context, s *session, k nodeKey) (n *node, first bool, err error) {
 	if err := s.sync(ctx, s.mutexes()); err != nil {
 		return nil, false, err

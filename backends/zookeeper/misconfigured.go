@@ -56,8 +56,8 @@ func (b *Backend) failWaits(mutex string, err error) {
 	}
 }
 
-// setFault records why a slot gets no new session; nil if it has one. A lasting error is returned
-// to requests at once and ends the slot's waits.
+// setFault records why no new session could be opened in a slot; nil = it was. Only a lasting error
+// counts: requests get it at once, and the slot's waits end with it.
 func (b *Backend) setFault(l *sessionSlot, err error) {
 	if err != nil && !lasting(err) {
 		err = nil

@@ -16,8 +16,8 @@ type mutex struct {
 	name  string
 	nodes map[string]*node // by contender: nodes of this server's clients
 	guids map[guid]*node   // the same nodes by guid
-	// endings has the event of each node that this server is deleting, so that whoever first sees
-	// the node gone announces the same event.
+	// endings has the event of each node that this server is deleting, so that any goroutine that
+	// finds the node gone announces the same event.
 	endings map[guid]simba.Event
 	watcher *watcher // nil = not needed
 	// announced is the token of the last tenure after which the mutex was announced as free.
@@ -52,8 +52,8 @@ type node struct {
 	answered       bool      // of a granted owner: Ticket.End has returned the tenure
 	unacknowledged bool      // of an owner: granted to a waiter, and not renewed since
 	over           bool      // of an owner: the lease node says that the lease has ended
-	// presumedUntil is until when others may report a node with an "asking" record as an
-	// owner's; else zero.
+	// Until presumedUntil, others may report a node with an "asking" record as an owner's. It is
+	// zero for other nodes.
 	presumedUntil time.Time
 	// renewalStart is when an owner's last renewal began. It may have succeeded without an
 	// answer.
@@ -106,8 +106,8 @@ func (n *node) endedLocked(now time.Time) bool {
 	return !n.presumedUntil.IsZero() && !now.Before(n.presumedUntil)
 }
 
-// missedLocked reports whether the first node is that of a polling waiter whose reservation is
-// over.
+// missedLocked reports whether a first node is that of a polling waiter that missed its
+// reservation.
 func (n *node) missedLocked(now time.Time) bool {
 	return n.kind == kindPolling && (n.idle || !n.reservedUntil.IsZero() && !now.Before(n.reservedUntil))
 }
@@ -173,7 +173,7 @@ func (b *Backend) addLocked(n *node) {
 		b.createdNodes[n.guid] = n
 		n.watchAt = time.Now().Add(watchDelay)
 	}
-	delete(b.making, n.guid)
+	delete(b.creating, n.guid)
 	b.armLocked(n)
 }
 
@@ -190,7 +190,7 @@ func (b *Backend) dropLocked(n *node) {
 		return
 	}
 	n.forgotten = true
-	delete(b.making, n.guid)
+	delete(b.creating, n.guid)
 	if b.createdNodes[n.guid] == n {
 		delete(b.createdNodes, n.guid)
 	}

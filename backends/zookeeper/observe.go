@@ -108,10 +108,10 @@ func (b *Backend) headOf(ctx context.Context, s *session, mutex, child string) (
 }
 
 // markOver records in the ensemble that a lease has ended by a clock, before anybody reports its
-// end. Otherwise a renewal that is under way could still continue the lease. It gives the creator a
-// moment to delete the node. Then it writes the flag Over to the lease node. It does not delete the
-// node, since the clock may be the ensemble's and that may step. It returns zk.ErrNoNode if the
-// node was deleted, zk.ErrBadVersion if its lease was changed.
+// end. Otherwise a renewal that is under way could still continue the lease. It first gives the
+// creator time to delete the node. Then it writes the flag Over to the lease node. It does not
+// delete the node, since the clock may be the ensemble's and that may step. It returns zk.ErrNoNode
+// if the node was deleted, zk.ErrBadVersion if its lease was changed.
 func (b *Backend) markOver(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	s, over, version := n.s, n.over, n.version
@@ -151,9 +151,9 @@ const (
 	decidePause  = 5 * time.Millisecond
 )
 
-// decided returns the first node once it is known whether it is an owner's. If this server created
-// or renewed the node, its own state is more exact than the record, unless another server has
-// renewed it.
+// decided waits until it is known whether the first node is an owner's, and returns it. If this
+// server created or renewed the node, its own state is more exact than the record, unless another
+// server has renewed it.
 func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) (*node, error) {
 	for deadline := time.Now().Add(decideWithin); ; {
 		n, err := b.readNode(ctx, s, mutex, child)
@@ -352,8 +352,8 @@ func (b *Backend) inspectRequest(ctx context.Context, mutex string) (h head, err
 	return h, b.failed(err)
 }
 
-// retryRead runs f, which only reads or else returns errUnknown. It repeats f if the connection
-// breaks. The mutex "" stands for all.
+// retryRead runs f, which only reads, or returns errUnknown if it may have changed something. It
+// repeats f if the connection breaks. The mutex "" stands for all.
 func (b *Backend) retryRead(ctx context.Context, mutex string, f func(*session) error) error {
 	for {
 		s, err := b.current(ctx, mutex)

@@ -12,9 +12,8 @@ import (
 // maxOrphans bounds the orphans. Beyond it the session is given up, which deletes its nodes.
 const maxOrphans = 10000
 
-// addOrphan records a node that must be deleted, since no client knows of it. It starts its
-// deletion in the background. If another server has changed its lease since version, the node is
-// kept.
+// addOrphan records a node that no client knows of, and starts its deletion in the background. If
+// another server has changed its lease since version, the node is kept.
 func (b *Backend) addOrphan(k nodeKey, g guid, version int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +127,8 @@ func (b *Backend) deleteOrphan(ctx context.Context, s *session, k nodeKey, g gui
 	}
 }
 
-// adoptOrphan adds a node of this server that another server's client uses to the known ones again.
+// adoptOrphan makes an orphan of this server a known node again, since its contender uses it
+// through another server.
 func (b *Backend) adoptOrphan(ctx context.Context, s *session, child string, g guid, rec record, stat *zk.Stat) error {
 	if !g.tagged(s.tag) {
 		return nil // another server created it
@@ -165,7 +165,7 @@ func (b *Backend) orphanUnknownNodes(s *session, mutex string, children []string
 		if !g.tagged(s.tag) {
 			continue
 		}
-		if _, making := b.making[g]; making || m != nil && m.guids[g] != nil || b.isOrphanLocked(g) {
+		if _, creating := b.creating[g]; creating || m != nil && m.guids[g] != nil || b.isOrphanLocked(g) {
 			continue
 		}
 		seen[g] = true

@@ -77,6 +77,8 @@ func (b *Backend) rejoin(mutex string) {
 	})
 }
 
+// rejoinOne repeats tryRejoin until it succeeds, or the ticket no longer waits. It returns false
+// after Close.
 func (b *Backend) rejoinOne(t *proxy.Ticket) bool {
 	r := t.Request
 	for b.waiters.Find(r.Mutex, r.Contender) == t {

@@ -11,9 +11,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// remove deletes a node. If it knows that it has done so, it announces why. It returns zk.ErrNoNode
-// if the node was gone, and zk.ErrBadVersion if its lease was changed. With asWaiter it returns
-// errChanged if the node is no longer a waiter's.
+// remove deletes a node. If it certainly did so, it announces the event why. It returns
+// zk.ErrNoNode if the node was gone, and zk.ErrBadVersion if its lease was changed. With asWaiter
+// it returns errChanged if the node is no longer a waiter's.
 func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condition) error {
 	b.mu.Lock()
 	if n.grantedLocked(on) {
@@ -46,14 +46,14 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 		}
 		if next != nil {
 			next.granting, next.becomingOwner = false, false
-			if m.watcher != nil && !handed { // it may have waited for this
+			if m.watcher != nil && !handed { // it skipped next meanwhile
 				m.watcher.wake()
 			}
 		}
 		b.tidyLocked(m)
 		b.mu.Unlock()
 	}()
-	sure := true // no earlier attempt has deleted it
+	sure := true // no earlier attempt can have deleted it
 	for {
 		b.mu.Lock()
 		// The end of another's tenure may grant it the mutex meanwhile.

@@ -105,7 +105,7 @@ func (s *session) children(ctx context.Context, mutex string) ([]string, error) 
 	return names, err
 }
 
-// childrenAt is children. It also returns the zxid of the list's last change.
+// childrenAt is children. It also returns the transaction of the last change of the children.
 func (s *session) childrenAt(ctx context.Context, mutex string) ([]string, int64, error) {
 	path := s.mutex(mutex)
 	type listing struct {
@@ -154,14 +154,14 @@ func (s *session) sync(ctx context.Context, path string) error {
 // watchedList is a listing with a watch.
 type watchedList struct {
 	names   []string
-	pzxid   int64 // of the list's last change
+	pzxid   int64 // transaction of the last change of the children
 	exists  bool
 	changed <-chan zk.Event // nil if there is no node and its creation is not watched
 }
 
-// watch lists the children of a node and watches them. If there is no node and made is true, it
+// watch lists the children of a node and watches them. If there is no node and creation is true, it
 // watches for its creation.
-func (s *session) watch(ctx context.Context, path string, made bool) (watchedList, error) {
+func (s *session) watch(ctx context.Context, path string, creation bool) (watchedList, error) {
 	return do(ctx, s, reads, func(c *zk.Conn) (watchedList, error) {
 		for {
 			names, stat, changed, err := c.ChildrenW(path)
@@ -171,7 +171,7 @@ func (s *session) watch(ctx context.Context, path string, made bool) (watchedLis
 			if !errors.Is(err, zk.ErrNoNode) {
 				return watchedList{}, err
 			}
-			if !made {
+			if !creation {
 				return watchedList{}, nil
 			}
 			exists, _, changed, err := c.ExistsW(path)
@@ -195,7 +195,7 @@ func (s *session) ensure(ctx context.Context, mutex string) error {
 			err = s.makeContainer(ctx, s.mutex(mutex))
 		}
 	}
-	if errors.Is(err, zk.ErrNodeExists) { // so the leases' node was missing
+	if errors.Is(err, zk.ErrNodeExists) { // so the leases' node is missing
 		return s.ensureLeases(ctx)
 	}
 	return err

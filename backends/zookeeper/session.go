@@ -59,12 +59,12 @@ type session struct {
 var epoch = time.Now()
 
 // openSession connects, and returns when the ensemble has created a session.
-func openSession(ctx context.Context, t target, timeout, handshake time.Duration, touch func(guid), log *slog.Logger) (*session, error) {
+func openSession(ctx context.Context, t target, timeout, handshake time.Duration, leaseChanged func(guid), log *slog.Logger) (*session, error) {
 	s := &session{
 		paths:        paths{t.chroot},
 		tag:          newTag(),
 		acl:          zk.WorldACL(zk.PermAll),
-		leaseChanged: touch,
+		leaseChanged: leaseChanged,
 		log:          log,
 		over:         make(chan struct{}),
 		up:           make(chan struct{}),
@@ -221,6 +221,7 @@ func (s *session) expiresAt() time.Time {
 	return s.confirmed.Add(s.timeout)
 }
 
+// negotiated returns the session timeout that the ensemble chose.
 func (s *session) negotiated() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,6 +310,7 @@ func (s *session) silence() {
 	}
 }
 
+// leave cuts the connection, and waits for the library's goroutines and requests.
 func (s *session) leave() {
 	s.cut()
 	for range s.quit {
@@ -316,6 +318,7 @@ func (s *session) leave() {
 	s.calls.Wait()
 }
 
+// cut closes the connection and prevents new ones.
 func (s *session) cut() {
 	s.mu.Lock()
 	s.abandoned = true

@@ -13,15 +13,16 @@ import (
 const (
 	// heartbeatsPerTimeout is how many heartbeats are sent per session timeout.
 	heartbeatsPerTimeout = 3
-	// maxHeartbeatInterval bounds the time between two, so that a dead connection is found soon.
+	// maxHeartbeatInterval bounds the time between two heartbeats, so that a dead connection is
+	// found soon.
 	maxHeartbeatInterval = time.Second
-	// retryPause is the pause between attempts of work that must succeed some time.
+	// retryPause is the pause between attempts of work that must not be given up.
 	retryPause = 100 * time.Millisecond
-	// unwantedCheckInterval is how often unneeded watchers are stopped.
+	// unwantedCheckInterval is how often the server stops watchers that no client needs.
 	unwantedCheckInterval = 10 * time.Second
 )
 
-// runSlot keeps a slot supplied with a session until the engine is closed.
+// runSlot keeps a session open in a slot until the engine is closed. It replaces each lost one.
 func (b *Backend) runSlot(l *sessionSlot, s *session) {
 	for {
 		b.keepAlive(s)
@@ -145,9 +146,9 @@ func (b *Backend) deleteWaiter(ctx context.Context, n *node) (owns bool, err err
 	}
 }
 
-// nextSession opens the session after one that was given up. It returns when the ensemble has ended
-// the old one. Until then other servers may renew its tenures, and its own requests may still be
-// executed.
+// nextSession opens the session after one that was given up. It returns after the ensemble has
+// ended the old one. Until then other servers may renew its tenures, and its own requests may still
+// be executed.
 func (b *Backend) nextSession(l *sessionSlot, old *session) *session {
 	logged := false
 	for {
@@ -196,7 +197,7 @@ func (b *Backend) reconnect(l *sessionSlot) *session {
 			return nil
 		}
 		if !logged {
-			b.log.Warn("cannot open a session with the ensemble; trying again", "err", err)
+			b.log.Warn("cannot open a session with the ensemble; retrying", "err", err)
 			logged = true
 		}
 		if !b.pause(retryPause) {

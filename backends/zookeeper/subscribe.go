@@ -32,8 +32,8 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	}
 }
 
-// watchChannel watches the mutexes of a channel or pattern. The returned channel is closed when
-// changes are seen. It returns nil if no mutex has such a channel.
+// watchChannel watches the mutexes of a channel or pattern. The returned channel is closed once
+// later changes are noticed. It returns nil if no mutex has such a channel.
 func (b *Backend) watchChannel(channel string, pattern bool) <-chan struct{} {
 	if pattern {
 		if !mayMatch(channel) {
@@ -128,6 +128,8 @@ func (b *Backend) runRootWatcher(w *watcher) {
 	}
 }
 
+// listAll lists and watches the mutexes, and starts a watcher for each. With fresh, a new watcher
+// announces its mutex' first owner too. ready has the watchers' ready channels.
 func (b *Backend) listAll(fresh bool) (changed <-chan zk.Event, s *session, ready []<-chan struct{}, err error) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
@@ -157,8 +159,8 @@ func (b *Backend) listAll(fresh bool) (changed <-chan zk.Event, s *session, read
 	return w.changed, s, ready, nil
 }
 
-// flagListeners tells the creators of other nodes, through the lease nodes, which of their
-// contenders subscribe at this server.
+// flagListeners sets Listening in the leases of nodes that other servers created, if their
+// contenders subscribe here.
 func (b *Backend) flagListeners(w *watcher, v *view) {
 	b.mu.Lock()
 	var contenders []string
@@ -182,6 +184,8 @@ func (b *Backend) flagListeners(w *watcher, v *view) {
 	}
 }
 
+// flagListener sets Listening in the lease of one node. It reports whether that is done, or not
+// needed.
 func (b *Backend) flagListener(s *session, k nodeKey, child string) bool {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()

@@ -29,7 +29,7 @@ func (b *Backend) announceTenure(n *node, reason string) {
 			break
 		}
 	}
-	// Tenures that have certainly ended, though their deletion has no answer yet.
+	// Tenures that have certainly ended, although their deletion has no answer yet.
 	var before []simba.Event
 	b.mu.Lock()
 	at := n.acquiredAt
@@ -49,15 +49,15 @@ func (b *Backend) announceTenure(n *node, reason string) {
 	})
 }
 
-// endOtherWait grants a wait of the same contender on another connection than that of t.
+// endOtherWait grants the mutex to a wait of the same contender other than t.
 func (b *Backend) endOtherWait(n *node, t *proxy.Ticket) {
 	if other := b.waiters.Find(n.mutex, n.contender); other != nil && other != t {
 		b.waiters.Grant(n.mutex, n.contender, proxy.Grant{Token: n.token, Since: n.made})
 	}
 }
 
-// becomeOwner grants the mutex to a waiter that asks again and whose node is the first. made is
-// true for the request that created the node and finds it the first only later.
+// becomeOwner grants the mutex to a contender whose node has become the first. made is true if this
+// request created the node.
 func (b *Backend) becomeOwner(ctx context.Context, n *node, r simba.AcquireRequest, t *proxy.Ticket, made bool) (out simba.Outcome, done bool, err error) {
 	if err := b.writeOwner(ctx, n, r.TTL, r.Transition, b.binding(r.Session), made); err != nil {
 		return out, false, err

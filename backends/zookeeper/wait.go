@@ -129,8 +129,9 @@ func (b *Backend) HandOff(t *proxy.Ticket, g proxy.Grant) error {
 	return b.failed(b.abandonGrant(ctx, nodeKey{t.Request.Mutex, t.Request.Contender}, g.Token, false))
 }
 
-// abandonGrant releases a tenure whose waiter is gone, unless it was renewed since. If the ensemble
-// does not answer, remove records an orphan.
+// abandonGrant releases a tenure whose waiter is gone, unless it was renewed since. With
+// unanswered, it also keeps a tenure that Ticket.End has returned. If the ensemble does not answer,
+// remove records an orphan.
 func (b *Backend) abandonGrant(ctx context.Context, k nodeKey, token uint64, unanswered bool) error {
 	unlock, err := b.lockKey(ctx, k)
 	if err != nil {
@@ -150,14 +151,13 @@ func (b *Backend) abandonGrant(ctx context.Context, k nodeKey, token uint64, una
 	return ignoreNoNode(b.removeOwn(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: "waiter gone"}, thisVersion))
 }
 
-// abandonGrantInBackground is abandonGrant in the background, unless Ticket.End has returned the
-// tenure.
+// abandonGrantInBackground is abandonGrant in the background, with unanswered.
 func (b *Backend) abandonGrantInBackground(k nodeKey, token uint64) {
 	b.background(func() {
 		ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 		defer cancel()
 		if err := b.abandonGrant(ctx, k, token, true); err != nil && b.life.Err() == nil {
-			b.log.Warn("cannot pass on a mutex whose waiter is gone; trying again", "mutex", k.mutex, "contender", k.contender, "err", err)
+			b.log.Warn("cannot hand off a mutex whose waiter is gone; retrying", "mutex", k.mutex, "contender", k.contender, "err", err)
 		}
 	})
 }

@@ -14,17 +14,17 @@ import (
 // serves all of them.
 type watcher struct {
 	mutex string
-	woken chan struct{} // evaluate the last listing again
-	stop  chan struct{} // closed when nobody needs it
-	ready chan struct{} // closed once changes are seen
+	woken chan struct{} // asks for another evaluation
+	stop  chan struct{} // closed when the watcher is not needed
+	ready chan struct{} // closed after the first listing; later changes are noticed
 
 	// Guarded by Backend.mu.
-	fresh     bool                // the mutex is new, so even its first owner is announced
-	leaseEnd  time.Time           // of the lease of a foreign owner
-	listeners map[string]struct{} // contenders that subscribe to their own channel
+	fresh     bool                // created while watched: announce its first owner too
+	leaseEnd  time.Time           // when the lease of another server's owner ends
+	listeners map[string]struct{} // contenders whose own channel is subscribed here
 }
 
-// wake lets the watcher evaluate the last listing again.
+// wake makes the watcher evaluate again.
 func (w *watcher) wake() {
 	select {
 	case w.woken <- struct{}{}:
@@ -55,20 +55,21 @@ func newWatcher(mutex string) *watcher {
 type view struct {
 	s        *session
 	names    []string
-	pzxid    int64 // of the list's last change
+	pzxid    int64 // transaction of the last change of the children
 	first    firstNode
-	began    bool // first was set at least once
-	suspects map[guid]bool
-	flagged  map[guid]bool // lease nodes with the Listening flag of this server
+	began    bool          // a first node, or none, was recorded
+	suspects map[guid]bool // own nodes seen once that no request explains
+	flagged  map[guid]bool // nodes in whose lease this server set Listening
 }
 
+// runWatcher lists, evaluates and waits for the next cause.
 func (b *Backend) runWatcher(w *watcher) {
 	v := view{suspects: make(map[guid]bool), flagged: make(map[guid]bool)}
 	var seen sync.Once
 	relist := time.NewTicker(relistInterval)
 	defer relist.Stop()
 	for {
-		changed, err := b.list(w, &v)
+		changed, err := b.listAndWatch(w, &v)
 		var later <-chan time.Time
 		if err == nil {
 			incomplete := b.evaluate(w, &v)
@@ -106,12 +107,12 @@ func (b *Backend) runWatcher(w *watcher) {
 					break waiting
 				}
 				later = nil
-				if b.refresh(&v, w) || b.evaluate(w, &v) {
+				if b.relist(w, &v) != nil || b.evaluate(w, &v) {
 					later = time.After(reevaluateDelay)
 				}
 			case <-relist.C:
 				before := v.pzxid
-				if changed != nil && b.isNeeded(w) && (b.refresh(&v, w) || v.pzxid != before) {
+				if changed != nil && b.isNeeded(w) && (b.relist(w, &v) != nil || v.pzxid != before) {
 					break waiting
 				}
 			case <-sessionOver(v.s):
@@ -125,9 +126,8 @@ func (b *Backend) runWatcher(w *watcher) {
 	}
 }
 
-// relistInterval is how often the queue is listed although no watch has fired, while a client waits
-// or subscribes. If this server may not read the queue when it changes, the ensemble drops the
-// watch without an event (ZooKeeper 3.8.4, CVE-2024-23944).
+// relistInterval is how often the watcher also lists without a watch event, while clients wait or
+// subscribe. Without the right to read, ZooKeeper 3.8.4 drops the watch silently (CVE-2024-23944).
 const relistInterval = 10 * time.Second
 
 // isNeeded reports whether a client here waits for the mutex or subscribes to it.
@@ -148,8 +148,8 @@ const reevaluateDelay = 25 * time.Millisecond
 // listed together.
 const batchDelay = 5 * time.Millisecond
 
-// canBatch reports whether a client of this server owns the mutex and is not about to lose it, as
-// far as this server knows.
+// canBatch reports whether a listing is not urgent: a client here owns the mutex, and no node is
+// being deleted.
 func (b *Backend) canBatch(w *watcher) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,8 +173,8 @@ func sessionOver(s *session) <-chan struct{} {
 	return s.over
 }
 
-// list lists the nodes and watches them.
-func (b *Backend) list(w *watcher, v *view) (changed <-chan zk.Event, err error) {
+// listAndWatch lists the nodes and watches them.
+func (b *Backend) listAndWatch(w *watcher, v *view) (changed <-chan zk.Event, err error) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
 	s, err := b.current(ctx, w.mutex)
@@ -194,8 +194,8 @@ func (b *Backend) list(w *watcher, v *view) (changed <-chan zk.Event, err error)
 	return l.changed, nil
 }
 
-// waitsForCreation reports whether a watcher waits for its mutex' node to be created. One that
-// serves only a pattern does not: the watcher of the list of mutexes sees the creation.
+// waitsForCreation reports whether a watcher waits for its mutex' node to be created. For a pattern
+// alone it need not: the root watcher sees the creation.
 func (b *Backend) waitsForCreation(w *watcher) bool {
 	b.mu.Lock()
 	m, pattern := b.mutexes[w.mutex], b.root != nil
@@ -204,18 +204,18 @@ func (b *Backend) waitsForCreation(w *watcher) bool {
 	return !pattern || waiting || m == nil || b.hasSubscribers(m)
 }
 
-// refresh lists the nodes again under the existing watch. It reports whether that failed.
-func (b *Backend) refresh(v *view, w *watcher) (failed bool) {
+// relist lists the nodes again under the existing watch.
+func (b *Backend) relist(w *watcher, v *view) error {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
 	start := time.Now()
 	names, pzxid, err := v.s.childrenAt(ctx, w.mutex)
 	if err != nil {
-		return true
+		return err
 	}
 	v.names, v.pzxid = names, pzxid
 	b.dropMissing(w, v, start)
-	return false
+	return nil
 }
 
 // dropMissing forgets nodes that existed before the listing began and are missing from it: another
@@ -238,9 +238,10 @@ func (b *Backend) dropMissing(w *watcher, v *view, start time.Time) {
 	b.mu.Unlock()
 	for _, n := range missing {
 		b.forgetDeleted(n)
-		if n.foreign { // its creator, or its session, is gone: queue its waiter again
+		if n.foreign { // the server that created the node is gone: queue its waiter here
 			b.rejoin(w.mutex)
 		} else {
+			// An empty Grant ends the wait without the mutex.
 			b.waiters.Grant(n.mutex, n.contender, proxy.Grant{})
 		}
 	}

@@ -1,5 +1,5 @@
 -- acquire: grants the mutex to the contender, renews its lease, or queues it.
--- ARGV  7 contender  8 ttl  9 transition  10 'busy', 'queue' or 'wait'  11 session  12 ticket
+-- ARGV  7 contender  8 ttl  9 transition  10 'noqueue', 'queue' or 'wait'  11 session  12 ticket
 -- The extra of the reply is the score of the queue entry.
 local me, mode, newSession = ARGV[7], ARGV[10], ARGV[11]
 local t, tr = tonumber(ARGV[8]), tonumber(ARGV[9])
@@ -20,7 +20,7 @@ if owner == '' and (reserved == '' or reserved == me) then
   return reply('acquired', 0, '')
 end
 if owner ~= '' then compareEnds() end
-if mode == 'busy' then
+if mode == 'noqueue' then
   local rank = call('ZRANK', queue, me)
   return reply('busy', rank and rank + 1 or 0, '')
 end

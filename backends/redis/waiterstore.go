@@ -8,11 +8,11 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// store is a Backend as the proxy.Store of its Waiters.
-type store struct{ *Backend }
+// waiterStore is a Backend as the proxy.Store of its Waiters.
+type waiterStore struct{ *Backend }
 
 // Granted implements proxy.Store.
-func (b store) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
+func (b waiterStore) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 	r := t.Request
 	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
 	defer cancel()
@@ -42,14 +42,14 @@ func (b store) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 }
 
 // Reacquire implements proxy.Store.
-func (b store) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
+func (b waiterStore) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
 	r := t.Request
 	r.Waiter = entryOf(t).Waiter
 	return b.Acquire(context.Background(), r)
 }
 
 // Replaced implements proxy.Store.
-func (b store) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
+func (b waiterStore) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
 	// A guard of a token that no tenure has changes nothing, and returns the position.
 	s, err := b.runLast(t, guardScript, int64(1), int64(0), "-")
 	if err != nil {
@@ -59,7 +59,7 @@ func (b store) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
 }
 
 // Leave implements proxy.Store.
-func (b store) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error) {
+func (b waiterStore) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error) {
 	reason := "left"
 	switch why {
 	case simba.EndTimeout:
@@ -75,14 +75,14 @@ func (b store) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error
 }
 
 // HandOff implements proxy.Store.
-func (b store) HandOff(t *proxy.Ticket, g proxy.Grant) error {
+func (b waiterStore) HandOff(t *proxy.Ticket, g proxy.Grant) error {
 	_, err := b.runLast(t, handOffScript, tokenText(g.Token), entryOf(t).ticket)
 	return err
 }
 
 // runLast runs the script that ends a ticket. Its arguments begin with the contender. On an error
 // the ticket becomes an orphan.
-func (b store) runLast(t *proxy.Ticket, s *script, args ...any) (*state, error) {
+func (b waiterStore) runLast(t *proxy.Ticket, s *script, args ...any) (*reply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
 	defer cancel()
 	if err := b.endEntry(ctx, t); err != nil {
@@ -95,9 +95,9 @@ func (b store) runLast(t *proxy.Ticket, s *script, args ...any) (*state, error) 
 	return st, err
 }
 
-// endEntry has reconciliations never again restore a ticket's queue entry. On an error the ticket
-// becomes an orphan.
-func (b store) endEntry(ctx context.Context, t *proxy.Ticket) error {
+// endEntry stops reconciliations from restoring the entry of a ticket in the queue. On an error the
+// ticket becomes an orphan.
+func (b waiterStore) endEntry(ctx context.Context, t *proxy.Ticket) error {
 	err := b.stopRestoring(ctx, t)
 	if err != nil {
 		b.orphanTicket(t)

@@ -31,7 +31,7 @@ func asReply(v any) any {
 
 func TestEndlessLeaseHasMaxRemaining(t *testing.T) {
 	for _, ends := range []int64{math.MaxInt64, math.MaxInt64 / 2, 1790000000000 + math.MaxInt64/int64(time.Millisecond) + 1} {
-		s := &state{now: 1790000000000, ttlAt: ends, ends: ends}
+		s := &reply{now: 1790000000000, ttlAt: ends, ends: ends}
 		if o := s.outcome(simba.StatusBusy); o.TTL != proxy.MaxRemaining || o.Transition != proxy.MaxRemaining {
 			t.Errorf("until %d: %+v", ends, o)
 		}
@@ -67,7 +67,7 @@ func FuzzState(f *testing.F) {
 			guardScript:   {"me", int64(1000), int64(500), "0"},
 			releaseScript: {"me", "0", "", "why"},
 		} {
-			s, err := parseState("m", by, args, reply)
+			s, err := parseReply("m", by, args, reply)
 			if err != nil {
 				if !errors.Is(err, errReply) {
 					t.Errorf("%s: %v", text, err)

@@ -15,7 +15,7 @@ import (
 
 // ask runs a script on a mutex and applies its reply. Its errors are simba.ErrStopped,
 // *simba.UnavailableError and *simba.MisconfiguredError. After an error the script may have run.
-func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any) (*state, error) {
+func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any) (*reply, error) {
 	if b.tasks.ctx.Err() != nil {
 		return nil, simba.ErrStopped
 	}
@@ -24,14 +24,14 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 	all := s.command(mutex, b.header(), args...)
 
 	sent := time.Now()
-	reply, err := b.up.run(ctx, simba.MutexChannel(mutex), s, all)
-	var st *state
+	raw, err := b.up.run(ctx, simba.MutexChannel(mutex), s, all)
+	var st *reply
 	if err == nil {
-		st, err = parseState(mutex, s, args, reply)
+		st, err = parseReply(mutex, s, args, raw)
 	}
 	if err != nil {
 		if b.waiters.Count(mutex) > 0 {
-			b.schedule.advance(mutex, time.Now().Add(retryAfter))
+			b.schedule.bringForward(mutex, time.Now().Add(retryAfter))
 		}
 		return nil, b.requestError(err)
 	}
@@ -53,17 +53,17 @@ var (
 	errLate = errors.New("the reply took longer than the lease")
 )
 
-// read returns the state of a mutex.
-func (b *Backend) read(ctx context.Context, mutex string) (*state, error) {
+// read reconciles a mutex and returns its state.
+func (b *Backend) read(ctx context.Context, mutex string) (*reply, error) {
 	return b.ask(ctx, mutex, reconcileScript, "0", "", 0)
 }
 
-func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, mode, ticket string) (*state, error) {
+func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, mode, ticket string) (*reply, error) {
 	return b.ask(ctx, r.Mutex, acquireScript, r.Contender, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
 		mode, b.session(r.Session), ticket)
 }
 
-// header returns the first of ARGV, which every script takes: see lua/state.lua.
+// header returns the first arguments of every script: see lua/state.lua.
 func (b *Backend) header() [6]any {
 	return [6]any{
 		b.id, b.HandoffWindow().Milliseconds(), b.QueueGrace().Milliseconds(), b.inCluster(), nil, b.fenceTTL.Milliseconds(),
@@ -87,7 +87,7 @@ func (b *Backend) session(id uint64) string {
 
 func tokenText(token uint64) string { return strconv.FormatUint(token, 10) }
 
-// requestError returns the error of this backend for the error of a request.
+// requestError wraps an error of Redis for the caller.
 func (b *Backend) requestError(err error) error {
 	if b.tasks.ctx.Err() != nil || errors.Is(err, simba.ErrStopped) {
 		return simba.ErrStopped

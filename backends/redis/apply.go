@@ -1,0 +1,87 @@
+package redis
+
+import (
+	"slices"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// What the backend does with the reply of a script.
+
+const (
+	// checkAfter is when a mutex is reconciled after a grant to another server's waiter. By then
+	// that server should have confirmed the grant.
+	checkAfter = 100 * time.Millisecond
+	// replyReorderWindow bounds by how much one reply may overtake another on its way into the
+	// event log.
+	replyReorderWindow = 100 * time.Millisecond
+)
+
+// applyReply handles what a reply carries: events, grants, and when to reconcile the mutex.
+func (b *Backend) applyReply(mutex string, s *reply) {
+	b.recordOwner(mutex, s)
+	b.eventLog.Record(s.events...)
+	b.counts.add(s)
+	for _, g := range s.tickets {
+		if g.token == 0 {
+			b.endWait(mutex, g.contender, g.ticket, proxy.Grant{Confirm: true, Ended: g.expired})
+			continue
+		}
+		// Reconciling may find an earlier grant, so how much of its lease is left is not known.
+		b.deliver(mutex, g.grant, proxy.Grant{Token: g.token, Since: s.sent, Confirm: s.status == "ok"}, true)
+	}
+	b.scheduleNext(mutex, s)
+}
+
+// scheduleNext schedules when to reconcile a mutex after a reply. Replies arrive in any order. For
+// a mutex with waiters or orphans, only reconcile itself sets a later time.
+func (b *Backend) scheduleNext(mutex string, s *reply) {
+	changed := len(s.tickets) > 0
+	switch s.status {
+	case "busy", "lost", "full", "ok", "confirmed":
+	default: // the reply began, renewed or ended a lease, or queued a contender
+		changed = changed || s.due != 0
+	}
+	switch {
+	case changed && b.needsReconciling(mutex):
+		b.schedule.bringForward(mutex, s.reconcileAt())
+	case changed:
+		b.schedule.set(mutex, s.reconcileAt(), s.now)
+	case s.due == 0 && s.status == "released" && !b.needsReconciling(mutex):
+		b.schedule.cancel(mutex, s.now)
+	}
+	if len(s.tickets) == 0 && slices.ContainsFunc(s.events, isHandoff) {
+		b.schedule.bringForward(mutex, time.Now().Add(checkAfter))
+	}
+}
+
+// needsReconciling reports whether somebody waits for a mutex here, or the mutex has orphans.
+func (b *Backend) needsReconciling(mutex string) bool {
+	b.mu.Lock()
+	orphaned := len(b.orphans[mutex]) > 0
+	b.mu.Unlock()
+	return orphaned || b.waiters.Count(mutex) > 0
+}
+
+// isHandoff reports whether an event is the grant to a blocked waiter.
+func isHandoff(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.Reason == "handoff" }
+
+// recordOwner records the beginning of the tenure that a reply shows, if no event of it has
+// arrived.
+func (b *Backend) recordOwner(mutex string, s *reply) {
+	if s.owner == "" || slices.ContainsFunc(s.events, func(e simba.Event) bool { return e.Token == s.token }) {
+		return
+	}
+	e := simba.Event{At: s.acquired, Kind: simba.EventAcquired, Mutex: mutex, Owner: s.owner, Token: s.token}
+	// The reply of a reconciliation may overtake that of the confirmation: then the owner still
+	// waits.
+	if s.status == "confirmed" || len(s.tickets) > 0 || b.waiters.Find(mutex, s.owner) != nil {
+		e.Reason = "handoff"
+	}
+	if last, known := b.eventLog.Last(mutex); known && last.Token >= s.token {
+		return // a later reply has arrived before
+	}
+	b.eventLog.Record(e)
+}
