@@ -161,7 +161,7 @@ func describe(conn *resp.Conn, now time.Time) string {
 		" qbuf=%d qbuf-free=%d omem=%d tot-mem=%d cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s",
 		conn.ID(), conn.RemoteAddr(), conn.LocalAddr(), conn.Name(),
 		int64(now.Sub(conn.Created()).Seconds()), int64(now.Sub(conn.LastActive()).Seconds()), c.flags(conn),
-		conn.SubscriptionCountOf(resp.Channel), conn.SubscriptionCountOf(resp.Pattern), conn.SubscriptionCountOf(resp.Shard),
+		conn.SubscriptionCountOf(resp.KindChannel), conn.SubscriptionCountOf(resp.KindPattern), conn.SubscriptionCountOf(resp.KindShard),
 		c.queued.Load(), used, free, queued, used+free+queued,
 		lastCommand, userName(conn), conn.Proto(), lib.name, lib.version)
 }

@@ -225,8 +225,8 @@ func (c *client) reset([][]byte) {
 	c.conn.Detach() // it may have thousands of subscriptions
 	c.endTransaction()
 	c.x.monitors.remove(c)
-	c.conn.SetListening(false)
-	for _, kind := range [...]resp.Kind{resp.Channel, resp.Pattern, resp.Shard} {
+	c.conn.SetAwaitsPushes(false)
+	for _, kind := range [...]resp.Kind{resp.KindChannel, resp.KindPattern, resp.KindShard} {
 		for _, channel := range c.conn.Subscriptions(kind) {
 			c.conn.Unsubscribe(kind, channel)
 		}

@@ -30,7 +30,7 @@ type monitors struct {
 func (c *client) monitor([][]byte) {
 	c.w.Simple("OK")
 	c.conn.HoldPushes()
-	c.conn.SetListening(true)
+	c.conn.SetAwaitsPushes(true)
 	c.x.monitors.add(c)
 	c.endIfRevoked()
 }

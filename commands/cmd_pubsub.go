@@ -107,14 +107,14 @@ var pubsubCommands = []command{
 	},
 }
 
-func (c *client) subscribe(args [][]byte)   { c.subscribeTo(resp.Channel, "subscribe", args[1:]) }
-func (c *client) psubscribe(args [][]byte)  { c.subscribeTo(resp.Pattern, "psubscribe", args[1:]) }
-func (c *client) ssubscribe(args [][]byte)  { c.subscribeTo(resp.Shard, "ssubscribe", args[1:]) }
-func (c *client) unsubscribe(args [][]byte) { c.unsubscribeFrom(resp.Channel, "unsubscribe", args[1:]) }
+func (c *client) subscribe(args [][]byte)   { c.subscribeTo(resp.KindChannel, "subscribe", args[1:]) }
+func (c *client) psubscribe(args [][]byte)  { c.subscribeTo(resp.KindPattern, "psubscribe", args[1:]) }
+func (c *client) ssubscribe(args [][]byte)  { c.subscribeTo(resp.KindShard, "ssubscribe", args[1:]) }
+func (c *client) unsubscribe(args [][]byte) { c.unsubscribeFrom(resp.KindChannel, "unsubscribe", args[1:]) }
 func (c *client) punsubscribe(args [][]byte) {
-	c.unsubscribeFrom(resp.Pattern, "punsubscribe", args[1:])
+	c.unsubscribeFrom(resp.KindPattern, "punsubscribe", args[1:])
 }
-func (c *client) sunsubscribe(args [][]byte) { c.unsubscribeFrom(resp.Shard, "sunsubscribe", args[1:]) }
+func (c *client) sunsubscribe(args [][]byte) { c.unsubscribeFrom(resp.KindShard, "sunsubscribe", args[1:]) }
 
 const (
 	maxChannelLen    = 1024  // bytes of a channel's name
@@ -129,7 +129,7 @@ func (c *client) checkChannels(kind resp.Kind, channels [][]byte) error {
 	}
 	for _, ch := range channels {
 		err := checkLength("channel", ch, maxChannelLen)
-		if kind == resp.Pattern {
+		if kind == resp.KindPattern {
 			err = checkLength("pattern", ch, maxGlobLen)
 		}
 		if err != nil {
@@ -148,7 +148,7 @@ func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) {
 		channel := string(ch)
 		c.conn.Subscribe(kind, channel)
 		c.confirm(kind, word, &channel)
-		c.subscribed(channel, kind == resp.Pattern)
+		c.subscribed(channel, kind == resp.KindPattern)
 	}
 	c.endIfRevoked()
 }
@@ -199,8 +199,8 @@ func (c *client) confirm(kind resp.Kind, word string, channel *string) {
 	} else {
 		c.w.Null()
 	}
-	left := c.conn.SubscriptionCountOf(resp.Shard)
-	if kind != resp.Shard {
+	left := c.conn.SubscriptionCountOf(resp.KindShard)
+	if kind != resp.KindShard {
 		left = c.conn.SubscriptionCount() - left
 	}
 	c.w.Int(int64(left))
@@ -212,7 +212,7 @@ func (c *client) publish(args [][]byte) {
 		return
 	}
 	n := c.x.server.Broker().Publish(string(args[1]), string(args[2]))
-	c.conn.Published(n)
+	c.conn.CountReceivers(n)
 	c.w.Int(int64(n))
 }
 
@@ -225,7 +225,7 @@ func publishKeyed(t *keyTx, args [][]byte) error {
 	channel := string(args[1])
 	t.Publish(channel, string(args[2]))
 	n := t.x.receivers(channel)
-	t.conn.Published(n)
+	t.conn.CountReceivers(n)
 	t.w.Int(int64(n))
 	return nil
 }
@@ -233,13 +233,13 @@ func publishKeyed(t *keyTx, args [][]byte) error {
 // receivers returns how many subscriptions a message on a channel reaches.
 func (x *Commands) receivers(channel string) int {
 	broker := x.server.Broker()
-	n := broker.Subscribers(resp.Channel, channel)
-	if broker.Patterns() == 0 {
+	n := broker.Subscribers(resp.KindChannel, channel)
+	if broker.PatternCount() == 0 {
 		return n
 	}
-	for _, p := range broker.Channels(resp.Pattern, "") {
+	for _, p := range broker.Channels(resp.KindPattern, "") {
 		if resp.Match(p, channel) {
-			n += broker.Subscribers(resp.Pattern, p)
+			n += broker.Subscribers(resp.KindPattern, p)
 		}
 	}
 	return n
@@ -247,12 +247,12 @@ func (x *Commands) receivers(channel string) int {
 
 func (c *client) spublish(args [][]byte) {
 	n := c.x.server.Broker().PublishShard(string(args[1]), string(args[2]))
-	c.conn.Published(n)
+	c.conn.CountReceivers(n)
 	c.w.Int(int64(n))
 }
 
-func (c *client) pubsubChannels(args [][]byte)      { c.activeChannels(resp.Channel, args) }
-func (c *client) pubsubShardChannels(args [][]byte) { c.activeChannels(resp.Shard, args) }
+func (c *client) pubsubChannels(args [][]byte)      { c.activeChannels(resp.KindChannel, args) }
+func (c *client) pubsubShardChannels(args [][]byte) { c.activeChannels(resp.KindShard, args) }
 
 func (c *client) activeChannels(kind resp.Kind, args [][]byte) {
 	glob := "*"
@@ -275,8 +275,8 @@ func (c *client) activeChannels(kind resp.Kind, args [][]byte) {
 	}
 }
 
-func (c *client) pubsubNumSub(args [][]byte)      { c.countSubscribers(resp.Channel, args[2:]) }
-func (c *client) pubsubShardNumSub(args [][]byte) { c.countSubscribers(resp.Shard, args[2:]) }
+func (c *client) pubsubNumSub(args [][]byte)      { c.countSubscribers(resp.KindChannel, args[2:]) }
+func (c *client) pubsubShardNumSub(args [][]byte) { c.countSubscribers(resp.KindShard, args[2:]) }
 
 func (c *client) countSubscribers(kind resp.Kind, channels [][]byte) {
 	c.w.Array(2 * len(channels))
@@ -286,4 +286,4 @@ func (c *client) countSubscribers(kind resp.Kind, channels [][]byte) {
 	}
 }
 
-func (c *client) pubsubNumPat([][]byte) { c.w.Int(int64(c.x.server.Broker().Patterns())) }
+func (c *client) pubsubNumPat([][]byte) { c.w.Int(int64(c.x.server.Broker().PatternCount())) }

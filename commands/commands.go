@@ -195,8 +195,8 @@ func (x *Commands) Opened(conn *resp.Conn) {
 	}
 }
 
-// Serve implements resp.Handler.
-func (x *Commands) Serve(conn *resp.Conn, args [][]byte) {
+// Execute implements resp.Handler.
+func (x *Commands) Execute(conn *resp.Conn, args [][]byte) {
 	c := x.client(conn)
 	c.w = conn.Reply()
 	e, err := x.table.find(args)
@@ -225,7 +225,7 @@ func (x *Commands) Closed(conn *resp.Conn) {
 	}
 	x.monitors.remove(c)
 	c.endTransaction()
-	if !conn.Graceful() {
+	if !conn.ServerStopping() {
 		c.releaseSession()
 	}
 }

@@ -133,7 +133,7 @@ func (c *client) mayGoOnListening(u *access.User) bool {
 		return false
 	}
 	for kind, may := range map[resp.Kind]func(*access.User, string) bool{
-		resp.Channel: mayListen, resp.Shard: mayListen, resp.Pattern: (*access.User).MayUsePattern,
+		resp.KindChannel: mayListen, resp.KindShard: mayListen, resp.KindPattern: (*access.User).MayUsePattern,
 	} {
 		for _, name := range c.conn.Subscriptions(kind) {
 			if !may(u, name) {

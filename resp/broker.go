@@ -12,9 +12,9 @@ type Kind uint8
 
 // The kinds.
 const (
-	Channel Kind = iota // SUBSCRIBE
-	Pattern             // PSUBSCRIBE: a glob that channels match
-	Shard               // SSUBSCRIBE
+	KindChannel Kind = iota // SUBSCRIBE
+	KindPattern             // PSUBSCRIBE: a glob that channels match
+	KindShard               // SSUBSCRIBE
 
 	kinds = 3
 )
@@ -57,8 +57,8 @@ func (b *Broker) Publish(channel, payload string) (receivers int) {
 	return exact + matched
 }
 
-// Notify is Publish, but it counts only the subscribers of the channel itself.
-func (b *Broker) Notify(channel, payload string) (subscribers int) {
+// PublishCountExact is Publish, but it counts only the subscribers of the channel itself.
+func (b *Broker) PublishCountExact(channel, payload string) (subscribers int) {
 	exact, _ := b.publish(channel, payload)
 	return exact
 }
@@ -69,13 +69,13 @@ func (b *Broker) publish(channel, payload string) (exact, matched int) {
 	}
 	var slow []*Conn
 	b.mu.RLock()
-	if t := b.topics[Channel][channel]; t != nil {
-		exact = t.send(&publication{kind: Channel, channel: channel, payload: payload}, &slow)
+	if t := b.topics[KindChannel][channel]; t != nil {
+		exact = t.send(&publication{kind: KindChannel, channel: channel, payload: payload}, &slow)
 	}
 	patterns := b.patternsLocked()
 	b.mu.RUnlock()
 	for t := range patterns.matches(channel) {
-		p := &publication{kind: Pattern, pattern: t.name, channel: channel, payload: payload}
+		p := &publication{kind: KindPattern, pattern: t.name, channel: channel, payload: payload}
 		b.mu.RLock()
 		matched += t.send(p, &slow)
 		b.mu.RUnlock()
@@ -90,7 +90,7 @@ func (b *Broker) publish(channel, payload string) (exact, matched int) {
 func (b *Broker) patternsLocked() *patternIndex {
 	index := b.patterns.Load()
 	if index == nil {
-		index = newPatternIndex(maps.Values(b.topics[Pattern]))
+		index = newPatternIndex(maps.Values(b.topics[KindPattern]))
 		b.patterns.Store(index)
 	}
 	return index
@@ -103,8 +103,8 @@ func (b *Broker) PublishShard(channel, payload string) (receivers int) {
 	}
 	var slow []*Conn
 	b.mu.RLock()
-	if t := b.topics[Shard][channel]; t != nil {
-		receivers = t.send(&publication{kind: Shard, channel: channel, payload: payload}, &slow)
+	if t := b.topics[KindShard][channel]; t != nil {
+		receivers = t.send(&publication{kind: KindShard, channel: channel, payload: payload}, &slow)
 	}
 	b.mu.RUnlock()
 	cutAll(slow)
@@ -159,11 +159,11 @@ func (b *Broker) Channels(kind Kind, glob string) []string {
 	return names
 }
 
-// Patterns returns how many different patterns have a subscriber.
-func (b *Broker) Patterns() int {
+// PatternCount returns how many different patterns have a subscriber.
+func (b *Broker) PatternCount() int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return len(b.topics[Pattern])
+	return len(b.topics[KindPattern])
 }
 
 // subscribe adds a subscription and reports whether it is new.
@@ -222,7 +222,7 @@ func (b *Broker) remove(c *Conn, kind Kind, t *topic) {
 
 // patternsChanged makes the next publisher rebuild the index of patterns.
 func (b *Broker) patternsChanged(kind Kind) {
-	if kind == Pattern {
+	if kind == KindPattern {
 		b.patterns.Store(nil)
 	}
 }

@@ -29,9 +29,9 @@ type Limits struct {
 	Args    int // arguments of a command, including its name; default 1024
 	Arg     int // bytes of an argument; default 64 KiB
 	Command int // bytes of all arguments of a command together; default 1 MiB
-	// Long reports whether an argument of the command may be as long as Command allows, as a
+	// MayBeLong reports whether an argument of the command may be as long as Command allows, as a
 	// script may; nil = none. Any goroutine may call it, for arguments longer than Arg.
-	Long   func(command []byte) bool
+	MayBeLong   func(command []byte) bool
 	Inline int // bytes of an inline command, or of the line before an argument; default 64 KiB
 
 	// UnauthArgs and UnauthArg replace Args and Arg before authentication; default 10 and 16 KiB,

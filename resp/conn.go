@@ -235,9 +235,9 @@ func (c *Conn) Close() {
 	}
 }
 
-// Graceful reports whether the server is shutting down. Handler.Closed uses it to distinguish a
+// ServerStopping reports whether the server is shutting down. Handler.Closed uses it to distinguish a
 // shutdown from a disconnect. Any goroutine may call it.
-func (c *Conn) Graceful() bool {
+func (c *Conn) ServerStopping() bool {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
 	return c.draining

@@ -125,7 +125,7 @@ func (c *Conn) execute(args [][]byte) {
 	if c.mode == ReplySkipNext {
 		c.mode = replySkip
 	}
-	c.server.handler.Serve(c, args)
+	c.server.handler.Execute(c, args)
 	c.applyReplyMode()
 	if c.mode == replySkip {
 		c.mode = ReplyOn

@@ -23,9 +23,9 @@ func (c *Conn) Push(frames []byte) bool {
 // precedes them. Subscribe calls it by itself.
 func (c *Conn) HoldPushes() { c.hold() }
 
-// SetListening sets whether the client waits for pushes other than messages. The idle timeout does
+// SetAwaitsPushes sets whether the client waits for pushes other than messages. The idle timeout does
 // not apply to such a client.
-func (c *Conn) SetListening(on bool) { c.listening = on }
+func (c *Conn) SetAwaitsPushes(on bool) { c.listening = on }
 
 // manyPushes is how many messages, counted by receivers, a connection may publish before it waits
 // for the pushers.
@@ -34,9 +34,9 @@ const manyPushes = 20_000
 // publishWait is how long it waits at most, because subscribers may read nothing.
 const publishWait = 100 * time.Millisecond
 
-// Published counts the receivers of a publish. After manyPushes of them the connection waits,
+// CountReceivers counts the receivers of a publish. After manyPushes of them the connection waits,
 // before its next command, until the pushers have sent most of the queued messages.
-func (c *Conn) Published(receivers int) { c.published += receivers }
+func (c *Conn) CountReceivers(receivers int) { c.published += receivers }
 
 // awaitPushes waits for the pushers if the connection has published much. It is called between
 // commands.

@@ -18,7 +18,7 @@ func TestPublishBackpressure(t *testing.T) {
 		// publish counts messages. It returns a channel that is closed before the next command.
 		publish := func(n int) (over chan struct{}) {
 			over = make(chan struct{})
-			publisher.Published(n)
+			publisher.CountReceivers(n)
 			go func() { publisher.awaitPushes(); close(over) }()
 			synctest.Wait()
 			return over
@@ -80,7 +80,7 @@ func (p *pushers) awaited() bool {
 // publish is a PUBLISH with as many receivers as a connection may have without a wait.
 func publish(c *Conn, _ [][]byte) {
 	c.Reply().Simple("SENT")
-	c.Published(manyPushes)
+	c.CountReceivers(manyPushes)
 }
 
 func TestPublishBackpressureSendsRepliesFirst(t *testing.T) {

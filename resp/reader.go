@@ -237,11 +237,11 @@ func (r *reader) multibulk(unauth bool) (done bool, err error) {
 
 // mayBeLong reports whether the current command may have an argument beyond the limit.
 func (r *reader) mayBeLong() bool {
-	if r.limits.Long == nil || len(r.spans) == 0 {
+	if r.limits.MayBeLong == nil || len(r.spans) == 0 {
 		return false
 	}
 	name := r.spans[0]
-	return r.limits.Long(r.buf[r.start+name.from : r.start+name.to])
+	return r.limits.MayBeLong(r.buf[r.start+name.from : r.start+name.to])
 }
 
 // header reads the line before an argument, "$<bytes>\r\n".

@@ -21,11 +21,11 @@ type Handler interface {
 	// Opened is called once, on the connection's goroutine, before the first read. Over TLS it is
 	// called after the handshake.
 	Opened(c *Conn)
-	// Serve executes one command and writes exactly one reply to c.Reply(). A SUBSCRIBE and the
+	// Execute executes one command and writes exactly one reply to c.Reply(). A SUBSCRIBE and the
 	// like have one reply for each channel. It is called on the connection's goroutine. args is
 	// never empty, and valid only during the call. If the reply shows a change that may not be
-	// durable yet, Serve calls c.RestOn.
-	Serve(c *Conn, args [][]byte)
+	// durable yet, Execute calls c.RestOn.
+	Execute(c *Conn, args [][]byte)
 	// Closed is called once, on the connection's goroutine, after the last Serve. By then all
 	// served commands are committed, the connection is closed, its Context has ended, and its
 	// subscriptions are removed. Closed may call RestOn and Commit. c.Graceful reports whether

@@ -27,11 +27,11 @@ func (p *publication) encode(resp3 bool) []byte {
 		resp3: resp3,
 	}
 	switch p.kind {
-	case Pattern:
+	case KindPattern:
 		w.Push(4)
 		w.BulkString("pmessage")
 		w.BulkString(p.pattern)
-	case Shard:
+	case KindShard:
 		w.Push(3)
 		w.BulkString("smessage")
 	default:
