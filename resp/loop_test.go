@@ -403,7 +403,7 @@ func TestIdleConnectionShrinksItsBuffers(t *testing.T) {
 		if used, free := c.QueryBuffered(); used != 0 || free < len(big) {
 			t.Errorf("%d bytes used, %d free", used, free)
 		}
-		time.Sleep(2*shrinkAfter + time.Second)
+		time.Sleep(2*shrinkCheckEvery + time.Second)
 		synctest.Wait()
 		if c.grown() {
 			t.Errorf("it holds %d and %d bytes", len(c.in.buf), cap(c.reply.buf))

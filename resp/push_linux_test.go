@@ -19,7 +19,7 @@ func TestPublishBackpressure(t *testing.T) {
 		publish := func(n int) (over chan struct{}) {
 			over = make(chan struct{})
 			publisher.CountReceivers(n)
-			go func() { publisher.awaitPushes(); close(over) }()
+			go func() { publisher.waitForPushers(); close(over) }()
 			synctest.Wait()
 			return over
 		}
@@ -29,7 +29,7 @@ func TestPublishBackpressure(t *testing.T) {
 			if i == pushBatch {
 				<-publish(manyPushes) // few connections left: it does not wait
 			}
-			p.push(&pending[i])
+			p.schedule(&pending[i])
 		}
 		<-publish(manyPushes - 1)
 		if d := time.Since(begin); d != 0 {
@@ -49,7 +49,7 @@ func TestPublishBackpressure(t *testing.T) {
 			t.Errorf("the wait was over %v after only a few were left", d)
 		}
 		for i := range pending {
-			p.push(&pending[i])
+			p.schedule(&pending[i])
 		}
 		<-publish(manyPushes)
 		if d := time.Since(begin); d != publishWait {
@@ -62,7 +62,7 @@ func TestPublishBackpressure(t *testing.T) {
 func (p *pushers) fallBehind() {
 	pending := make([]Conn, 2*pushBatch+1)
 	for i := range pending {
-		p.push(&pending[i])
+		p.schedule(&pending[i])
 	}
 }
 
