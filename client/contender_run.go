@@ -105,7 +105,7 @@ type resignation int32
 const (
 	noResignation resignation = iota
 	resignNow                 // contend again at once
-	resignForTTL              // contend again after a TTL, so that another contender has time to acquire
+	resignForTTL              // contend again after a TTL: another contender has time to acquire
 )
 
 // newContenderRun returns a run that has not begun. The contexts of its ownerships have the

@@ -11,8 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// The fields have the names that Redis tools look for. INFO omits fields of Redis that have no
-// meaning in this server.
+// The fields have the names that Redis tools read. INFO omits fields of Redis that have no meaning
+// in this server.
 
 func (r *report) server() {
 	info := &r.x.info
@@ -166,7 +166,7 @@ func (r *report) keyspace() {
 	}
 }
 
-// human writes bytes as Redis' *_human fields do.
+// human returns a number of bytes in the form of Redis' *_human fields.
 func human(n uint64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%dB", n)

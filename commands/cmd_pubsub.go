@@ -6,7 +6,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// Clients route a shard channel like a key, but it is no key.
+// Cluster clients route a shard channel like a key, although it is not one.
 var (
 	shardChannel  = keys{1, 1, 1, []string{"not_key"}}
 	shardChannels = keys{1, -1, 1, []string{"not_key"}}
@@ -107,22 +107,26 @@ var pubsubCommands = []command{
 	},
 }
 
-func (c *client) subscribe(args [][]byte)   { c.subscribeTo(resp.KindChannel, "subscribe", args[1:]) }
-func (c *client) psubscribe(args [][]byte)  { c.subscribeTo(resp.KindPattern, "psubscribe", args[1:]) }
-func (c *client) ssubscribe(args [][]byte)  { c.subscribeTo(resp.KindShard, "ssubscribe", args[1:]) }
-func (c *client) unsubscribe(args [][]byte) { c.unsubscribeFrom(resp.KindChannel, "unsubscribe", args[1:]) }
+func (c *client) subscribe(args [][]byte)  { c.subscribeTo(resp.KindChannel, "subscribe", args[1:]) }
+func (c *client) psubscribe(args [][]byte) { c.subscribeTo(resp.KindPattern, "psubscribe", args[1:]) }
+func (c *client) ssubscribe(args [][]byte) { c.subscribeTo(resp.KindShard, "ssubscribe", args[1:]) }
+func (c *client) unsubscribe(args [][]byte) {
+	c.unsubscribeFrom(resp.KindChannel, "unsubscribe", args[1:])
+}
 func (c *client) punsubscribe(args [][]byte) {
 	c.unsubscribeFrom(resp.KindPattern, "punsubscribe", args[1:])
 }
-func (c *client) sunsubscribe(args [][]byte) { c.unsubscribeFrom(resp.KindShard, "sunsubscribe", args[1:]) }
+func (c *client) sunsubscribe(args [][]byte) {
+	c.unsubscribeFrom(resp.KindShard, "sunsubscribe", args[1:])
+}
 
 const (
 	maxChannelLen    = 1024  // bytes of a channel's name
 	maxSubscriptions = 10000 // of a connection
 )
 
-// checkChannels refuses channels that the connection may not subscribe to. It counts a name twice
-// if the connection has subscribed to it already.
+// checkChannels refuses names that are too long, or too many. A name that the connection has
+// already subscribed to counts again.
 func (c *client) checkChannels(kind resp.Kind, channels [][]byte) error {
 	if c.conn.SubscriptionCount()+len(channels) > maxSubscriptions {
 		return replyErrorf("ERR too many subscriptions: a connection may have at most %d", maxSubscriptions)
@@ -153,9 +157,9 @@ func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) {
 	c.endIfRevoked()
 }
 
-// subscribed reports a new subscription to the backend. The backend then notifies a contender that
-// has a reservation and could not be reached before. If the backend cannot record the subscription
-// now, it will do so later, and until then the client may miss notices.
+// subscribed reports a new subscription to the backend. The backend then repeats the notice for a
+// contender that has a reservation and had no subscriber. If the backend cannot record the
+// subscription now, it will do so later. Until then the client may miss notices.
 func (c *client) subscribed(channel string, pattern bool) {
 	began := time.Now()
 	seq, err := c.backend().Subscribed(c.conn.Context(), channel, pattern)
@@ -189,7 +193,7 @@ func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte)
 }
 
 // confirm appends the frame that confirms a subscription or its end, with the number of
-// subscriptions of its kind that are left.
+// subscriptions that remain. Shard channels are counted separately.
 func (c *client) confirm(kind resp.Kind, word string, channel *string) {
 	c.conn.Confirm()
 	c.w.Push(3)
@@ -217,7 +221,7 @@ func (c *client) publish(args [][]byte) {
 }
 
 // publishKeyed is PUBLISH in a transaction. The message is sent when the transaction is durable.
-// The reply counts the present receivers.
+// The reply is the present number of receivers.
 func publishKeyed(t *keyTx, args [][]byte) error {
 	if err := checkLength("channel", args[1], maxChannelLen); err != nil {
 		return err
