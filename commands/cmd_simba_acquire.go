@@ -196,7 +196,8 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 
 // commitGrant waits until a grant after a wait is durable, and subtracts that time from the lease's
 // windows. The lease began long after the request, so the client cannot subtract the time itself:
-// the server shortens the windows. If the lease has expired, the reply is `timeout`.
+// the server shortens the windows. If the lease has expired, the reply is `timeout`, unless the
+// contender has renewed the lease.
 func (c *client) commitGrant(a *acquisition, out *simba.Outcome) error {
 	began := time.Now()
 	if c.conn.Commit() != nil {

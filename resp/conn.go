@@ -28,7 +28,7 @@ const (
 // Conn is the connection of a client. Each call of a Handler has one.
 //
 // Only a Handler called with this Conn may call its methods. A method's comment says if any
-// goroutine may call it. Later calls do nothing.
+// goroutine may call it. Calls after the end of the connection do nothing.
 type Conn struct {
 	server  *Server
 	wire    wire

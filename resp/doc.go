@@ -21,9 +21,9 @@
 //
 // Pushes are messages and lines of MONITOR. They go through a bounded queue, so that a publisher
 // never waits for one slow connection. A connection whose queue overflows is closed. A pusher is a
-// goroutine that sends a queue and ends when the queue is empty. Connections of a poller share a
-// few pushers, which never block. A client that publishes without a pause waits until the pushers
-// have almost caught up.
+// goroutine that sends queued pushes. Without a poller each connection has its own, which ends when
+// the queue is empty. Connections of a poller share a few pushers, which never block. A client that
+// publishes without a pause waits until the pushers have almost caught up.
 //
 // Over TLS the same goroutine does the handshake first. All bytes then pass through crypto/tls.
 // Deadlines are set below it.
@@ -32,11 +32,10 @@
 //
 //   - No reply reaches the network before the Committer has committed the changes that it shows.
 //   - The Committer is called for every batch that called RestOn, also after a disconnect.
-//   - A push never splits a reply. Both keep the order of their causes. The
-//     confirmation of a SUBSCRIBE precedes the first message. That of an UNSUBSCRIBE follows the
-//     last one.
+//   - A push never splits a reply. Both keep the order of their causes. The confirmation of a
+//     SUBSCRIBE precedes the first message. That of an UNSUBSCRIBE follows the last one.
 //   - The reader allocates for received bytes, never for an announced length. A buffer grows at
-//     most to twice their size, and never beyond the Limits.
+//     most to twice the received bytes, and never beyond the Limits.
 //   - Every goroutine ends with its connection. The poller's end before Shutdown returns nil.
 //
 // Lock order: Broker.mu or Conn.wmu, then pushQueue.mu, then pushers.mu. Conn.readMu, then the
