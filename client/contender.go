@@ -15,19 +15,19 @@ import (
 type ContenderConfig struct {
 	Mutex string // 1 to 255 bytes, see SIMBA.ACQUIRE
 
-	// ID is the contender's id; "" means a new one, counter:pid@host~random. No two contenders of
-	// a mutex may have the same. In one Client the second is refused with ErrInUse.
+	// ID is the contender's id; "" means a new one, counter:pid@host~random. Two contenders of a
+	// mutex must not share an id. In one Client the second is refused with ErrInUse.
 	ID string
 
-	// TTL is the TTL window of the lease: how long the owner owns the mutex before it must renew.
-	// A shorter TTL means that the server notices a dead owner sooner, and more requests. Simba's
-	// advice is 5 to 15 s. 0 means the TTL of the Client, which is 10 s by default.
+	// TTL is the TTL window of the lease: how long the owner works before it renews. A shorter TTL
+	// reveals a dead owner sooner, but costs more requests. Simba (for the JVM) recommends 5 to
+	// 15 s. 0 means the TTL of the Client, which is 10 s by default.
 	TTL time.Duration
 
 	// Transition is the transition window, which follows the TTL window: the owner may still
-	// renew, and nobody else may take the mutex. It keeps leadership stable when a reply is slow.
-	// Simba's advice is 1 to 3 s. 0 means the Transition of the Client, which is 2 s by default.
-	// NoTransition means none.
+	// renew, and nobody else may take the mutex. One slow reply then does not cost the lease. Simba
+	// (for the JVM) recommends 1 to 3 s. 0 means the Transition of the Client, which is 2 s by
+	// default. NoTransition means none.
 	Transition time.Duration
 
 	// InitialDelay is the time from Start to the first request. A random delay spreads the
@@ -35,19 +35,18 @@ type ContenderConfig struct {
 	InitialDelay time.Duration
 
 	// OnAcquired is called when the contender has acquired the mutex. The context ends when the
-	// contender is not the owner any more. It has the values of the context of Run, and [Token]
-	// returns its fencing token. The callback may return at once or work until the context ends:
-	// the contender renews the lease meanwhile, and after the callback has returned. To release
-	// the mutex, call Resign or Quit. OnAcquired must not be nil.
+	// contender is not the owner any more. It has the values of the context of Run. [Token](ctx)
+	// returns the tenure's fencing token. The callback may return early: renewal goes on until the
+	// context ends. To release the mutex, call Resign or Quit. OnAcquired must not be nil.
 	OnAcquired func(ownership context.Context, s State)
 
-	// OnReleased is called when the contender is not the owner any more, after OnAcquired has
-	// returned. It may be nil. A panic in a callback ends the process.
+	// OnReleased is called once ownership has ended and OnAcquired has returned. It may be nil. A
+	// panic in a callback ends the process.
 	//
-	// The contender releases the mutex, or asks for it again, only when OnReleased has returned.
-	// So work that OnReleased ends never runs in two processes at once, unless the mutex was
-	// lost. The lease is not renewed meanwhile. Usually a third of it is left, and callbacks that
-	// take longer lose it.
+	// Until OnReleased returns, the contender neither releases the mutex nor asks for it again. So
+	// work that OnReleased stops does not overlap with the work of the next owner, unless the
+	// mutex was lost. Meanwhile the contender does not renew the lease. Usually a third of the
+	// lease remains for the callbacks. If they take longer, the lease expires.
 	OnReleased func(State)
 }
 
@@ -66,7 +65,7 @@ type Contender struct {
 	mu    sync.Mutex    // guards what follows
 	run   *contenderRun // the last; nil = never started
 	own   *ownership    // nil = not the owner
-	owner Owner         // in the last reply
+	owner Owner         // in the last reply or notice
 }
 
 // NewContender returns a stopped Contender. The error names the field that is not valid.
@@ -90,12 +89,13 @@ func (c *Client) NewContender(cfg ContenderConfig) (*Contender, error) {
 func (k *Contender) ID() string { return k.terms.id }
 
 // Run starts the Contender, waits until ctx ends, and stops it. It returns when the callbacks
-// have returned and the mutex is released, or after Timeout if the server does not reply. It also
-// returns after Stop or Quit. Failed requests are logged and tried again.
+// have returned and the mutex is released. If the server is silent, Run returns after Timeout. It
+// also returns after Stop or Quit. Failed requests are logged and tried again.
 //
-// The error is that of Stop, ErrInUse if the Contender runs already, or ErrClosed when the Client
-// or the go-redis client is closed. nil means that nothing is left at the server. ErrUnavailable
-// does no harm at the end of a process: the mutex is free when the lease ends.
+// Run returns Stop's error, ErrInUse or ErrClosed. ErrInUse means that the Contender runs already.
+// ErrClosed means that the Client or the go-redis client is closed. nil means that nothing is left
+// at the server. ErrUnavailable does no harm at the end of a process: the mutex is free when the
+// lease ends.
 func (k *Contender) Run(ctx context.Context) error {
 	r, err := k.start(ctx)
 	if err != nil {
@@ -165,17 +165,16 @@ func (k *Contender) name() string {
 }
 
 // Stop stops the Contender: the ownership context ends, OnReleased is called, and then the mutex
-// or the queue entry is released. Stop returns when that is done. For a stopped Contender, Stop
-// does nothing and returns the error of the last Stop. Called in a callback with its ownership
-// context, Stop does not wait, and returns nil.
+// or the queue entry is released. Stop returns when that is done. On a stopped Contender, Stop
+// returns its last error. Given a callback's ownership context, Stop returns nil at once.
 //
 // If ctx ends first, Stop returns the error of ctx and the rest continues in the background. It
 // returns ErrLost if the mutex was lost meanwhile. It returns ErrUnavailable if the server does
-// not reply within Timeout: the release is tried until the lease ends, and Start returns ErrInUse
-// until then. After any other error the mutex is free when its lease ends.
+// not reply within Timeout. The Contender then keeps trying until the lease ends; until then Start
+// returns ErrInUse. After any other error the mutex is free when its lease ends.
 func (k *Contender) Stop(ctx context.Context) error { return k.lastRun().end(ctx, "stop "+k.name()) }
 
-// Quit begins to stop and does not wait. Unlike Stop it may be called in every callback.
+// Quit stops the Contender in the background. Unlike Stop it may be called in every callback.
 func (k *Contender) Quit() {
 	if r := k.lastRun(); r != nil {
 		r.stop()
@@ -198,7 +197,7 @@ func (k *Contender) lastRun() *run {
 // in a callback. It does nothing if the contender is not the owner.
 func (k *Contender) Resign() { k.resign(resignNow) }
 
-func (k *Contender) resign(how int32) {
+func (k *Contender) resign(how resignation) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.own != nil {
@@ -213,8 +212,8 @@ func (k *Contender) IsOwner() bool {
 	return k.own != nil && k.own.left() > 0
 }
 
-// Owner returns the owner of the mutex by the last reply or notice. While the contender itself is
-// the owner, it returns the present windows.
+// Owner returns the owner of the mutex in the last reply or notice. Its own lease gives the windows
+// while it is the owner.
 func (k *Contender) Owner() Owner {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 )
 
 // requestResign ends an ownership and makes the run resign. It does not wait.
-func (r *contenderRun) requestResign(own *ownership, how int32) {
-	r.resign.Store(how)
+func (r *contenderRun) requestResign(own *ownership, how resignation) {
+	r.resign.Store(int32(how))
 	_ = own.Err() // if the lease has ended by the clock, that is the cause
 	own.end(ErrReleased)
 	r.askNow()
@@ -19,14 +19,14 @@ func (r *contenderRun) doResign() bool {
 	if r.own != nil && !r.lose(ErrReleased, Owner{}) || !r.afterLoss() {
 		return false
 	}
-	pause := r.resign.Load() == resignForTTL
+	pause := resignation(r.resign.Load()) == resignForTTL
 	if pause && r.releasing != nil {
 		r.releasing()
 	}
 	if _, err := r.release(r.lastToken, r.quit); err != nil {
 		return !r.stopping() && r.fail(err)
 	}
-	r.resign.Store(noResignation)
+	r.resign.Store(int32(noResignation))
 	if pause {
 		if r.waiting != nil {
 			r.waiting(Owner{})

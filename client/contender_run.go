@@ -72,7 +72,7 @@ type contenderRun struct {
 
 	wake   chan struct{} // send a request now
 	owning atomic.Bool   // own is not nil; for notices, which come on another goroutine
-	resign atomic.Int32  // a resignation: release the mutex and contend again
+	resign atomic.Int32  // a resignation; not noResignation: release the mutex and contend again
 
 	// Used by the goroutine of the run only.
 	own       *ownership // nil = not the owner
@@ -99,11 +99,13 @@ type contenderRun struct {
 	callEnded func() // calls the hook; later calls do nothing
 }
 
-// Resignations.
+// resignation says when a contender contends again after it has released the mutex.
+type resignation int32
+
 const (
-	noResignation int32 = iota
-	resignNow           // contend again at once
-	resignForTTL        // contend again after a TTL, so that another contender has time to acquire
+	noResignation resignation = iota
+	resignNow                 // contend again at once
+	resignForTTL              // contend again after a TTL: another contender has time to acquire
 )
 
 // newContenderRun returns a run that has not begun. The contexts of its ownerships have the
@@ -156,7 +158,7 @@ func (r *contenderRun) step() bool {
 	}
 	expired := r.own != nil && r.own.left() <= 0
 	switch { // resign or quit is set before the ownership ends
-	case r.resign.Load() != noResignation:
+	case resignation(r.resign.Load()) != noResignation:
 		return r.doResign()
 	case r.stopping():
 		return false

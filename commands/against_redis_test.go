@@ -167,7 +167,7 @@ func newComparedSite(t testing.TB, password string) *site {
 // comparedOnly serves only the compared commands, except to the connection that resets.
 type comparedOnly struct{ *Commands }
 
-func (x comparedOnly) Serve(c *resp.Conn, args [][]byte) {
+func (x comparedOnly) Execute(c *resp.Conn, args [][]byte) {
 	x.forgetFailures() // Redis does not delay the reply to a wrong password
 	if c.ID() > 1 {
 		e, _ := x.table.find(args)
@@ -175,7 +175,7 @@ func (x comparedOnly) Serve(c *resp.Conn, args [][]byte) {
 			args = append([][]byte{[]byte(notCompared)}, args[1:]...)
 		}
 	}
-	x.Commands.Serve(c, args)
+	x.Commands.Execute(c, args)
 }
 
 func (x comparedOnly) forgetFailures() {

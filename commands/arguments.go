@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// oneKey is the first argument as a key with these flags.
+// oneKey says that the first argument is a key with these flags.
 func oneKey(flags ...string) keys { return keys{1, 1, 1, flags} }
 
 // Arguments of several commands.
@@ -24,7 +24,7 @@ var (
 	}}
 )
 
-// manyKeys is all arguments as keys with these flags.
+// manyKeys says that all arguments are keys with these flags.
 func manyKeys(flags ...string) keys { return keys{1, -1, 1, flags} }
 
 var (
@@ -38,7 +38,7 @@ var (
 
 const unixTime kind = "unix-time"
 
-// expiryOptions are the options for an expiry, and one option without an expiry.
+// expiryOptions are the options for an expiry, and one other option that excludes them.
 func expiryOptions(other string) argument {
 	return argument{name: "expiration", kind: oneof, optional: true, args: []argument{
 		{name: "seconds", token: "EX", kind: integer}, {name: "milliseconds", token: "PX", kind: integer},

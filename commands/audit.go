@@ -10,8 +10,8 @@ import (
 // table marks as audited, failed logins and denials. It is the only place that writes these lines.
 //
 // Any client can cause failed logins, denials and audited commands that are not for administrators.
-// For each of these three, audit logs a burst and then one line a second. The next line counts the
-// lines that were left out. If no line follows soon, a line of its own reports the number.
+// For each of these three, audit logs a burst and then one line a second. The next line reports how
+// many were left out. If no line follows soon, a separate line reports it.
 type audit struct {
 	log                      *slog.Logger
 	logins, refusals, others logLimiter
@@ -38,7 +38,7 @@ func (a *audit) leftOut(level slog.Level, of string) func(missed int) {
 	}
 }
 
-// close logs how many lines were left out. After close nothing is left out.
+// close logs how many lines were left out. After close, audit logs every line.
 func (a *audit) close() {
 	for _, v := range []*logLimiter{&a.logins, &a.refusals, &a.others} {
 		v.close()
@@ -51,7 +51,7 @@ const maxAuditText = 256
 // command logs a command that has run.
 func (a *audit) command(c *client, e *entry, args [][]byte, failed bool) {
 	missed := 0
-	if e.acl()&(catAdmin|catDangerous) == 0 { // such as SCRIPT FLUSH
+	if e.acl()&(catAdmin|catDangerous) == 0 { // a command for any client, such as SCRIPT FLUSH
 		open := false
 		if open, missed = a.others.allow(); !open {
 			return

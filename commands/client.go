@@ -12,7 +12,7 @@ import (
 )
 
 // client is the state of one connection. Handlers are its methods and run on the connection's
-// goroutine. Other goroutines read only the atomic fields.
+// goroutine. Other goroutines use only the atomic fields and watching.
 type client struct {
 	x    *Commands
 	conn *resp.Conn
@@ -20,11 +20,11 @@ type client struct {
 
 	// The command that runs.
 	running *entry
-	started time.Duration // since the server's start: reading one clock is enough
+	started time.Duration // since the server's start
 	parked  time.Duration // time that the command has waited
 	failed  bool          // it replied with an error
 
-	outage outage // of batch; use lost
+	outage outage // of batch; read it by lost
 	batch  uint64 // the batch of outage
 
 	tx        *transaction // between MULTI and EXEC
@@ -32,11 +32,11 @@ type client struct {
 	watched   watches      // the keys of WATCH
 	session   sessionLeases
 
-	watching   sync.Mutex  // held while a line is sent to a MONITOR, and while it ends
-	monitoring atomic.Bool // set under watching
+	watching   sync.Mutex  // held while monitoring changes, or a line is pushed
+	monitoring atomic.Bool // MONITOR; set under watching
 
-	judged  *access.User                   // the rules by which the last command was admitted
-	full    bool                           // maxmemory was exceeded when it was admitted
+	judged  *access.User                   // the rules that admitted the last command
+	full    bool                           // maxmemory was exceeded at that time
 	account atomic.Pointer[access.Account] // the user of the connection
 	waiting atomic.Pointer[blockedCall]    // the ACQUIRE that is blocked
 
@@ -51,7 +51,7 @@ type client struct {
 // library has the values of CLIENT SETINFO.
 type library struct{ name, version string }
 
-// client returns the state of conn, and makes it for the first command.
+// client returns the state of conn. The first call makes it.
 func (x *Commands) client(conn *resp.Conn) *client {
 	if c, ok := conn.State().(*client); ok {
 		return c
@@ -91,8 +91,8 @@ func (c *client) admit(e *entry, args [][]byte) error {
 	return nil
 }
 
-// onlySubscribes reports whether the connection cannot take ordinary replies now: in RESP2 it has
-// subscriptions, and only their messages.
+// onlySubscribes reports whether the connection uses RESP2 and has subscriptions. Its client
+// expects messages, and cannot distinguish them from ordinary replies.
 func (c *client) onlySubscribes() bool {
 	return c.conn.SubscriptionCount() > 0 && c.w.Proto() == 2
 }
@@ -120,7 +120,7 @@ func (c *client) run(e *entry, args [][]byte) {
 		c.x.monitors.feed(c, args)
 	}
 
-	if c.x.keyspace == nil || !e.runsInline() { // an engine without keys waits for its store
+	if c.x.keyspace == nil || !e.runsInline() { // an engine without a keyspace waits for its store
 		c.conn.Detach()
 	}
 	c.started = c.x.age()
@@ -154,10 +154,11 @@ func (c *client) record(e *entry, args [][]byte, took time.Duration, failed bool
 	}
 }
 
-// yield calls Conn.Yield in the middle of a command. The time does not count as the command's.
+// yield calls Conn.Yield in the middle of a command. The pause does not count as time of the
+// command.
 func (c *client) yield() { c.parked += c.conn.Yield() }
 
-// lost returns what the commands of this batch have lost to an outage of the store.
+// lost returns the outage of this batch: the time that its commands have lost to the store.
 func (c *client) lost() *outage {
 	if now := c.conn.Batch(); c.batch != now {
 		c.batch, c.outage = now, outage{}
@@ -167,7 +168,7 @@ func (c *client) lost() *outage {
 
 // backend returns the backend for a call on behalf of this client.
 func (c *client) backend() simba.Backend {
-	c.conn.RestOn(0) // it may have notices to send
+	c.conn.RestOn(0) // the backend may have notices to send
 	if c.lost().over() {
 		return refusing{c.x.backend, c.outage.err}
 	}

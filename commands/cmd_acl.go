@@ -181,7 +181,7 @@ func (c *client) aclCat(args [][]byte) {
 	}
 }
 
-// aclLoad reads the file again and applies it to all connections.
+// aclLoad reads the file of the users again and applies it to all connections.
 func (c *client) aclLoad([][]byte) {
 	changed, err := c.x.users.Load()
 	switch {
@@ -202,7 +202,7 @@ func (c *client) aclReadOnly([][]byte) {
 		strings.ToUpper(strings.ReplaceAll(c.running.full, "|", " "))))
 }
 
-// aclDryRun replies whether a user may run a command. It does not run the command.
+// aclDryRun replies whether a user may run a command, without running it.
 func (c *client) aclDryRun(args [][]byte) {
 	u := c.x.findUser(string(args[2]))
 	if u == nil {

@@ -15,15 +15,15 @@ var aclLogRow = command{
 		{name: "count", kind: integer}, {name: "reset", token: "RESET", kind: pureToken}}}},
 }
 
-// aclLog has the last denials and failed logins for ACL LOG. Equal ones within a minute are one
-// entry.
+// aclLog keeps the latest denials and failed logins for ACL LOG. Equal ones within a minute share
+// an entry.
 type aclLog struct {
 	mu      sync.Mutex // protects the rest
 	entries []aclEntry // from old to new
 	counts  [denialReasons]uint64
 }
 
-// aclRecord is one denial. Two denials are of the same kind if their records are equal.
+// aclRecord is one denial or failed login. Those with equal records share an entry.
 type aclRecord struct {
 	reason  denialReason
 	context string // "toplevel", "multi", "lua"
@@ -34,7 +34,7 @@ type aclRecord struct {
 type aclEntry struct {
 	aclRecord
 	count  int64
-	at     time.Time // of the last
+	at     time.Time // of the latest
 	client string    // its line in CLIENT LIST
 }
 

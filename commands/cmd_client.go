@@ -2,7 +2,7 @@ package commands
 
 import "github.com/simba-resp/simba-resp/resp"
 
-// CLIENT, with the subcommands about the connection itself.
+// This file has CLIENT and its subcommands that concern only the calling connection.
 
 var clientCommands = []command{
 	{

@@ -66,7 +66,7 @@ var clientUnblockRow = command{
 	},
 }
 
-// kindOf returns the connection's type in the filters of LIST and KILL.
+// kindOf returns the connection's type for the filter TYPE of LIST and KILL.
 func kindOf(conn *resp.Conn) string {
 	if conn.SubscriptionCount() > 0 {
 		return "pubsub"
@@ -107,7 +107,7 @@ func (c *client) clientList(args [][]byte) {
 	c.w.Verbatim("txt", text.String())
 }
 
-// listed returns the connections that LIST asks for.
+// listed returns the connections that CLIENT LIST selects.
 func (c *client) listed(args [][]byte) ([]*resp.Conn, error) {
 	var conns []*resp.Conn
 	switch {
@@ -144,7 +144,7 @@ func (c *client) listed(args [][]byte) ([]*resp.Conn, error) {
 func describe(conn *resp.Conn, now time.Time) string {
 	c, ok := conn.State().(*client)
 	if !ok {
-		c = new(client) // it has sent no command yet
+		c = new(client) // the connection has sent no command yet
 		c.queued.Store(-1)
 	}
 	lastCommand := "NULL"
@@ -161,7 +161,7 @@ func describe(conn *resp.Conn, now time.Time) string {
 		" qbuf=%d qbuf-free=%d omem=%d tot-mem=%d cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s",
 		conn.ID(), conn.RemoteAddr(), conn.LocalAddr(), conn.Name(),
 		int64(now.Sub(conn.Created()).Seconds()), int64(now.Sub(conn.LastActive()).Seconds()), c.flags(conn),
-		conn.SubscriptionCountOf(resp.Channel), conn.SubscriptionCountOf(resp.Pattern), conn.SubscriptionCountOf(resp.Shard),
+		conn.SubscriptionCountOf(resp.KindChannel), conn.SubscriptionCountOf(resp.KindPattern), conn.SubscriptionCountOf(resp.KindShard),
 		c.queued.Load(), used, free, queued, used+free+queued,
 		lastCommand, userName(conn), conn.Proto(), lib.name, lib.version)
 }
@@ -190,7 +190,7 @@ func (c *client) flags(conn *resp.Conn) string {
 	return string(letters)
 }
 
-// victims is a parsed CLIENT KILL. It selects the connections that match all filters.
+// victims is a parsed CLIENT KILL. A connection must match all of its filters.
 type victims struct {
 	id          uint64
 	kind        string

@@ -156,7 +156,7 @@ func (c *client) writeKeySpec(e *entry) {
 	}
 	last := k.last
 	if last > 0 {
-		last -= k.first // relative to the first, unless counted from the end
+		last -= k.first // relative to the first key; a negative last counts from the end
 	}
 	c.writeField("type", "range")
 	w.BulkString("spec")
@@ -260,12 +260,12 @@ func (c *client) writeArgument(a *argument) {
 	}
 }
 
-// commandGetKeys replies with the keys of a whole command.
+// commandGetKeys replies with the keys among the arguments of a command.
 func (c *client) commandGetKeys(args [][]byte) {
 	args = args[2:]
 	e, _ := c.x.table.find(args)
 	switch {
-	case e == nil, e.bySub != nil && len(args) > 1: // unknown, or its subcommand is
+	case e == nil, e.bySub != nil && len(args) > 1: // an unknown command or subcommand
 		c.fail(replyError("ERR Invalid command specified"))
 		return
 	case e.keys.first == 0 && e.keyCount == 0:
@@ -282,8 +282,8 @@ func (c *client) commandGetKeys(args [][]byte) {
 	}
 }
 
-// keysOf returns the keys of a whole command. It returns none if the count of keys is wrong, as
-// Redis does.
+// keysOf returns the keys among the arguments of a command. As in Redis, it returns none if the
+// argument with the number of keys is wrong.
 func (e *entry) keysOf(args [][]byte) (found [][]byte) {
 	if e.keyCount > 0 {
 		after := args[e.keyCount+1:]

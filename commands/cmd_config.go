@@ -55,8 +55,8 @@ type Setting struct {
 	// setting cannot be changed while the server runs.
 	Set func(string) error
 	// Together names a group of settings that are valid only together, such as a certificate and
-	// its key; "" = none. CONFIG SET passes the values of a group to one SetAll, by name, instead
-	// of each to its Set. SetAll applies all or none.
+	// its key; "" = none. For a group CONFIG SET does not call Set. It calls SetAll of one member,
+	// with the values by name. SetAll applies all or none.
 	Together string
 	SetAll   func(map[string]string) error
 }
@@ -64,8 +64,8 @@ type Setting struct {
 // immutable reports whether the setting cannot be changed while the server runs.
 func (s *Setting) immutable() bool { return s.Set == nil && s.SetAll == nil }
 
-// mergeSettings adds the commands' own settings to the others, and settings that Redis tools expect
-// of every server. If both have a name, the others' setting is used.
+// mergeSettings adds to others the settings of this package and those that Redis tools expect of
+// every server. If others has a setting with the same name, that one is used.
 func (x *Commands) mergeSettings(others []Setting) []Setting {
 	appendonly := "yes"
 	if x.info.Durability == "memory" {
@@ -76,7 +76,7 @@ func (x *Commands) mergeSettings(others []Setting) []Setting {
 		integerSetting("slowlog-max-len", &x.slowlog.limit, 0, maxSlowlogLimit),
 		integerSetting("latency-monitor-threshold", &x.latency.threshold, 0, math.MaxInt64),
 		integerSetting("busy-reply-threshold", &x.scripting.busyAfter, 0, math.MaxInt64),
-		integerSetting("lua-time-limit", &x.scripting.busyAfter, 0, math.MaxInt64), // its old name
+		integerSetting("lua-time-limit", &x.scripting.busyAfter, 0, math.MaxInt64), // old name
 		x.keyEventsSetting(),
 		flushSetting(),
 		constantSetting("databases", "1"),
@@ -164,7 +164,7 @@ type assignment struct {
 	setting  *Setting
 	name     []byte // as the client wrote it
 	value    string
-	previous string
+	previous string // for undo
 }
 
 func (x *Commands) parseConfigSet(args [][]byte) ([]assignment, error) {
@@ -233,7 +233,7 @@ func (x *Commands) assign(assignments []assignment) error {
 // step is a part of CONFIG SET that is applied at once: one assignment, or a group.
 type step []*assignment
 
-// stepsOf puts the assignments of a group together.
+// stepsOf makes one step of each group, and of each assignment without a group.
 func stepsOf(assignments []assignment) []step {
 	var steps []step
 	at := make(map[string]int)
@@ -250,7 +250,7 @@ func stepsOf(assignments []assignment) []step {
 	return steps
 }
 
-// set applies to each setting the value that value returns.
+// set applies value(a) for each assignment a of the step.
 func (s step) set(value func(*assignment) string) error {
 	if s[0].setting.SetAll == nil {
 		return s[0].setting.Set(value(s[0]))

@@ -63,8 +63,8 @@ var connectionCommands = []command{
 	},
 }
 
-// redisVersion is the version of Redis that this server reports. Clients choose by it which
-// commands they send.
+// redisVersion is the version of Redis that this server reports. Some clients choose their commands
+// by it.
 const redisVersion = "7.2.0"
 
 const errClientName replyError = "ERR Client names cannot contain spaces, newlines or special characters."
@@ -90,9 +90,9 @@ func (c *client) auth(args [][]byte) {
 
 // handshake is a parsed HELLO.
 type handshake struct {
-	proto          int // 0 = as it is
+	proto          int // 0 = unchanged
 	user, password []byte
-	name           []byte // nil = as it is
+	name           []byte // nil = unchanged
 }
 
 func parseHello(args [][]byte) (h handshake, err error) {
@@ -162,7 +162,7 @@ func (c *client) hello(args [][]byte) {
 	w.Array(0)
 }
 
-// printable reports whether b can be a name in CLIENT LIST, which is visible ASCII.
+// printable reports whether b is visible ASCII, as a name in CLIENT LIST must be.
 func printable(b []byte) bool {
 	for _, ch := range b {
 		if ch < '!' || ch > '~' {
@@ -179,8 +179,8 @@ func echoKeyed(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// ping replies with a message to a RESP2 connection that has subscriptions, because such a client
-// expects nothing else.
+// ping replies in the form of a message if the connection uses RESP2 and has subscriptions, because
+// such a client expects only messages.
 func (c *client) ping(args [][]byte) {
 	if len(args) > 2 {
 		c.fail(arityError(c.running))
@@ -220,13 +220,13 @@ func (c *client) quit([][]byte) {
 	c.conn.CloseAfterReply()
 }
 
-// reset gives the connection the state of a new one. It keeps its leases.
+// reset gives the connection the state of a new one. The connection keeps its leases.
 func (c *client) reset([][]byte) {
 	c.conn.Detach() // it may have thousands of subscriptions
 	c.endTransaction()
 	c.x.monitors.remove(c)
-	c.conn.SetListening(false)
-	for _, kind := range [...]resp.Kind{resp.Channel, resp.Pattern, resp.Shard} {
+	c.conn.SetAwaitsPushes(false)
+	for _, kind := range [...]resp.Kind{resp.KindChannel, resp.KindPattern, resp.KindShard} {
 		for _, channel := range c.conn.Subscriptions(kind) {
 			c.conn.Unsubscribe(kind, channel)
 		}

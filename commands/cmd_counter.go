@@ -6,8 +6,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A counter is a lock key whose value is an integer. Counting changes neither the tenure nor the
-// lease. INCR of simba:{m}:fence reserves a fencing token of mutex m.
+// A counter is a lock key whose value is an integer. A change of the count keeps the tenure and its
+// lease. INCR of simba:{m}:fence reserves the next fencing token of mutex m.
 
 var counterCommands = []command{
 	{
@@ -40,7 +40,7 @@ var counterCommands = []command{
 	},
 }
 
-// increase adds to a counter. A key that does not exist counts from 0.
+// increase adds to a counter. A key that does not exist counts as 0.
 func (t *keyTx) increase(args [][]byte, by int64) error {
 	k := parseKey(args[1])
 	if k.Part == simba.KeyFence && by == 1 {

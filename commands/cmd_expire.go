@@ -77,7 +77,7 @@ var expireCommands = []command{
 	},
 }
 
-// expireIf has the conditions of EXPIRE and similar commands.
+// expireIf has the condition options of EXPIRE and similar commands.
 type expireIf struct{ nx, xx, gt, lt bool }
 
 func parseExpireIf(options [][]byte) (c expireIf, err error) {
@@ -117,8 +117,9 @@ func (c expireIf) allows(current, next int64) bool {
 	return true
 }
 
-// expire is EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT. The token of an owner expires only with its
-// lease, and a queue never expires.
+// expire is EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT. For the key of an owner's token it does
+// nothing unless the time has passed, because the token expires with the lease. A queue never
+// expires.
 func expire(f expiryForm) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		condition, err := parseExpireIf(args[3:])

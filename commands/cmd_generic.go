@@ -57,12 +57,11 @@ func exists(t *keyTx, args [][]byte) error {
 	})
 }
 
-// countKeys replies with the number of keys for which did returns true. A key that is given twice
-// may count twice.
-func (t *keyTx) countKeys(args [][]byte, did func(simba.Key) bool) error {
+// countKeys calls do for each key and replies with the number of times that it returned true.
+func (t *keyTx) countKeys(args [][]byte, do func(simba.Key) bool) error {
 	var n int64
 	for _, key := range args[1:] {
-		if did(parseKey(key)) {
+		if do(parseKey(key)) {
 			n++
 		}
 	}

@@ -10,8 +10,9 @@ import (
 )
 
 // A hash is a tenure with fields. Reentrant locks of other libraries keep a count for each owner in
-// a hash. The field that is set first takes the mutex and is its owner. HDEL of the last field
-// releases the mutex. The expiry of the key is the end of the lease, as for a string.
+// a hash. HSET of the first field takes the mutex, and the name of that field becomes the owner.
+// HDEL of the last field releases the mutex. The expiry of the key is the end of the lease, as for
+// a string.
 
 var hashCommands = []command{
 	{
@@ -133,8 +134,8 @@ func hashAt(t *keyTx, key []byte) (hash, error) {
 	return h, nil
 }
 
-// hashToSet is hashAt for the command in args that sets fields. The caller may change the hash and
-// store it.
+// hashToSet is hashAt for a command that sets fields. It copies the fields, so the caller may
+// change them before it calls store.
 func hashToSet(t *keyTx, args [][]byte) (hash, error) {
 	h, err := hashAt(t, args[1])
 	switch {
@@ -163,7 +164,7 @@ func (h *hash) set(name []byte, value string) bool {
 	return true
 }
 
-// store takes the mutex for a new hash, and keeps the tenure of an existing one.
+// store writes the hash. A new hash takes the mutex. An existing one keeps its tenure.
 func (h *hash) store(t *keyTx) error {
 	size := 0
 	for _, f := range h.lock.Fields {
@@ -216,8 +217,8 @@ func hmset(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// hsetnx fails while the mutex of a hash that does not exist is reserved for another waiter, as SET
-// NX does.
+// hsetnx sets a field that does not exist. Like SET NX, it does not take a free mutex that is
+// reserved for another waiter.
 func hsetnx(t *keyTx, args [][]byte) error {
 	h, err := hashToSet(t, args)
 	if err != nil {
@@ -294,7 +295,7 @@ func hdel(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// reading makes a command of a function that writes the reply from a hash.
+// reading returns a command that passes the hash to reply, which writes the reply.
 func reading(reply func(w *resp.Writer, h *hash, args [][]byte)) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		h, err := hashAt(t, args[1])

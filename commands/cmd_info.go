@@ -29,7 +29,7 @@ type report struct {
 // section is a part of INFO.
 type section struct {
 	name  string // in its heading; clients may send it in any case
-	extra bool   // not part of INFO without arguments
+	extra bool   // only if the client names it, or ALL
 	write func(*report)
 }
 
@@ -95,7 +95,7 @@ func (r *report) more(fields func() []Field) {
 	}
 }
 
-// known appends a figure of the engine. The engine has no such figure if it is below 0.
+// known appends a figure of the engine. A negative value means that the engine does not count it.
 func (r *report) known(name string, value int64) {
 	if value >= 0 {
 		r.line(name, value)

@@ -11,8 +11,8 @@ import (
 
 // memory is the memory of the process, in bytes.
 type memory struct {
-	used     uint64 // heap with garbage, stacks and Go's runtime; without free memory
-	resident uint64 // in RAM, by the kernel; equal to used if the kernel does not report it
+	used     uint64 // of Go: heap with garbage, stacks, runtime; without free memory
+	resident uint64 // in RAM, as the kernel reports; used if it does not
 	system   uint64 // RAM of the machine; 0 = unknown
 	goal     uint64 // size of the heap at which the collector runs
 	cycles   uint64 // of the collector
@@ -72,7 +72,7 @@ func systemMemory() uint64 {
 	return kib << 10
 }
 
-// notePeak returns the largest used memory that any INFO has seen.
+// notePeak adds a reading of used memory and returns the largest so far.
 func (x *Commands) notePeak(used uint64) uint64 {
 	for {
 		peak := x.memPeak.Load()

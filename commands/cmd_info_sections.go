@@ -11,8 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// The fields have the names that Redis tools look for. INFO omits fields of Redis that have no
-// meaning in this server.
+// The fields have the names that Redis tools read. INFO omits fields of Redis that have no meaning
+// in this server.
 
 func (r *report) server() {
 	info := &r.x.info
@@ -96,9 +96,9 @@ func (r *report) stats() {
 	r.line("rejected_connections", s.Rejected)
 	r.line("expired_keys", r.c.stats().Expired)
 	r.line("evicted_keys", 0)
-	r.line("pubsub_channels", len(broker.Channels(resp.Channel, "")))
-	r.line("pubsub_patterns", broker.Patterns())
-	r.line("pubsubshard_channels", len(broker.Channels(resp.Shard, "")))
+	r.line("pubsub_channels", len(broker.Channels(resp.KindChannel, "")))
+	r.line("pubsub_patterns", broker.PatternCount())
+	r.line("pubsubshard_channels", len(broker.Channels(resp.KindShard, "")))
 	r.line("pubsub_clients_cut", s.SlowCut)
 	r.line("total_error_replies", r.x.errors.sum())
 	r.line("slowlog_entries", r.x.slowlog.size())
@@ -166,7 +166,7 @@ func (r *report) keyspace() {
 	}
 }
 
-// human writes bytes as Redis' *_human fields do.
+// human returns a number of bytes in the form of Redis' *_human fields.
 func human(n uint64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%dB", n)

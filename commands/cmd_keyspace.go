@@ -6,8 +6,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Commands about the keys as a whole, and about any key. An engine without keys shows each mutex
-// that has an owner as the string key simba:{m}, as the engine on Redis stores it.
+// This file has commands for keys of any type. Without a keyspace, each mutex that has an
+// owner is the string key simba:{m}. The engine on Redis uses the same key.
 
 var keyspaceCommands = []command{
 	{
@@ -53,8 +53,8 @@ var memoryCommands = []command{
 	},
 }
 
-// withoutKeys makes the run function of a keyspace command that tools need on every engine.
-// fallback serves it on engines without keys.
+// withoutKeys returns the run function of a keyspace command that tools need on every engine.
+// fallback serves it on engines without a keyspace.
 func withoutKeys(fallback func(*client, [][]byte)) func(*client, [][]byte) {
 	return func(c *client, args [][]byte) {
 		if c.x.keyspace == nil {
@@ -140,7 +140,7 @@ func checkMemoryUsage(args [][]byte) error {
 	return nil
 }
 
-// memoryUsage is MEMORY USAGE of a lock key. It adds the queue if the mutex has a lock.
+// memoryUsage is MEMORY USAGE in a transaction. The size includes the queue of the mutex.
 func memoryUsage(t *keyTx, args [][]byte) error {
 	k := parseKey(args[2])
 	l, exists := t.lookup(k)
@@ -156,8 +156,8 @@ func memoryUsage(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// flushHeldLocks is the setting that lets FLUSHDB and FLUSHALL end tenures. In Redis they clean up;
-// here they would remove locks that clients hold.
+// flushHeldLocks is the setting that lets FLUSHDB and FLUSHALL end tenures. By default they do not,
+// because clients would lose their locks.
 const flushHeldLocks = "flush-held-locks"
 
 func flushSetting() Setting {

@@ -48,8 +48,8 @@ var latencySubcommands = []command{
 	},
 }
 
-// The events of the latency monitor: the two of Redis for commands, and the wait for the disk that
-// the commands of a batch share.
+// The events of the latency monitor are the two of Redis for commands, and commitEvent: the wait of
+// a batch for the disk.
 const (
 	slowCommandEvent = "command"
 	fastCommandEvent = "fast-command"
@@ -84,7 +84,7 @@ type latencySample struct {
 	took time.Duration
 }
 
-// consider adds a sample if the event, which has just ended, was slow.
+// consider adds a sample if an event that has just ended was slow.
 func (m *latencyMonitor) consider(event string, took time.Duration) {
 	threshold := m.threshold.Load()
 	if threshold == 0 || took.Milliseconds() < threshold {
@@ -178,7 +178,7 @@ func (c *client) latencyHistogram(args [][]byte) {
 	}
 }
 
-// namesEntry reports whether one of the names is the command's or its container's.
+// namesEntry reports whether one of the names is that of the command or of its container.
 func namesEntry(names [][]byte, e *entry) bool {
 	for _, n := range names {
 		if strings.EqualFold(string(n), e.full) || e.container != nil && strings.EqualFold(string(n), e.container.full) {

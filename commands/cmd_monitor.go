@@ -18,19 +18,19 @@ var monitorCommands = []command{
 	},
 }
 
-// monitors are the connections that receive every command. Without any, they cost a command one
-// atomic load.
+// monitors are the connections that receive every command. If there is none, a command costs one
+// atomic load more.
 type monitors struct {
 	n       atomic.Int32
 	mu      sync.RWMutex // protects clients
 	clients map[*client]struct{}
 }
 
-// monitor makes the connection a monitor. Its own OK comes before the first command.
+// monitor makes the connection a monitor. HoldPushes makes the OK precede the first command.
 func (c *client) monitor([][]byte) {
 	c.w.Simple("OK")
 	c.conn.HoldPushes()
-	c.conn.SetListening(true)
+	c.conn.SetAwaitsPushes(true)
 	c.x.monitors.add(c)
 	c.endIfRevoked()
 }
@@ -78,8 +78,8 @@ func (c *client) setMonitoring(on bool) {
 	c.monitoring.Store(on)
 }
 
-// watch sends a line to a monitor, unless its monitoring has ended. After the reply to RESET, the
-// client could not distinguish the line from a reply.
+// watch sends a line to a monitor, unless its monitoring has ended. The client would take a line
+// after the reply to RESET for a reply.
 func (c *client) watch(line []byte) {
 	c.watching.Lock()
 	defer c.watching.Unlock()
@@ -93,7 +93,7 @@ func (c *client) watch(line []byte) {
 const (
 	monitorArgBytes  = 1 << 10
 	monitorLineBytes = 64 << 10
-	monitorNoteBytes = 64 // of a line, for the number of arguments left out
+	monitorNoteBytes = 64 // reserved in a line, for the number of omitted arguments
 )
 
 // monitorLine returns a command as Redis shows it:
@@ -113,7 +113,7 @@ func monitorLine(now time.Time, addr string, args [][]byte) []byte {
 	return append(line, "\r\n"...)
 }
 
-// appendQuoted quotes as Redis' sdscatrepr does.
+// appendQuoted appends arg in quotes, as Redis' sdscatrepr does.
 func appendQuoted(line, arg []byte) []byte {
 	line = append(line, '"')
 	for _, ch := range arg {

@@ -6,7 +6,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// Clients route a shard channel like a key, but it is no key.
+// Cluster clients route a shard channel like a key, although it is not one.
 var (
 	shardChannel  = keys{1, 1, 1, []string{"not_key"}}
 	shardChannels = keys{1, -1, 1, []string{"not_key"}}
@@ -107,29 +107,33 @@ var pubsubCommands = []command{
 	},
 }
 
-func (c *client) subscribe(args [][]byte)   { c.subscribeTo(resp.Channel, "subscribe", args[1:]) }
-func (c *client) psubscribe(args [][]byte)  { c.subscribeTo(resp.Pattern, "psubscribe", args[1:]) }
-func (c *client) ssubscribe(args [][]byte)  { c.subscribeTo(resp.Shard, "ssubscribe", args[1:]) }
-func (c *client) unsubscribe(args [][]byte) { c.unsubscribeFrom(resp.Channel, "unsubscribe", args[1:]) }
-func (c *client) punsubscribe(args [][]byte) {
-	c.unsubscribeFrom(resp.Pattern, "punsubscribe", args[1:])
+func (c *client) subscribe(args [][]byte)  { c.subscribeTo(resp.KindChannel, "subscribe", args[1:]) }
+func (c *client) psubscribe(args [][]byte) { c.subscribeTo(resp.KindPattern, "psubscribe", args[1:]) }
+func (c *client) ssubscribe(args [][]byte) { c.subscribeTo(resp.KindShard, "ssubscribe", args[1:]) }
+func (c *client) unsubscribe(args [][]byte) {
+	c.unsubscribeFrom(resp.KindChannel, "unsubscribe", args[1:])
 }
-func (c *client) sunsubscribe(args [][]byte) { c.unsubscribeFrom(resp.Shard, "sunsubscribe", args[1:]) }
+func (c *client) punsubscribe(args [][]byte) {
+	c.unsubscribeFrom(resp.KindPattern, "punsubscribe", args[1:])
+}
+func (c *client) sunsubscribe(args [][]byte) {
+	c.unsubscribeFrom(resp.KindShard, "sunsubscribe", args[1:])
+}
 
 const (
 	maxChannelLen    = 1024  // bytes of a channel's name
 	maxSubscriptions = 10000 // of a connection
 )
 
-// checkChannels refuses channels that the connection may not subscribe to. It counts a name twice
-// if the connection has subscribed to it already.
+// checkChannels refuses names that are too long, or too many. A name that the connection has
+// already subscribed to counts again.
 func (c *client) checkChannels(kind resp.Kind, channels [][]byte) error {
 	if c.conn.SubscriptionCount()+len(channels) > maxSubscriptions {
 		return replyErrorf("ERR too many subscriptions: a connection may have at most %d", maxSubscriptions)
 	}
 	for _, ch := range channels {
 		err := checkLength("channel", ch, maxChannelLen)
-		if kind == resp.Pattern {
+		if kind == resp.KindPattern {
 			err = checkLength("pattern", ch, maxGlobLen)
 		}
 		if err != nil {
@@ -148,14 +152,14 @@ func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) {
 		channel := string(ch)
 		c.conn.Subscribe(kind, channel)
 		c.confirm(kind, word, &channel)
-		c.subscribed(channel, kind == resp.Pattern)
+		c.subscribed(channel, kind == resp.KindPattern)
 	}
 	c.endIfRevoked()
 }
 
-// subscribed reports a new subscription to the backend. The backend then notifies a contender that
-// has a reservation and could not be reached before. If the backend cannot record the subscription
-// now, it will do so later, and until then the client may miss notices.
+// subscribed reports a new subscription to the backend. The backend then repeats the notice for a
+// contender that has a reservation and had no subscriber. If the backend cannot record the
+// subscription now, it will do so later. Until then the client may miss notices.
 func (c *client) subscribed(channel string, pattern bool) {
 	began := time.Now()
 	seq, err := c.backend().Subscribed(c.conn.Context(), channel, pattern)
@@ -189,7 +193,7 @@ func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte)
 }
 
 // confirm appends the frame that confirms a subscription or its end, with the number of
-// subscriptions of its kind that are left.
+// subscriptions that remain. Shard channels are counted separately.
 func (c *client) confirm(kind resp.Kind, word string, channel *string) {
 	c.conn.Confirm()
 	c.w.Push(3)
@@ -199,8 +203,8 @@ func (c *client) confirm(kind resp.Kind, word string, channel *string) {
 	} else {
 		c.w.Null()
 	}
-	left := c.conn.SubscriptionCountOf(resp.Shard)
-	if kind != resp.Shard {
+	left := c.conn.SubscriptionCountOf(resp.KindShard)
+	if kind != resp.KindShard {
 		left = c.conn.SubscriptionCount() - left
 	}
 	c.w.Int(int64(left))
@@ -212,12 +216,12 @@ func (c *client) publish(args [][]byte) {
 		return
 	}
 	n := c.x.server.Broker().Publish(string(args[1]), string(args[2]))
-	c.conn.Published(n)
+	c.conn.CountReceivers(n)
 	c.w.Int(int64(n))
 }
 
 // publishKeyed is PUBLISH in a transaction. The message is sent when the transaction is durable.
-// The reply counts the present receivers.
+// The reply is the present number of receivers.
 func publishKeyed(t *keyTx, args [][]byte) error {
 	if err := checkLength("channel", args[1], maxChannelLen); err != nil {
 		return err
@@ -225,7 +229,7 @@ func publishKeyed(t *keyTx, args [][]byte) error {
 	channel := string(args[1])
 	t.Publish(channel, string(args[2]))
 	n := t.x.receivers(channel)
-	t.conn.Published(n)
+	t.conn.CountReceivers(n)
 	t.w.Int(int64(n))
 	return nil
 }
@@ -233,13 +237,13 @@ func publishKeyed(t *keyTx, args [][]byte) error {
 // receivers returns how many subscriptions a message on a channel reaches.
 func (x *Commands) receivers(channel string) int {
 	broker := x.server.Broker()
-	n := broker.Subscribers(resp.Channel, channel)
-	if broker.Patterns() == 0 {
+	n := broker.Subscribers(resp.KindChannel, channel)
+	if broker.PatternCount() == 0 {
 		return n
 	}
-	for _, p := range broker.Channels(resp.Pattern, "") {
+	for _, p := range broker.Channels(resp.KindPattern, "") {
 		if resp.Match(p, channel) {
-			n += broker.Subscribers(resp.Pattern, p)
+			n += broker.Subscribers(resp.KindPattern, p)
 		}
 	}
 	return n
@@ -247,12 +251,12 @@ func (x *Commands) receivers(channel string) int {
 
 func (c *client) spublish(args [][]byte) {
 	n := c.x.server.Broker().PublishShard(string(args[1]), string(args[2]))
-	c.conn.Published(n)
+	c.conn.CountReceivers(n)
 	c.w.Int(int64(n))
 }
 
-func (c *client) pubsubChannels(args [][]byte)      { c.activeChannels(resp.Channel, args) }
-func (c *client) pubsubShardChannels(args [][]byte) { c.activeChannels(resp.Shard, args) }
+func (c *client) pubsubChannels(args [][]byte)      { c.activeChannels(resp.KindChannel, args) }
+func (c *client) pubsubShardChannels(args [][]byte) { c.activeChannels(resp.KindShard, args) }
 
 func (c *client) activeChannels(kind resp.Kind, args [][]byte) {
 	glob := "*"
@@ -275,8 +279,8 @@ func (c *client) activeChannels(kind resp.Kind, args [][]byte) {
 	}
 }
 
-func (c *client) pubsubNumSub(args [][]byte)      { c.countSubscribers(resp.Channel, args[2:]) }
-func (c *client) pubsubShardNumSub(args [][]byte) { c.countSubscribers(resp.Shard, args[2:]) }
+func (c *client) pubsubNumSub(args [][]byte)      { c.countSubscribers(resp.KindChannel, args[2:]) }
+func (c *client) pubsubShardNumSub(args [][]byte) { c.countSubscribers(resp.KindShard, args[2:]) }
 
 func (c *client) countSubscribers(kind resp.Kind, channels [][]byte) {
 	c.w.Array(2 * len(channels))
@@ -286,4 +290,4 @@ func (c *client) countSubscribers(kind resp.Kind, channels [][]byte) {
 	}
 }
 
-func (c *client) pubsubNumPat([][]byte) { c.w.Int(int64(c.x.server.Broker().Patterns())) }
+func (c *client) pubsubNumPat([][]byte) { c.w.Int(int64(c.x.server.Broker().PatternCount())) }

@@ -51,7 +51,8 @@ var scanCommands = []command{
 	},
 }
 
-// page returns a page of the keyspace, and lets the reply wait until it is durable.
+// page returns a page of the mutexes that have an owner. The reply waits until what it shows is
+// durable.
 func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 	r.Held = true
 	page, seq, err := t.c.scanPage(t.x.keyspace.Scan, r, t.yield)
@@ -63,8 +64,8 @@ func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 	return page, nil
 }
 
-// keyGlob selects keys by a glob. The keys are the names of the mutexes, but in the form simba:{m}
-// if the glob begins with simba:{.
+// keyGlob selects keys by a glob. A key is the name of the mutex. It has the form simba:{m} if the
+// glob begins with simba:{.
 type keyGlob struct {
 	glob   string
 	tagged bool
@@ -83,7 +84,7 @@ func (g keyGlob) key(mutex string) string {
 
 func (g keyGlob) match(mutex string) bool { return resp.Match(g.glob, g.key(mutex)) }
 
-// keys returns the keys of mutexes.
+// keys replaces mutexes by their keys, in place.
 func (g keyGlob) keys(mutexes []string) []string {
 	for i, m := range mutexes {
 		mutexes[i] = g.key(m)
@@ -119,8 +120,8 @@ func scan(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// ofType keeps the mutexes that are a key of that type. It reads each in a transaction of its
-// own, so that a lock that is renewed meanwhile does not make SCAN run again.
+// ofType returns the mutexes whose keys have that type. It reads each in a transaction of its own,
+// so that a renewal of a lock does not make SCAN run again.
 func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error) {
 	var rests simba.Seq
 	for _, m := range mutexes {
@@ -179,11 +180,11 @@ func keysOf(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// samples is the number of keys of which RANDOMKEY picks one. With fewer keys, each has about the
-// same chance.
+// samples is the number of keys among which RANDOMKEY picks one. If the keyspace has fewer keys,
+// each has about the same chance.
 const samples = 1000
 
-// randomkey scans from a random cursor. A cursor may be any number.
+// randomkey scans from a random cursor, which may be any number, and then from the start.
 func randomkey(t *keyTx, _ [][]byte) error {
 	var found []string
 	for _, r := range [...]simba.ScanRequest{{Cursor: rand.Uint64(), Count: samples}, {Count: samples}} {
@@ -231,7 +232,7 @@ func (c *client) dbsize([][]byte) {
 }
 
 // countHeld counts the mutexes that have an owner, for an engine that does not count them. As in
-// SCAN, a mutex may count twice if others come and go meanwhile.
+// SCAN, a mutex may count twice if other mutexes change meanwhile.
 func (c *client) countHeld() (n int64, err error) {
 	ctx := c.conn.Context()
 	if limit := c.x.storeTimeout; limit > 0 {
@@ -242,7 +243,7 @@ func (c *client) countHeld() (n int64, err error) {
 	for r := (simba.ScanRequest{Count: simba.MaxCount, Held: true}); ; {
 		page, seq, err := c.backend().Scan(ctx, r)
 		switch over := errors.Is(context.Cause(ctx), errCounting); {
-		case over && r.Cursor != 0: // the store answers, but it has too many mutexes
+		case over && r.Cursor != 0: // the store answers, but has too many mutexes
 			return 0, errCounting
 		case err != nil:
 			return 0, err
@@ -255,7 +256,7 @@ func (c *client) countHeld() (n int64, err error) {
 	}
 }
 
-// pageLength is how many mutexes a scan of an engine in memory reads without a pause.
+// pageLength is the number of mutexes that a scan of an engine in memory reads before it yields.
 const pageLength = 1000
 
 // scanPage calls a backend's Scan. For an engine in memory it splits a large page and calls yield

@@ -15,7 +15,7 @@ import (
 const (
 	scriptFlags   = noscript | stale | skipMonitor | mayReplicate | noMandatoryKeys | movableKeys
 	scriptRead    = scriptFlags | readonly
-	scriptKeyArg  = 2 // the number of keys
+	scriptKeyArg  = 2 // index of the argument with the number of keys
 	anyKeyWritten = "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"
 	anyKeyRead    = "We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"
 )
@@ -26,7 +26,7 @@ var (
 	scriptKeysRead    = keys{flags: []string{"RO", "access"}}
 )
 
-// scriptArgs are the arguments of EVAL and EVALSHA, which name the script in different ways.
+// scriptArgs are the arguments of EVAL and EVALSHA. name is that of the first: script or sha1.
 func scriptArgs(name string) []argument {
 	return []argument{{name: name, kind: str}, {name: "numkeys", kind: integer},
 		{name: "key", kind: key, optional: true, multiple: true}, {name: "arg", kind: str, optional: true, multiple: true}}
@@ -125,7 +125,7 @@ func (s *scripting) init(log *slog.Logger) {
 	s.runner = script.New(script.Config{
 		BusyAfter: func() time.Duration {
 			ms := min(s.busyAfter.Load(), int64(simba.Endless/time.Millisecond))
-			return max(time.Duration(ms)*time.Millisecond, 1) // 0 would be the default
+			return max(time.Duration(ms)*time.Millisecond, 1) // 0 means the default
 		},
 		Logger: log,
 	})
@@ -152,7 +152,7 @@ func (t *keyTx) evalSHA(args [][]byte, readOnly bool) error {
 }
 
 // runScript runs a script in t. If the script fails, t.torn reports whether it has changed
-// anything: its changes must be discarded. In Redis they would stay.
+// anything. Such changes must be discarded. In Redis they would stay.
 func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error {
 	n, err := parseKeyCount(args)
 	if err != nil {
@@ -200,7 +200,7 @@ type scriptHost struct {
 	changed  bool // a command has changed something
 }
 
-// Why a script may not call a command, in Redis' words.
+// These errors, in Redis' words, are the reasons why a script may not call a command.
 const (
 	errScriptUnknown  replyError = "ERR Unknown Redis command called from script"
 	errScriptArity    replyError = "ERR Wrong number of args calling Redis command from script"
@@ -229,7 +229,7 @@ func (h *scriptHost) run(args [][]byte) error {
 	e, err := h.tx.x.table.find(args)
 	writes := e != nil && e.has(write|mayReplicate)
 	switch {
-	case e == nil, err != nil && e.bySub != nil && len(args) > 1: // or an unknown subcommand
+	case e == nil, err != nil && e.bySub != nil && len(args) > 1: // unknown, or its subcommand is
 		return errScriptUnknown
 	case err != nil:
 		return errScriptArity
@@ -258,8 +258,8 @@ func (h *scriptHost) run(args [][]byte) error {
 	return err
 }
 
-// onScripts makes a command of a function about the scripts themselves. It is no part of a
-// transaction: its effect is immediate and stays.
+// onScripts returns the run function of a SCRIPT subcommand. The subcommand runs outside any
+// transaction, so its effect is immediate.
 func onScripts(do keyedCommand) func(c *client, args [][]byte) {
 	return func(c *client, args [][]byte) {
 		_, err := c.keyspace()

@@ -55,7 +55,7 @@ var serverCommands = []command{
 
 func (c *client) time([][]byte) { writeTime(c.w, time.Now()) }
 
-// timeKeyed is TIME in a transaction, where the time does not move.
+// timeKeyed is TIME in a transaction, in which the time is constant.
 func timeKeyed(t *keyTx, _ [][]byte) error {
 	writeTime(t.w, t.Now())
 	return nil
@@ -80,8 +80,8 @@ func (c *client) cluster([][]byte) {
 	c.fail(replyError("ERR This instance has cluster support disabled"))
 }
 
-// shutdown asks the server to stop. As in Redis, the end of the connection is the only reply. SAVE,
-// NOW and FORCE have no effect: leases are on disk or only in memory by choice, and there are no
+// shutdown makes the server stop. As in Redis, the only reply is that the connection closes. SAVE,
+// NOW and FORCE have no effect: the durability setting decides what is on disk, and there are no
 // replicas.
 func (c *client) shutdown(args [][]byte) {
 	abort := false

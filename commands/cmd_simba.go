@@ -5,8 +5,8 @@ import "github.com/simba-resp/simba-resp"
 // simbaGroup is the group of this server's own commands.
 const simbaGroup = "simba"
 
-// The keys of SIMBA.*. The mutex is always the first argument, so that proxies and cluster clients
-// route by it.
+// The keys of SIMBA.*. The mutex is the first argument, so that proxies and cluster clients route
+// by it.
 var (
 	mutexWritten = keys{1, 1, 1, []string{"RW", "access", "update"}}
 	mutexRead    = keys{1, 1, 1, []string{"RO", "access"}}
@@ -51,8 +51,8 @@ func parseNames(mutex, contender []byte) (m, c string, err error) {
 	return m, string(contender), nil
 }
 
-// parseMutex reads the name of a mutex. It copies only a valid name, because another may be of any
-// length.
+// parseMutex reads the name of a mutex. It copies only a valid name, because an invalid one may be
+// large.
 func parseMutex(b []byte) (string, error) {
 	if err := simba.CheckMutex(b); err != nil {
 		return "", err
@@ -60,7 +60,7 @@ func parseMutex(b []byte) (string, error) {
 	return string(b), nil
 }
 
-// replyYes replies 1 or 0.
+// replyYes replies 1 if yes, else 0. The reply waits until seq is durable.
 func (c *client) replyYes(yes bool, seq simba.Seq) {
 	c.conn.RestOn(seq)
 	if yes {
@@ -70,8 +70,7 @@ func (c *client) replyYes(yes bool, seq simba.Seq) {
 	}
 }
 
-// defaultCount is the default COUNT of listings that a later call continues, or that return the
-// newest of many.
+// defaultCount is the default COUNT of SCAN, SIMBA.SCAN and SIMBA.HISTORY.
 const defaultCount = 10
 
 func (o *options) count() int { return int(o.integer(1, simba.MaxCount)) }

@@ -14,7 +14,7 @@ var simbaAcquireRow = command{
 	summary:    "Acquires the mutex, renews its lease, or queues or waits for it",
 	complexity: "O(1), O(log N) with N waiters of the mutex",
 	args: []argument{mutexArg, contenderArg, ttlArg, transition,
-		{name: "patience", kind: oneof, optional: true, args: []argument{
+		{name: "mode", kind: oneof, optional: true, args: []argument{
 			{name: "ms", token: "WAIT", kind: integer},
 			{name: "noqueue", token: "NOQUEUE", kind: pureToken},
 		}},
@@ -23,19 +23,19 @@ var simbaAcquireRow = command{
 }
 
 const (
-	// maxWait is the largest WAIT, 2^53 ms. Clients that mean "for ever" send large numbers, some
-	// of them from floating point.
+	// maxWait is the largest WAIT, 2^53 ms. Clients that mean "for ever" send huge values. Some
+	// clients compute huge values as floats.
 	maxWait = 1 << 53
-	// endless is the WAIT from which on there is no limit, so that the deadline stays within the
-	// range of time.Time.
-	endless = 100 * 365 * 24 * time.Hour
+	// longestWait is the largest WAIT with a deadline. A longer WAIT is unlimited: its deadline
+	// would overflow time.Time.
+	longestWait = 100 * 365 * 24 * time.Hour
 )
 
 // acquisition is a parsed SIMBA.ACQUIRE.
 type acquisition struct {
 	simba.AcquireRequest
 	wait    bool          // WAIT was given
-	limit   time.Duration // of the wait, 0 = none
+	limit   time.Duration // longest wait; 0 = unlimited
 	session bool          // SESSION was given
 }
 
@@ -76,7 +76,7 @@ func (o *options) wait() time.Duration {
 		}
 		return n, nil
 	})
-	if ms > endless.Milliseconds() {
+	if ms > longestWait.Milliseconds() {
 		return 0
 	}
 	return time.Duration(ms) * time.Millisecond
@@ -93,7 +93,7 @@ func (c *client) simbaAcquire(args [][]byte) {
 	}
 	a.Full = c.full
 	var out simba.Outcome
-	var ticket simba.Ticket // not nil if the wait ended with the mutex
+	var ticket simba.Ticket // set if the client blocked and then got the mutex
 	switch {
 	case a.wait && c.executing:
 		out, err = c.acquireUnwaiting(a)
@@ -110,15 +110,15 @@ func (c *client) simbaAcquire(args [][]byte) {
 		c.fail(err)
 		return
 	}
-	c.noteOwner(&a, &out)
+	c.bindOrUnbind(&a, &out)
 	c.writeOutcome(&out)
 	if ticket != nil {
 		c.deliver(&a, &out, ticket)
 	}
 }
 
-// acquireUnwaiting is ACQUIRE ... WAIT inside EXEC, where nothing blocks. The wait times out at
-// once.
+// acquireUnwaiting is ACQUIRE ... WAIT inside EXEC. Inside EXEC, WAIT times out instead of
+// blocking.
 func (c *client) acquireUnwaiting(a acquisition) (simba.Outcome, error) {
 	a.Waiter = c.conn.NewWait()
 	out, ticket, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
@@ -140,8 +140,8 @@ func (c *client) acquireOrRefuse(a acquisition) (simba.Outcome, error) {
 	return out, err
 }
 
-// acquireWaiting is ACQUIRE ... WAIT. It returns a ticket if the mutex was granted after the client
-// was blocked.
+// acquireWaiting is ACQUIRE ... WAIT. After a grant it returns the ticket, so that deliver can
+// abandon it. A grant without a wait has no ticket.
 func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.Ticket, err error) {
 	w := c.conn.NewWait()
 	a.Waiter = w
@@ -155,7 +155,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	}
 	call := &blockedCall{mutex: a.Mutex, contender: a.Contender, wait: w}
 	c.waiting.Store(call)
-	call.judge(c) // a change of the rules from now on finds the call
+	call.judge(c) // later rule changes find c.waiting; earlier ones are checked here
 	var why resp.Wakeup
 	var revoked *denial
 	for out.Status == simba.StatusWaiting && err == nil {
@@ -173,7 +173,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	if err == nil && (out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed) {
 		err = c.commitGrant(&a, &out)
 	}
-	switch { // a granted lease is the reply, whatever else has happened
+	switch { // a granted lease wins over timeout, unblock and shutdown
 	case err != nil:
 		return out, nil, err
 	case out.Status == simba.StatusAcquired:
@@ -194,13 +194,14 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	return out, nil, nil
 }
 
-// commitGrant waits until a grant after a wait is durable, and takes that time off the lease's
-// windows. The waiter cannot count the windows from its request. If the lease has expired
-// meanwhile, the wait ends without it.
+// commitGrant waits until a grant after a wait is durable, and subtracts that time from the lease's
+// windows. The lease began long after the request, so the client cannot subtract the time itself:
+// the server shortens the windows. If the lease has expired, the reply is `timeout`, unless the
+// contender has renewed the lease.
 func (c *client) commitGrant(a *acquisition, out *simba.Outcome) error {
 	began := time.Now()
 	if c.conn.Commit() != nil {
-		return nil
+		return nil // the commit failed: no reply will be sent
 	}
 	c.parked += time.Since(began)
 	took := time.Since(began).Truncate(time.Millisecond)
@@ -234,21 +235,21 @@ func endReason(w resp.Wakeup) simba.EndReason {
 	}
 }
 
-// noteOwner updates the session's leases after an acquire.
-func (c *client) noteOwner(a *acquisition, out *simba.Outcome) {
+// bindOrUnbind updates the session's leases after an acquire.
+func (c *client) bindOrUnbind(a *acquisition, out *simba.Outcome) {
 	owns := out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed
 	switch {
 	case owns && a.session:
 		c.bind(a.Mutex, a.Contender, out.Token)
 	case owns:
-		delete(c.session.byMutex, a.Mutex) // requested again without SESSION
+		delete(c.session.byMutex, a.Mutex) // renewed without SESSION: no longer bound
 	default:
 		c.unbind(a.Mutex, out.Token)
 	}
 }
 
-// deliver sends the reply of a grant after a wait. If the client has disconnected, it hands the
-// mutex off to the next waiter at once, which would otherwise wait for the lease to expire.
+// deliver sends the reply of a grant after a wait. If the client has disconnected, deliver hands
+// the mutex off to the next waiter. Without this, the next waiter waits for the expiry.
 func (c *client) deliver(a *acquisition, out *simba.Outcome, ticket simba.Ticket) {
 	if c.conn.Flush() == nil {
 		return
@@ -284,11 +285,12 @@ func (c *client) writeOutcome(out *simba.Outcome) {
 	w.Int(int64(out.Position))
 }
 
-// errTooManyWaiting is the reply to a WAIT beyond the limit. Clients know how it begins.
+// errTooManyWaiting is the reply to a WAIT beyond the limit. Clients match the prefix "ERR max
+// number of blocked clients reached": keep it.
 const errTooManyWaiting replyError = "ERR max number of blocked clients reached, three quarters of maxclients: ask again later, or without WAIT"
 
-// waitLimit is the limit of connections that WAIT may block: three quarters of maxclients, and at
-// least one. So waiters alone never keep an owner from connecting to renew its lease.
+// waitLimit limits the connections that WAIT blocks to three quarters of maxclients, at least one.
+// The last quarter lets owners connect, to renew their leases.
 type waitLimit struct{ blocked atomic.Int64 }
 
 // enter reports whether one more connection may be blocked. If so, the caller must call leave
@@ -303,11 +305,11 @@ func (l *waitLimit) enter(maxClients int) bool {
 
 func (l *waitLimit) leave() { l.blocked.Add(-1) }
 
-// blockedCall is an ACQUIRE that waits.
+// blockedCall is a blocked SIMBA.ACQUIRE.
 type blockedCall struct {
 	mutex, contender string
 	wait             *resp.Wait
-	revoked          atomic.Pointer[denial] // why its user may not wait any longer
+	revoked          atomic.Pointer[denial] // why the user may no longer wait; nil = may
 }
 
 // judge ends the wait if the rules of the user no longer allow it.

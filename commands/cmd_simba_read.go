@@ -185,8 +185,8 @@ func (c *client) simbaScan(args [][]byte) {
 	c.writePage(page.Cursor, page.Mutexes)
 }
 
-// parseHistory reads SIMBA.HISTORY. With SINCE a client closes a gap, so the default COUNT is the
-// largest.
+// parseHistory reads SIMBA.HISTORY. A client uses SINCE to read all events that it has missed, so
+// the default COUNT is then the largest.
 func parseHistory(args [][]byte) (r simba.HistoryRequest, err error) {
 	if r.Mutex, err = parseMutex(args[1]); err != nil {
 		return r, err

@@ -50,8 +50,8 @@ const (
 	slowlogArgBytes = 128
 )
 
-// slowlog keeps the last slow commands. The time of a command does not include time spent blocked,
-// or waiting for the disk with the rest of a batch.
+// slowlog keeps the latest slow commands. The time of a command excludes the time while it is
+// blocked and the wait of its batch for the disk.
 type slowlog struct {
 	threshold atomic.Int64 // microseconds; negative = off
 	limit     atomic.Int64 // entries
@@ -105,8 +105,7 @@ func slowlogQuote(args [][]byte) []string {
 	return kept
 }
 
-// cutArgument shortens an argument that is longer than limit, and appends how many bytes are
-// missing.
+// cutArgument cuts an argument that is longer than limit, and appends the number of omitted bytes.
 func cutArgument(a []byte, limit int) []byte {
 	if len(a) <= limit {
 		return a

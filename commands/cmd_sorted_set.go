@@ -9,8 +9,8 @@ import (
 )
 
 // The queue of mutex m is the sorted set simba:{m}:contender. Its members are the contenders, in
-// order, and a score is the time of arrival. Members with the same score are in the order of
-// their arrival; in Redis they are in alphabetical order.
+// order, and a score is the time of arrival. Members with equal scores are in the order of their
+// arrival. In Redis they are in alphabetical order.
 
 var queueCommands = []command{
 	{
@@ -142,8 +142,8 @@ options:
 	return a, nil
 }
 
-// score returns the score that a contender gets, and whether it gets one. old is the present score
-// of a member.
+// score returns the new score of a contender, and whether ZADD may set it. old is the present score
+// if the contender is a member.
 func (a *queueAdd) score(member bool, old, score float64) (float64, bool) {
 	if !member {
 		return score, !a.xx
@@ -253,8 +253,8 @@ func zpopmin(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// memberReply makes a command of a function that writes the reply for a member. The member has
-// index i of n. The reply for a contender that is not in the queue is null.
+// memberReply returns a command that calls reply for a member of the queue, which has n members.
+// The member has index i. For a contender that is not in the queue the command replies null.
 func memberReply(reply func(w *resp.Writer, p simba.QueueMember, i, n int)) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		_, queue, err := queueAt(t, args[1])

@@ -44,7 +44,7 @@ const (
 	errLex        replyError = "ERR BYLEX is not served: a queue is in the order of its scores"
 )
 
-// queueRange is a parsed ZRANGE, or a parsed older command that does a part of it.
+// queueRange is a parsed ZRANGE, ZREVRANGE or ZRANGEBYSCORE.
 type queueRange struct {
 	byScore, reverse bool
 	scores           bool       // the reply includes the scores
@@ -53,8 +53,8 @@ type queueRange struct {
 	offset, count    int64      // by score; a negative count = all
 }
 
-// ranging makes a command of a form of ZRANGE. If free is true, the arguments may choose another
-// form.
+// ranging returns a command for a form of ZRANGE. If free is true, the options BYSCORE and REV may
+// change the form.
 func ranging(form queueRange, free bool) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		r := form
@@ -164,14 +164,14 @@ func (r *queueRange) of(queue []simba.QueueMember) []simba.QueueMember {
 }
 
 // writeMembers writes members, or pairs of a member and its score. In RESP2 pairs are flat.
-func writeMembers(w *resp.Writer, places []simba.QueueMember, scores bool) {
+func writeMembers(w *resp.Writer, members []simba.QueueMember, scores bool) {
 	pairs := scores && w.Proto() == 3
-	n := len(places)
+	n := len(members)
 	if scores && !pairs {
 		n *= 2
 	}
 	w.Array(n)
-	for _, p := range places {
+	for _, p := range members {
 		switch {
 		case pairs:
 			w.Array(2)
@@ -205,8 +205,8 @@ func (b scoreBound) below(score float64) bool {
 	return b.score < score || b.without && b.score == score
 }
 
-// parseScoreBound is as lenient as Redis, more than ZADD with a score. Blanks may precede the
-// number, an empty number is 0, and a number beyond the range of a double is infinite.
+// parseScoreBound is as lenient as Redis, which is stricter about the scores of ZADD. Blanks may
+// precede the number, an empty number is 0, and a number beyond the range of a double is infinite.
 func parseScoreBound(s string) (b scoreBound, ok bool) {
 	s, b.without = strings.CutPrefix(s, "(")
 	if s = strings.TrimLeft(s, " \t\n\v\f\r"); s == "" {
@@ -216,8 +216,8 @@ func parseScoreBound(s string) (b scoreBound, ok bool) {
 	return b, ok
 }
 
-// parseDouble reads a number as C's strtod does, with hexadecimal integers and without underscores.
-// It refuses NaN.
+// parseDouble reads a number as C's strtod does, but refuses NaN. Unlike strconv it accepts
+// hexadecimal integers and refuses underscores.
 func parseDouble(s string) (f float64, inRange, ok bool) {
 	mantissa, digits, exponent := strings.ToLower(s), "123456789", "e"
 	if unsigned := strings.TrimLeft(mantissa, "+-"); strings.HasPrefix(unsigned, "0x") {
@@ -232,7 +232,7 @@ func parseDouble(s string) (f float64, inRange, ok bool) {
 		return 0, false, false
 	}
 	mantissa, _, _ = strings.Cut(mantissa, exponent)
-	if f == 0 && strings.ContainsAny(mantissa, digits) { // too small
+	if f == 0 && strings.ContainsAny(mantissa, digits) { // underflow: the number is not 0
 		inRange = false
 	}
 	return f, inRange, true

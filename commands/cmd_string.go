@@ -85,13 +85,13 @@ var stringCommands = []command{
 	},
 }
 
-// put sets the mutex with the lock old to a string. The present owner keeps its tenure and gets a
-// new lease. Any other value begins a new tenure.
+// put sets a lock key to value. old is its present lock. If value is the present owner, its tenure
+// goes on with the lease d. Any other value begins a new tenure.
 func (t *keyTx) put(mutex string, old simba.Lock, value string, d lease) {
 	switch {
 	case d.over && old.Exists():
 		t.Drop(mutex)
-	case d.over: // it has expired already
+	case d.over: // a new lock would have expired already
 	case old.Exists() && old.Fields == nil && old.Owner == value:
 		t.Change(mutex, d.of(old), !d.kept)
 	default:
@@ -143,7 +143,7 @@ type setOptions struct {
 	at            []byte // the argument of the expiry; nil = there is none
 }
 
-// parseSetOptions reads the options as Redis does: an option may come twice, and the last one
+// parseSetOptions reads the options as Redis does: an option may appear twice, and the last one
 // counts.
 func parseSetOptions(rest [][]byte, getex bool) (o setOptions, err error) {
 	for i := 0; i < len(rest); i++ {

@@ -75,8 +75,8 @@ func (c *client) endTransaction() {
 }
 
 // exec runs the queued commands and replies with the array of their replies. If all are commands of
-// the keyspace, they are one transaction. Otherwise each runs alone, with those of other clients in
-// between.
+// the keyspace, they run in one transaction. Otherwise each runs alone, and commands of other
+// clients may run in between.
 func (c *client) exec(args [][]byte) {
 	defer c.x.monitors.feed(c, args) // after its commands, as in Redis
 	tx, watched := c.tx, c.watched
@@ -119,7 +119,7 @@ func (c *client) execEach(tx *transaction) {
 		parked += c.parked
 	}
 	c.executing = false
-	c.failed, c.parked = false, parked // they describe the inner commands
+	c.failed, c.parked = false, parked // run has set them for the last inner command
 }
 
 // execKeyed runs the commands in one transaction, if no watched key has changed.
@@ -140,8 +140,8 @@ func (c *client) execKeyed(tx *transaction, watched watches) {
 	}
 }
 
-// executed records the commands of an EXEC in the statistics and logs. It runs after the
-// transaction, because a conflict runs the commands again.
+// executed records the commands of an EXEC in the statistics and logs. It is called after the
+// transaction, because the commands run again after a conflict.
 func (c *client) executed(tx *transaction) {
 	for i, q := range tx.queue {
 		call := &tx.calls[i]
@@ -176,8 +176,8 @@ type execution struct {
 	err  error // its reply
 }
 
-// maxTorn is how many scripts of one EXEC may fail after a change. For each, all commands before it
-// run again.
+// maxTorn is how many scripts of one EXEC may fail after a change. After each such failure all
+// commands before the script run again.
 const maxTorn = 16
 
 const errTorn replyError = "ERR nothing executed: too many scripts of this transaction failed after a change"
@@ -195,7 +195,7 @@ func (t *keyTx) runAll(tx *transaction) error {
 		case i == len(tx.queue):
 			return nil
 		}
-		// Discard forgets all changes, not only those of the script. The commands before it run
+		// Discard drops all changes, not only those of the script. The commands before it run
 		// again with the same results, because the reads and the time are the same.
 		if torn++; torn > maxTorn {
 			return errTorn
@@ -207,7 +207,7 @@ func (t *keyTx) runAll(tx *transaction) error {
 	}
 }
 
-// mayRun returns why a queued command must not run any more.
+// mayRun returns why the user may no longer run a queued command, or nil.
 func (t *keyTx) mayRun(e *entry, args [][]byte) error {
 	if d := e.deny(t.user, args); d != nil {
 		return d.inExec()
@@ -216,7 +216,8 @@ func (t *keyTx) mayRun(e *entry, args [][]byte) error {
 }
 
 // runSome runs the commands until one leaves the transaction torn or too large, and returns its
-// index. It does not run the commands before known that have failed.
+// index. An earlier call has run the commands before known. Those that failed then do not run
+// again.
 func (t *keyTx) runSome(tx *transaction, known int) int {
 	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
 	t.w.Array(len(tx.queue))

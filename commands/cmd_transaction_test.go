@@ -87,11 +87,11 @@ func TestALongTransactionAllocatesLittle(t *testing.T) {
 		made = testing.Benchmark(func(b *testing.B) {
 			b.ReportAllocs()
 			for range b.N {
-				x.Serve(conn, multi)
+				x.Execute(conn, multi)
 				for range commands {
-					x.Serve(conn, set)
+					x.Execute(conn, set)
 				}
-				x.Serve(conn, exec)
+				x.Execute(conn, exec)
 				conn.Reply().Truncate(0)
 				if err := conn.Commit(); err != nil {
 					b.Fatal(err)

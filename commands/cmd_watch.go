@@ -23,12 +23,13 @@ var watchCommands = []command{
 	},
 }
 
-// watches has the versions of the keys of WATCH.
+// watches has the version of each key when WATCH named it.
 type watches map[simba.Key]uint64
 
 func isQueue(k simba.Key) bool { return k.Part == simba.KeyQueue }
 
-// maxWatched is how many keys a connection may watch. The engine counts the changes of each.
+// maxWatched is the number of keys that a connection may watch. The engine keeps a counter for
+// each.
 const maxWatched = 1000
 
 func (c *client) watchKeys(args [][]byte) {
@@ -88,8 +89,8 @@ func (c *client) unwatchAll(watched watches) {
 // errWatchedChanged is returned when a watched key has changed. EXEC replies with a null array.
 var errWatchedChanged = errors.New("a watched key has changed")
 
-// checkWatched returns errWatchedChanged if a watched key has changed. The transaction conflicts
-// if one changes before the commit.
+// checkWatched returns errWatchedChanged if a watched key has changed. If one changes later, before
+// the commit, the transaction conflicts.
 func (t *keyTx) checkWatched(watched watches) error {
 	for k, version := range watched {
 		if !t.Unchanged(k.Mutex, isQueue(k), version) {

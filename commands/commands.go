@@ -1,8 +1,8 @@
 // Package commands has the table of commands and their handlers. A handler parses the arguments,
 // makes one call to the simba.Backend and writes the reply.
 //
-//	resp.Server ── Serve ──► find in the table ─► admit ─► handler ─► simba.Backend
-//	            ── Closed ─► release what SESSION bound to the connection
+//	resp.Server ── Execute ► find in the table ─► admit ─► handler ─► simba.Backend
+//	            ── Closed ──► release what SESSION bound to the connection
 //
 // A file cmd_<family>.go has the rows, parsers and handlers of one family of commands. The rows of
 // all families are the table. Dispatch, arity errors, COMMAND, the HELP subcommands, SIMBA.HELP and
@@ -53,8 +53,8 @@ type Config struct {
 	MaxMemory uint64
 	// Shutdown begins a graceful stop and returns at once; nil = SHUTDOWN is refused.
 	Shutdown func()
-	// Logger gets what concerns no client; nil = slog.Default(). It must not block, because clients
-	// wait for it.
+	// Logger gets what does not belong in a reply; nil = slog.Default(). It must not block, because
+	// clients wait for it.
 	Logger *slog.Logger
 	// Audit gets the audit log; nil = Logger. It must not block either.
 	Audit *slog.Logger
@@ -80,7 +80,7 @@ type Field struct{ Name, Value string }
 // use.
 type Commands struct {
 	backend     simba.Backend
-	keyspace    simba.Keyspace // nil if the backend has none; then its calls wait for a store
+	keyspace    simba.Keyspace // nil = none: the backend may wait for a store
 	users       *access.Accounts
 	info        Info
 	about       func() []Field
@@ -118,7 +118,8 @@ type Commands struct {
 
 var _ resp.Handler = (*Commands)(nil)
 
-// New returns the handler for cfg. The caller must call Attach before it serves, and Close after.
+// New returns the handler for cfg. The caller must call Attach before the server accepts
+// connections, and Close after the server's Shutdown.
 func New(cfg Config) *Commands {
 	x := &Commands{
 		backend:      cfg.Backend,
@@ -160,17 +161,17 @@ func New(cfg Config) *Commands {
 	return x
 }
 
-// Attach sets the server. The server needs the handler first.
+// Attach sets the server. NewServer needs the handler, so the handler exists first.
 func (x *Commands) Attach(s *resp.Server) { x.server = s }
 
-// Close ends background work and logs what the audit log has left out. The server must have been
-// shut down.
+// Close ends background work and logs how many lines the audit log has left out. The server must
+// have been shut down.
 func (x *Commands) Close() {
 	x.audit.close()
 }
 
 // LongArguments reports whether an argument of a command may be as long as a whole command, such as
-// a script. It is a resp.Limits.Long.
+// a script. It is a resp.Limits.MayBeLong.
 func (x *Commands) LongArguments(name []byte) bool {
 	e := lookup(x.table.byName, name)
 	if e == nil {
@@ -187,16 +188,16 @@ func (x *Commands) LongArguments(name []byte) bool {
 // age is the time since the server's start.
 func (x *Commands) age() time.Duration { return time.Since(x.info.Started) }
 
-// Opened implements resp.Handler. The user of a certificate, and so its limits, must be known
-// before the first command is read.
+// Opened implements resp.Handler. It sets the user of a certificate, because the limits for the
+// first command depend on it.
 func (x *Commands) Opened(conn *resp.Conn) {
 	if x.certificateName(conn) != "" {
 		x.client(conn)
 	}
 }
 
-// Serve implements resp.Handler.
-func (x *Commands) Serve(conn *resp.Conn, args [][]byte) {
+// Execute implements resp.Handler.
+func (x *Commands) Execute(conn *resp.Conn, args [][]byte) {
 	c := x.client(conn)
 	c.w = conn.Reply()
 	e, err := x.table.find(args)
@@ -213,11 +214,11 @@ func (x *Commands) Serve(conn *resp.Conn, args [][]byte) {
 	}
 }
 
-// CommitWaited is a resp.Config.CommitWaited. LATENCY shows these waits for the disk.
+// CommitWaited is a resp.Config.CommitWaited. It adds the wait for the disk to LATENCY.
 func (x *Commands) CommitWaited(took time.Duration) { x.latency.consider(commitEvent, took) }
 
-// Closed implements resp.Handler. A connection that the server closes while it stops keeps the
-// leases of its SESSION, because its client comes back.
+// Closed implements resp.Handler. It keeps the leases of a SESSION while the server stops, because
+// the client will reconnect.
 func (x *Commands) Closed(conn *resp.Conn) {
 	c, ok := conn.State().(*client)
 	if !ok {
@@ -225,7 +226,7 @@ func (x *Commands) Closed(conn *resp.Conn) {
 	}
 	x.monitors.remove(c)
 	c.endTransaction()
-	if !conn.Graceful() {
+	if !conn.ServerStopping() {
 		c.releaseSession()
 	}
 }

@@ -247,7 +247,7 @@ func TestPasswordsOfQueuedCommandsStayOutOfTheSlowlog(t *testing.T) {
 func TestAcquireAllocatesOnlyItsNames(t *testing.T) {
 	onConnection(t, func(x *Commands, conn *resp.Conn) {
 		allocs := testing.AllocsPerRun(1000, func() {
-			x.Serve(conn, acquireArgs)
+			x.Execute(conn, acquireArgs)
 			conn.Reply().Truncate(0)
 			if err := conn.Commit(); err != nil {
 				t.Error(err)
@@ -286,13 +286,13 @@ type detour struct {
 	f func(*Commands, *resp.Conn)
 }
 
-func (d *detour) Serve(conn *resp.Conn, args [][]byte) {
+func (d *detour) Execute(conn *resp.Conn, args [][]byte) {
 	if d.f != nil {
 		d.f(d.Commands, conn)
 		d.f = nil
 		conn.Reply().Truncate(0)
 	}
-	d.Commands.Serve(conn, args)
+	d.Commands.Execute(conn, args)
 }
 
 // plainBackend grants at once and allocates nothing.
@@ -308,7 +308,7 @@ func BenchmarkAcquire(b *testing.B) {
 	b.ReportAllocs()
 	onConnection(b, func(x *Commands, conn *resp.Conn) {
 		for i := 0; b.Loop(); i++ {
-			x.Serve(conn, acquireArgs)
+			x.Execute(conn, acquireArgs)
 			if i%16 == 15 { // a pipeline of 16
 				conn.Reply().Truncate(0)
 				conn.Commit()

@@ -37,8 +37,8 @@ const (
 //
 // A client may repeat a request after TRYAGAIN, because every request of a contender is idempotent.
 // BREAK is the exception: it names no tenure, so a second BREAK may end the tenure of the next
-// owner. A refusal that lasts until an operator acts is no TRYAGAIN, because clients would retry
-// for ever.
+// owner. A refusal that lasts until an operator acts does not get TRYAGAIN, because clients would
+// retry for ever.
 func wireText(err error) string {
 	var reply replyError
 	var scripted scriptedError
@@ -82,7 +82,7 @@ const (
 type errorTally struct {
 	mu    sync.Mutex
 	total uint64
-	codes map[string]uint64 // at most maxErrorCodes, and those of this server
+	codes map[string]uint64 // at most maxErrorCodes from scripts, plus those of this server
 }
 
 func (t *errorTally) add(err error) {

@@ -7,26 +7,26 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// lease is the lease that a command asks for.
+// lease is the lease that a command requests.
 type lease struct {
 	ttl    time.Duration
 	endsAt int64 // Unix milliseconds if the command gave the end, else 0
-	over   bool  // the end has passed
-	kept   bool  // the lock keeps the lease that it has
+	over   bool  // the requested end has passed
+	kept   bool  // the lock keeps its present lease
 }
 
 func forever() lease { return lease{ttl: simba.Endless} }
 
-// unchanged returns a lease that keeps the one of the key.
+// unchanged returns the request to keep the present lease.
 func unchanged() lease { return lease{ttl: simba.KeepTTL, kept: true} }
 
-// of returns l with that lease.
+// of returns l with the lease d.
 func (d lease) of(l simba.Lock) simba.Lock {
 	l.TTL, l.EndsAt = d.ttl, d.endsAt
 	return l
 }
 
-// end returns when a lease from now would end, in Unix milliseconds.
+// end returns the end of the lease if it begins now, in Unix milliseconds.
 func (d lease) end(now time.Time) int64 {
 	if d.endsAt != 0 {
 		return d.endsAt
@@ -63,7 +63,7 @@ func (f expiryForm) parse(t *keyTx, args [][]byte, value []byte, lo int64) (leas
 	now, left := t.Now().UnixMilli(), n*factor
 	if f.absolute {
 		d.endsAt = left
-		left = max(left, 0) - now // all times before 1970 are the same
+		left = max(left, 0) - now // a time before 1970 must not underflow
 	}
 	if left <= 0 {
 		return lease{over: true}, nil
@@ -75,7 +75,7 @@ func (f expiryForm) parse(t *keyTx, args [][]byte, value []byte, lo int64) (leas
 	return d, nil
 }
 
-// renew gives a lock another lease. It ends the tenure if that lease is over already.
+// renew gives a lock the lease d. If that has already ended, renew ends the tenure.
 func (t *keyTx) renew(mutex string, l simba.Lock, d lease) {
 	if d.over {
 		t.Drop(mutex)

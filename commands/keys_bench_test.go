@@ -35,7 +35,7 @@ func BenchmarkKeys(b *testing.B) {
 			onConnectionTo(b, e, func(x *Commands, conn *resp.Conn) {
 				for b.Loop() {
 					for _, args := range bench.commands {
-						x.Serve(conn, args)
+						x.Execute(conn, args)
 					}
 					conn.Reply().Truncate(0)
 				}

@@ -16,7 +16,7 @@ const keyEventLetters = "g$lshzxetdnKEm"
 // Sets of letters with a special meaning.
 var (
 	allKeyEvents = letterSet("g$lshzxetd") // the meaning of A
-	hiddenByA    = letterSet("n")          // Redis does not show it next to A
+	hiddenByA    = letterSet("n")          // Redis omits it if it shows A
 )
 
 // The letters of the events that lock keys have.
@@ -60,7 +60,7 @@ func formatKeyEvents(set uint32) string {
 	return b.String()
 }
 
-// kindsOf returns the kinds of events of an engine for a set of letters.
+// kindsOf returns the events that an engine must publish for a set of letters.
 func kindsOf(set uint32) (kinds simba.KeyEvents) {
 	for i, l := range keyEventLetters {
 		if set&(1<<i) != 0 {
@@ -70,7 +70,8 @@ func kindsOf(set uint32) (kinds simba.KeyEvents) {
 	return kinds
 }
 
-// keyEventsSetting chooses the keyspace notifications. An engine without keys has none.
+// keyEventsSetting is the setting notify-keyspace-events. An engine without a keyspace has no
+// events.
 func (x *Commands) keyEventsSetting() Setting {
 	const name = "notify-keyspace-events"
 	if x.keyspace == nil {

@@ -22,7 +22,8 @@ type keyTx struct {
 	// torn reports that a script has failed after it changed something. Those changes must be
 	// discarded.
 	torn bool
-	// final reports that a script was stopped. It must not run again, even after a conflict.
+	// final reports that a script was stopped by force. It must not run again, even after a
+	// conflict.
 	final bool
 
 	steps int  // counted by step
@@ -50,13 +51,13 @@ func (t *keyTx) Lock(mutex string) simba.Lock {
 	return t.Tx.Lock(mutex)
 }
 
-// Queue wraps Tx.Queue. It copies the whole queue, so it detaches the client's connection before.
+// Queue wraps Tx.Queue. It detaches the connection first, because Tx.Queue copies the whole queue.
 func (t *keyTx) Queue(mutex string) []simba.QueueMember {
 	t.conn.Detach()
 	return t.Tx.Queue(mutex)
 }
 
-// Queued wraps Tx.Queued, which searches the whole queue.
+// Queued wraps Tx.Queued. It detaches the connection first, because Tx.Queued searches the queue.
 func (t *keyTx) Queued(mutex, contender string) (simba.QueueMember, bool) {
 	t.conn.Detach()
 	return t.Tx.Queued(mutex, contender)
@@ -64,8 +65,8 @@ func (t *keyTx) Queued(mutex, contender string) (simba.QueueMember, bool) {
 
 // keyedCommand runs a command of the keyspace. It parses every argument, reads, changes, and writes
 // one reply to t.w. If it returns an error, which is the reply, it has changed nothing, except for
-// a script that sets t.torn. It may run again with the same arguments in another transaction, so it
-// has no effects but by t.
+// a script that sets t.torn. It may run again with the same arguments in another transaction, so
+// all its effects go through t.
 type keyedCommand func(t *keyTx, args [][]byte) error
 
 const errContended replyError = "TRYAGAIN the keys change too often"
@@ -99,10 +100,10 @@ type keyUpdate struct {
 	start int   // where the reply begins
 	err   error // of the last run
 
-	bound func(simba.Tx) error // the method run
+	bound func(simba.Tx) error // the method value u.run, made once
 }
 
-// idleUpdates are calls that have ended, for their memory.
+// idleUpdates are ended calls, whose memory later calls use.
 var idleUpdates = sync.Pool{New: func() any {
 	u := new(keyUpdate)
 	u.bound = u.run

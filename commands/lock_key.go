@@ -7,7 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// parseKey reads the key of a mutex or of one of its views.
+// parseKey reads a key. A mutex has a lock key and three views: its queue, its present token, and
+// the counter of its tokens.
 func parseKey(key []byte) simba.Key { return simba.ParseKey(string(key)) }
 
 // viewError returns why a command cannot write to a view of a mutex.
@@ -22,8 +23,8 @@ func viewError(args [][]byte, k simba.Key) error {
 	}
 }
 
-// view returns the token behind a string key as a lock, with the expiry of the lease. The zero Lock
-// means that the key does not exist.
+// view returns the token or the counter of tokens as a lock whose value is the number. A token has
+// the expiry of the lease. The zero Lock means that the key does not exist.
 func (t *keyTx) view(k simba.Key) simba.Lock {
 	n, l := uint64(0), simba.Lock{TTL: simba.Endless}
 	switch k.Part {
@@ -44,8 +45,8 @@ func (t *keyTx) view(k simba.Key) simba.Lock {
 
 const errWrongType replyError = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
-// lookup returns the lock behind a key and whether the key exists. A queue has no lock. A token
-// looks like a lock.
+// lookup returns the lock behind a key and whether the key exists. For a queue the lock is zero.
+// For a token it is that of view.
 func (t *keyTx) lookup(k simba.Key) (l simba.Lock, exists bool) {
 	switch k.Part {
 	case simba.KeyQueue:
@@ -67,10 +68,9 @@ func (t *keyTx) str(k simba.Key) (simba.Lock, error) {
 	return l, nil
 }
 
-// drop deletes a key of any type except a counter of tokens, and reports whether it existed.
-//
-// Waiters stay in a queue that is deleted, because contenders of Simba 3.2 and 3.3, which have no
-// queue, delete it at each release. A token is deleted with its tenure.
+// drop deletes a key and reports whether it existed. It keeps the counter of tokens. It
+// keeps the waiters of a queue, because contenders of Simba 3.2 and 3.3 have no queue and delete
+// its key at each release. A token is deleted with its tenure.
 func (t *keyTx) drop(k simba.Key) bool {
 	_, exists := t.lookup(k)
 	switch {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// logLimiter allows a burst of log lines and then one a second. It counts the lines that it does
-// not allow. The next allowed line reports their number. If none follows within a second, late
-// does.
+// logLimiter allows a burst of log lines and then one a second. It counts the lines that it
+// refuses. The next allowed line reports their number. If no line follows within a second, late
+// reports it.
 type logLimiter struct {
 	late func(missed int) // set once; a timer or close calls it
 
 	mu     sync.Mutex // protects the rest
-	opened time.Time  // when the present burst would have begun at one line a second
+	opened time.Time  // each line adds logPause; a line is allowed if this is logPause ago
 	missed int
 	closed bool
 	timer  *time.Timer    // runs while missed is not 0
-	timers sync.WaitGroup // whose overdue has not returned
+	timers sync.WaitGroup // timers whose overdue has not returned
 }
 
 const (
@@ -24,7 +24,7 @@ const (
 	logPause = time.Second // between two lines
 )
 
-// allow reports whether a line may be logged, and how many were not since the last one.
+// allow reports whether a line may be logged. If so, missed lines were refused since the last one.
 func (v *logLimiter) allow() (open bool, missed int) {
 	now := time.Now()
 	v.mu.Lock()
@@ -42,7 +42,7 @@ func (v *logLimiter) allow() (open bool, missed int) {
 	return true, v.takeLocked()
 }
 
-// takeLocked counts a line as logged, and returns how many were not before it.
+// takeLocked counts a line as logged, and returns how many were refused before it.
 func (v *logLimiter) takeLocked() (missed int) {
 	v.opened = v.opened.Add(logPause)
 	missed, v.missed = v.missed, 0
@@ -61,7 +61,7 @@ func (v *logLimiter) overdue() {
 func (v *logLimiter) reportMissed() {
 	v.mu.Lock()
 	missed := 0
-	if v.missed > 0 { // 0 if a line that was allowed at this moment has reported them
+	if v.missed > 0 { // otherwise an allowed line has just reported them
 		missed = v.takeLocked()
 	}
 	v.mu.Unlock()
@@ -70,7 +70,7 @@ func (v *logLimiter) reportMissed() {
 	}
 }
 
-// close reports what was missed and allows everything from now on.
+// close reports the number of refused lines. From then on every line is allowed.
 func (v *logLimiter) close() {
 	v.mu.Lock()
 	v.closed = true

@@ -12,8 +12,9 @@ import (
 // delay grows. It counts failures by address, so a new connection does not help. A right password
 // from the same address is not delayed.
 //
-// A client may ignore the reply and try again on a new connection. When the unfinished delays of an
-// address exceed maxOwedDelay, its next password waits before it is checked, right or wrong.
+// A client may ignore the reply and try again on a new connection. When the pending delays of an
+// address exceed maxOwedDelay in total, the server delays the check of its next password, right or
+// wrong.
 type loginDelays struct {
 	mu    sync.Mutex
 	hosts map[netip.Prefix]*loginFailures
@@ -22,7 +23,7 @@ type loginDelays struct {
 type loginFailures struct {
 	failures int
 	last     time.Time
-	owed     time.Time // when its delays would end, one after the other
+	owed     time.Time // when its delays would end if they ran one after the other
 }
 
 const (
@@ -30,13 +31,13 @@ const (
 	firstDelay     = 100 * time.Millisecond // doubles with each failure
 	maxDelay       = 5 * time.Second
 	maxOwedDelay   = 32 * maxDelay
-	debtDelay      = time.Second      // for any password; clients time out after 2 s to 5 s
+	debtDelay      = time.Second      // before a check; clients time out after 2 s to 5 s
 	forgetFailures = 10 * time.Minute // after the last failure
 	maxHosts       = 4096             // addresses in memory
 )
 
 // hostOf returns the part of an address that identifies an attacker: the IPv4 address, or the IPv6
-// network. All other texts are one host.
+// /64 network. All texts that are no address count as one host.
 func hostOf(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -73,7 +74,7 @@ func (g *loginDelays) failed(host netip.Prefix) time.Duration {
 		f.owed = now
 	}
 	if f.owed = f.owed.Add(wait); f.owed.Sub(now) > 2*maxOwedDelay {
-		f.owed = now.Add(2 * maxOwedDelay) // so that it ends
+		f.owed = now.Add(2 * maxOwedDelay) // a limit, so that the delays end
 	}
 	return wait
 }

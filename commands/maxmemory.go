@@ -9,16 +9,16 @@ import (
 // memoryLimit compares the memory that the engine counts for its mutexes with maxmemory. The sum is
 // always up to date, so a command affects the next one. The zero memoryLimit has no limit.
 //
-// Each command is checked when it begins, a transaction and a script too. The commands that run at
-// one time can exceed the limit by what they add.
+// The check is at the start of a command, a transaction or a script. So concurrent commands can
+// exceed the limit by what they add.
 //
-// Other limits bound the rest of the memory. Connections have limits of their own, scripts a cache,
-// and the growth of the heap before a collection is limited.
+// Other limits bound the rest of the memory: those of connections, of the script cache, and of the
+// growth of the heap before a collection.
 type memoryLimit struct {
 	bytes  atomic.Uint64 // 0 = no limit
 	used   func() uint64
 	log    *slog.Logger
-	logged atomic.Bool // the last line says that the limit is exceeded
+	logged atomic.Bool // the last log line says that the limit is exceeded
 }
 
 // exceeded reports whether commands that take memory are refused.
@@ -39,7 +39,7 @@ func (l *memoryLimit) exceeded() bool {
 	return used > limit
 }
 
-// clear logs that nothing is refused any more, if the last line says otherwise.
+// clear logs that the server accepts all commands again, unless the last log line says so.
 func (l *memoryLimit) clear(used, limit uint64) {
 	if l.logged.CompareAndSwap(true, false) {
 		l.log.Info("used memory is no longer above maxmemory: accepting all commands", "used", used, "maxmemory", limit)
@@ -76,9 +76,9 @@ func (x *Commands) dataset() uint64 {
 	return uint64(max(0, x.keyspace.Bytes()))
 }
 
-// The table marks the commands that a full server refuses, as Redis marks them. A command that may
-// renew a lease is checked when it runs: SIMBA.ACQUIRE by the engine (simba.AcquireRequest.Full),
-// SET and similar commands by keyTx.mayGrow.
+// The table marks the commands that a full server refuses with denyoom, as Redis does. A command
+// that may renew a lease is checked while it runs. The engine checks SIMBA.ACQUIRE
+// (simba.AcquireRequest.Full), and keyTx.mayGrow checks SET and similar commands.
 
 // mayGrow reports whether a full server refuses e on this connection, whatever its arguments are.
 //

@@ -15,15 +15,15 @@ func Notices(b *resp.Broker) simba.Notices { return notices{b} }
 type notices struct{ broker *resp.Broker }
 
 func (n notices) Publish(channel, payload string) int {
-	return n.broker.Notify(channel, payload) + n.broker.PublishShard(channel, payload)
+	return n.broker.PublishCountExact(channel, payload) + n.broker.PublishShard(channel, payload)
 }
 
 func (n notices) Subscribed(channel string) bool {
-	return n.broker.Subscribers(resp.Channel, channel) > 0 || n.broker.Subscribers(resp.Shard, channel) > 0
+	return n.broker.Subscribers(resp.KindChannel, channel) > 0 || n.broker.Subscribers(resp.KindShard, channel) > 0
 }
 
 func (n notices) SubscribedPattern(pattern string) bool {
-	return n.broker.Subscribers(resp.Pattern, pattern) > 0
+	return n.broker.Subscribers(resp.KindPattern, pattern) > 0
 }
 
 func (n notices) Any() bool { return n.broker.Any() }

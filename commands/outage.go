@@ -10,15 +10,15 @@ import (
 
 // outage counts the time that the commands of one batch have lost to a store that does not answer.
 // The replies of a batch are sent together, so a pipeline of a hundred commands must not wait for a
-// hundred timeouts. A failure without delay costs nothing, and the next command may reach another
-// node. A store that refuses (simba.MisconfiguredError) has answered, so that is no outage.
+// hundred timeouts. A fast failure adds almost nothing, because the next command may reach another
+// node. A store that refuses (simba.MisconfiguredError) has answered, so a refusal does not count.
 type outage struct {
 	err   error         // the last one
 	lost  time.Duration // time that failed commands took
 	fresh bool          // err came after the last note
 }
 
-// outageLimit is the lost time after which the rest of a batch does not call the store.
+// outageLimit is the lost time after which the other commands of a batch do not call the store.
 const outageLimit = time.Second
 
 // met records the error of a command if the store caused it.

@@ -83,14 +83,14 @@ func parseGlob(name string, b []byte) (string, error) {
 	return string(b), nil
 }
 
-// parseAnyToken reads a fencing token from a reply; 0 = none.
+// parseAnyToken reads a fencing token as replies have it; 0 = none.
 func parseAnyToken(name string, b []byte) (uint64, error) {
 	n, err := parseRange(name, b, 0, math.MaxInt64)
 	return uint64(n), err
 }
 
-// parseToken reads a fencing token that names a tenure. It refuses 0: as "any token" it would
-// defeat fencing for a client that never got a token.
+// parseToken reads a fencing token that names a tenure. It refuses 0, which requests use for "any
+// token": a client that has no token would bypass the check.
 func parseToken(name string, b []byte) (uint64, error) {
 	n, err := parseRange(name, b, 1, math.MaxInt64)
 	return uint64(n), err
@@ -112,11 +112,11 @@ func equalFold(b []byte, word string) bool {
 	return true
 }
 
-// shorten cuts a text of a client for an error.
+// shorten cuts text of a client, for an error.
 func shorten(b []byte) []byte { return b[:min(len(b), 128)] }
 
-// options walks the options that follow a command's fixed arguments, in any
-// order and case, each at most once:
+// options iterates over the options after a command's fixed arguments. They may have any order and
+// case, and each may appear once:
 //
 //	for o := (options{rest: args[3:]}); o.next(); {
 //		switch {
@@ -127,13 +127,13 @@ func shorten(b []byte) []byte { return b[:min(len(b), 128)] }
 //		}
 //	}
 //
-// The first error ends the walk and stays in err.
+// The first error ends the iteration and stays in err.
 type options struct {
 	rest [][]byte
 	word []byte    // the present option
-	name string    // the same, in upper case
-	seen [4]string // the options before; no command has more
-	n    int
+	name string    // the present option in upper case
+	seen [4]string // the options so far; no command has more
+	n    int       // the number of seen
 	err  error
 }
 
@@ -210,7 +210,7 @@ func optionValue[T any](o *options, parse func([]byte) (T, error)) (v T) {
 	return v
 }
 
-// unknown refuses the present option.
+// unknown refuses the present option, which the command does not know.
 func (o *options) unknown() {
 	o.err = replyErrorf("ERR syntax error: unknown option '%s'", shorten(o.word))
 }

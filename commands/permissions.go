@@ -34,12 +34,12 @@ const (
 	listensByGlob            // to globs of channels
 )
 
-// actor is which arguments of a command are contender ids, in whose name it acts.
+// actor says which arguments of a command are the ids of the contenders that it acts for.
 type actor struct {
 	ids func(args [][]byte) [][]byte // nil = none
-	// values reports that the ids are values that lock code for Redis often chooses at random, such
-	// as those of lock keys. They need not be names of the user, but must not be names of another
-	// user (access.User.MayName).
+	// values says that the ids are values, such as those of lock keys. Lock code for Redis often
+	// chooses them at random. So a rule of the user need not allow them, but they must not belong
+	// to another user (access.User.MayName).
 	values bool
 }
 
@@ -55,14 +55,14 @@ var (
 	oneValue    = actor{values: true, ids: func(args [][]byte) [][]byte { return args[2:3] }}
 	secondValue = actor{values: true, ids: func(args [][]byte) [][]byte { return args[3:4] }}
 	fieldValues = actor{values: true, ids: func(args [][]byte) [][]byte { return everySecond(args[2:]) }}
-	// A notice names the contender that took or released the mutex. Contenders with scripts of
-	// their own publish notices about themselves. Some believe a notice about themselves from
-	// another client: contenders of Simba on the JVM become owners by it.
+	// A notice names the contender that took or released the mutex. Contenders that use scripts
+	// publish notices about themselves. A forged notice may do harm: contenders of Simba on the
+	// JVM become owners when a notice names them.
 	noticeOwner = actor{values: true, ids: func(args [][]byte) [][]byte { return namedByNotice(args[1], args[2]) }}
 )
 
-// namedByNotice returns the contenders that a message names if it is a notice of a mutex. Readers
-// may cut a message with several @@ at any of them, so it returns all parts.
+// namedByNotice returns the contenders that a message names if it is a notice of a mutex. A reader
+// may split a message with several @@ at any of them, so namedByNotice returns all parts.
 func namedByNotice(channel, message []byte) [][]byte {
 	owner, acquired := bytes.CutPrefix(message, []byte(simba.AcquiredNotice("")))
 	owner, released := bytes.CutPrefix(owner, []byte(simba.ReleasedNotice("")))
@@ -110,12 +110,12 @@ func (k *keys) use() (u access.Use) {
 type denial struct {
 	reason denialReason
 	object string // the command, key, channel or contender
-	words  string // of the reply
+	words  string // text of the reply
 }
 
 func (d *denial) Error() string { return d.words }
 
-// direct sets the words for a command that a client runs.
+// direct sets the words for a command outside EXEC and scripts.
 func (d *denial) direct() *denial {
 	d.words = denialWords[d.reason].direct
 	if d.reason == deniedCommand {
@@ -142,7 +142,7 @@ const (
 	denialReasons
 )
 
-// denialWords are the texts of a denial, each for one use. They are those of Redis, except for
+// denialWords has the texts of a denial for each use. They are those of Redis, except for
 // contenders.
 var denialWords = [denialReasons]struct{ name, direct, exec, script, dryrun string }{
 	deniedCommand: {
@@ -245,11 +245,11 @@ func firstNot(args [][]byte, allowed func([]byte) bool) []byte {
 	return nil
 }
 
-// mayListen reports whether a user may subscribe to a channel. A rule for channels allows it, or
-// the channel belongs to a mutex that the user may read. The channel of a contender also requires
-// that the user may act as the contender, because the server counts its subscriber as reached. In
-// simba:m:<id> the end of m is ambiguous. If the channel may belong to another contender too, only
-// a rule for channels allows it.
+// mayListen reports whether a user may subscribe to a channel. A rule for channels may allow it. So
+// may a rule for keys, if the channel belongs to a mutex that the user may read. For the channel of
+// a contender the user must also be allowed to act as it, because the server takes its subscriber
+// for the contender. In simba:m:<id> the end of m is ambiguous. If the channel may
+// belong to another contender too, only a rule for channels allows it.
 func mayListen(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true
@@ -264,9 +264,9 @@ func mayListen(u *access.User, channel string) bool {
 	return ok && !strings.Contains(m, "}:") && u.MayUse(m, access.Read) && u.MayActAs(contender)
 }
 
-// mayPublish reports whether a user may publish to a channel. A rule for channels allows it, or
-// contenders use the channel for notices of a mutex that the user may write. Only a rule for
-// channels allows publishing on the event channel, which is the server's own.
+// mayPublish reports whether a user may publish to a channel. A rule for channels may allow it. So
+// may a rule for keys, if the channel has notices of a mutex that the user may write. Only the
+// server publishes on an event channel, so only a rule for channels allows that.
 func mayPublish(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true

@@ -10,8 +10,8 @@ import (
 )
 
 // sessionLeases are the leases that SESSION bound to one connection, by mutex. The backend knows
-// the binding too and decides: the end of an old session does not release a lease that was taken
-// again elsewhere.
+// the binding too, and its binding counts. So the end of an old session does not release a lease
+// that another session has taken meanwhile.
 type sessionLeases struct {
 	byMutex map[string]boundLease
 	sweepAt int // the number of leases at which to sweep
@@ -47,11 +47,11 @@ func (c *client) unbind(mutex string, current uint64) {
 }
 
 // sweepSession forgets expired leases. It runs when their number has doubled. So a connection keeps
-// at most twice the leases that it holds, at a constant cost for each.
+// at most twice the leases that it owns, at a constant cost for each.
 func (c *client) sweepSession() {
 	for mutex, b := range c.session.byMutex {
 		if b.token == unknownToken {
-			delete(c.session.byMutex, mutex) // the contender has asked again or does not need it
+			delete(c.session.byMutex, mutex) // the contender has repeated it, or needs no lease
 			continue
 		}
 		held, _, err := c.x.backend.Check(c.conn.Context(), mutex, b.token)
@@ -65,8 +65,8 @@ func (c *client) sweepSession() {
 	c.session.sweepAt = max(firstSweep, 2*len(c.session.byMutex))
 }
 
-// bindUnknown records that SESSION may have bound a lease: the store did not answer, or refused
-// after a part. The end of the session releases such a lease, and has no effect if there is none.
+// bindUnknown records that SESSION may have bound a lease, because the store did not answer or
+// failed halfway. The end of the session releases such a lease, and has no effect if there is none.
 func (c *client) bindUnknown(a *acquisition, err error) {
 	lost, refusal := (*simba.UnavailableError)(nil), (*simba.MisconfiguredError)(nil)
 	unknown := errors.As(err, &lost) || errors.As(err, &refusal)
@@ -85,8 +85,8 @@ func (x *Commands) InUse(conn *resp.Conn) bool {
 	return ok && c.ownsBoundLease()
 }
 
-// ownsBoundLease reports whether a lease of SESSION on this connection lasts, or may last because
-// the store does not answer. It forgets leases that have ended.
+// ownsBoundLease reports whether this connection owns a lease of SESSION. It returns true if the
+// store does not answer, because then it may. It forgets leases that have ended.
 func (c *client) ownsBoundLease() bool {
 	for mutex, b := range c.session.byMutex {
 		t, _, err := c.x.backend.Owner(c.conn.Context(), mutex)

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// ratePeriod is the period of the instantaneous figures of INFO, approximately.
+// ratePeriod is the approximate period of the instantaneous figures of INFO.
 const ratePeriod = time.Second
 
-// rates are the figures of INFO per second. The first command after a period takes a sample, so an
-// idle server needs no goroutine.
+// rates has the figures of INFO per second. The first command after a period takes a sample, so no
+// goroutine is needed.
 type rates struct {
-	due atomic.Int64 // when the next sample is, in nanoseconds since start
+	due atomic.Int64 // time of the next sample, in nanoseconds since start
 
 	mu   sync.Mutex // protects the rest
 	last totals
@@ -42,8 +42,8 @@ func (r *rates) tick(x *Commands, now time.Duration) {
 	r.last = t
 }
 
-// read returns the rates of the last period, or of the time since its end if that is longer. So
-// they fall to zero on an idle server.
+// read returns the rates of the last period. If that ended long ago, it returns those of the time
+// since, so they fall to zero on an idle server.
 func (r *rates) read(x *Commands, now time.Duration) rate {
 	r.tick(x, now)
 	r.mu.Lock()
@@ -84,15 +84,15 @@ func (x *Commands) commandsProcessed() (n uint64) {
 
 // tally counts the calls of one command. All connections add to it without locks.
 type tally struct {
-	// buckets counts calls by duration. Bucket i counts durations up to 2^i microseconds that are
-	// longer than those of bucket i-1. Their sum is the number of calls.
+	// buckets counts calls by duration. Bucket i counts durations of more than 2^(i-1) and at most
+	// 2^i microseconds. The sum of all buckets is the number of calls.
 	buckets  [durationBuckets]atomic.Uint64
 	nanos    atomic.Int64
 	rejected atomic.Uint64 // refused before it ran: arity, NOAUTH, ...
 	failed   atomic.Uint64 // ran and replied with an error
 }
 
-// durationBuckets reach up to 2^24 microseconds, 17 s; the last takes the rest.
+// durationBuckets is the number of buckets. The last one but one ends at 2^24 microseconds, 17 s.
 const durationBuckets = 26
 
 func (t *tally) add(took time.Duration, failed bool) {

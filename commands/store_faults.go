@@ -12,7 +12,7 @@ import (
 
 // storeFaults logs that the store refuses what the engine needs (simba.MisconfiguredError). Each
 // client gets the error, but only an operator can repair the store. Each fault gets one line a
-// minute. Its next line counts the replies in between.
+// minute. The next line has the number of replies in between.
 type storeFaults struct {
 	log *slog.Logger
 
@@ -27,14 +27,14 @@ type storeFault struct {
 }
 
 const (
-	// faultPause is between two lines of one fault.
+	// faultPause is the shortest time between two lines of one fault.
 	faultPause = time.Minute
-	// maxFaults is how many faults have lines of their own in a minute. The others share one line:
-	// the fault of a key names that key, which a client may choose.
+	// maxFaults is how many faults have lines of their own in a minute. The others share one line.
+	// Without this limit a client could cause any number of lines, because some errors name a key.
 	maxFaults = 16
 )
 
-// met records an error if the store refuses a request by it.
+// met records err if it is a refusal of the store.
 func (f *storeFaults) met(err error) {
 	refusal := (*simba.MisconfiguredError)(nil)
 	if !errors.As(err, &refusal) {

@@ -11,11 +11,11 @@ import (
 // command is a row of the table.
 type command struct {
 	name       string // lower case; a subcommand's without the container's
-	arity      int    // arguments with the name; negative = at least so many
+	arity      int    // number of arguments with the name; -n = n or more
 	flags      flag
-	categories category // besides those that follow from flags
+	categories category // in addition to those that follow from flags
 	keys       keys
-	keyCount   int    // index of the argument with the number of keys behind it; 0 = see keys
+	keyCount   int    // index of the argument that counts the keys after it; 0 = see keys
 	keyNotes   string // of the key specification in COMMAND INFO
 	channels   channelUse
 	actor      actor
@@ -58,7 +58,7 @@ const (
 	block     kind = "block"
 )
 
-// keys is which arguments are keys. The zero value means none.
+// keys says which arguments are keys. The zero value means none.
 type keys struct {
 	first, last, step int
 	flags             []string // of the key specification in COMMAND INFO
@@ -94,13 +94,13 @@ const (
 	immediate    flag = 1 << (shownFlags + iota) // runs inside MULTI instead of being queued
 	unqueued                                     // refused inside MULTI: it writes no single reply
 	subMode                                      // allowed in RESP2 with subscriptions
-	secret                                       // arguments may hold a password; not logged
-	unmonitored                                  // hidden from MONITOR, or its handler shows it
+	secret                                       // arguments may include a password; not logged
+	unmonitored                                  // not shown by MONITOR, or its handler calls feed
 	longArgs                                     // an argument may be as long as a whole command
-	mayReplicate                                 // no write, but forbidden in read-only scripts
-	audited                                      // in the audit log; implied by catAdmin
+	mayReplicate                                 // not a write, but forbidden in read-only scripts
+	audited                                      // in the audit log; catAdmin implies it
 	cheap                                        // fast in this server, but not in Redis
-	renewing                                     // denyoom does not apply if it renews
+	renewing                                     // denyoom does not apply to a renewal
 )
 
 // Flags that often come together.
@@ -197,9 +197,9 @@ type entry struct {
 
 func (e *entry) has(f flag) bool { return e.flags&f != 0 }
 
-// runsInline reports whether the command takes microseconds, or waits by Wait.Await. It then runs
-// on the goroutine that reads. The flag fast implies it, except for PUBLISH, whose work grows with
-// the number of subscribers. Commands that search a queue detach themselves.
+// runsInline reports whether the command may run without Conn.Detach, because it takes microseconds
+// or waits in Wait.Await. The flag fast implies it, except for PUBLISH, whose work grows with the
+// number of subscribers. Commands that search a queue call Detach themselves.
 func (e *entry) runsInline() bool { return e.has(fast|blocking|cheap) && !e.has(pubsub) }
 
 // accepts reports whether n arguments fit the arity. They include the names of the command and of
@@ -220,7 +220,7 @@ type table struct {
 // maxName is longer than every command's name.
 const maxName = 32
 
-// families returns the rows of this package, in the order of the documents.
+// families returns the rows of this package, in the order of the documentation.
 func families() [][]command {
 	return [][]command{
 		simbaCommands, connectionCommands, clientCommands, pubsubCommands, transactionCommands, watchCommands, scriptingCommands,
@@ -294,8 +294,8 @@ func (t *table) all() iter.Seq[*entry] {
 	}
 }
 
-// find returns the command that args call. With an error it returns the entry that it has found so
-// far, nil for an unknown command.
+// find returns the command that args call. With an error it returns the entry whose name it has
+// found, nil for an unknown command.
 func (t *table) find(args [][]byte) (*entry, error) {
 	e := lookup(t.byName, args[0])
 	if e == nil {
@@ -322,7 +322,7 @@ func arityError(e *entry) error {
 	return replyErrorf("ERR wrong number of arguments for '%s' command", e.full)
 }
 
-// tryHelp is the error of a subcommand with too many arguments, if its arity has no upper limit.
+// tryHelp is the error of a subcommand with too many arguments. Its arity has no upper limit.
 func tryHelp(e *entry, args [][]byte) error {
 	return replyErrorf("ERR unknown subcommand or wrong number of arguments for '%s'. Try %s HELP.",
 		shorten(args[1]), strings.ToUpper(e.container.name))

@@ -13,7 +13,7 @@ type transaction struct {
 	broken bool // a command was refused, so EXEC will fail
 	grows  bool // a command may take memory
 
-	chunk []byte      // for packed arguments
+	chunk []byte      // memory for packed arguments
 	args  [][]byte    // of the command that runs, unpacked
 	calls []execution // the results of EXEC
 }
@@ -23,8 +23,8 @@ type queuedCommand struct {
 	packed []byte // its arguments, each after its length
 }
 
-// The limits of a transaction in memory. EXEC runs no further command when its replies exceed the
-// limit, because an array cannot be sent in parts.
+// The limits of a transaction's memory. EXEC runs no further command when its replies exceed
+// maxExecReply, because an array of replies must be sent as a whole.
 const (
 	maxQueuedCommands = 10000
 	maxQueuedBytes    = 8 << 20
@@ -80,11 +80,10 @@ func (tx *transaction) keyed() bool {
 	return !slices.ContainsFunc(tx.queue, func(q queuedCommand) bool { return q.entry.keyed == nil })
 }
 
-// idleTransactions are transactions that have ended, for their memory.
+// idleTransactions are ended transactions, whose memory later ones use.
 var idleTransactions = sync.Pool{New: func() any { return new(transaction) }}
 
-// mostKept limits the number of commands, and of arguments, for which an idle transaction keeps
-// memory.
+// mostKept is the largest capacity, in commands or in arguments, that an idle transaction keeps.
 const mostKept = 2 << 10
 
 // recycle makes the transaction idle. Nothing may refer to it any more.
@@ -98,7 +97,7 @@ func (tx *transaction) recycle() {
 // reset empties the transaction and keeps its memory.
 func (tx *transaction) reset() {
 	clear(tx.queue)
-	clear(tx.args[:cap(tx.args)]) // with those beyond the length
+	clear(tx.args[:cap(tx.args)]) // also those beyond the length
 	clear(tx.calls)
 	*tx = transaction{queue: tx.queue[:0], chunk: tx.chunk[:0], args: tx.args[:0], calls: tx.calls[:0]}
 }

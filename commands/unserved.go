@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// unserved are the other commands of Redis 7.0 that work on keys, sorted. They are those of COMMAND
-// LIST FILTERBY ACLCAT for each data type and for keyspace, except the commands of this server.
+// unserved are the commands of Redis 7.0 that work on keys and that this server does not have,
+// sorted. In Redis, COMMAND LIST FILTERBY ACLCAT shows them for each data type and for keyspace.
 var unserved = []string{
 	"append", "bitcount", "bitfield", "bitfield_ro", "bitop", "bitpos", "blmove", "blmpop",
 	"blpop", "brpop", "brpoplpush", "bzmpop", "bzpopmax", "bzpopmin", "copy", "dump", "geoadd",

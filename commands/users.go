@@ -17,8 +17,8 @@ func (x *Commands) RequireAuth() bool {
 	return !u.Enabled() || !u.NeedsNoPassword()
 }
 
-// begin sets the user of a new connection: the user of its certificate, if there is one and it is
-// on, else the default user.
+// begin sets the user of a new connection. It is the user that the certificate names, if that user
+// exists and is on. Otherwise it is the default user.
 func (c *client) begin() {
 	c.account.Store(c.x.users.Default())
 	// A connection that needed no password stays authenticated if one is set later, as in Redis.
@@ -53,7 +53,7 @@ func userName(conn *resp.Conn) string {
 // authenticate logs the connection in, or returns an error after a delay. command is for the ACL
 // log.
 func (c *client) authenticate(command, name, password []byte) error {
-	if c.executing { // where nothing waits
+	if c.executing { // EXEC must not wait for the delay
 		return errNoMulti
 	}
 	host := hostOf(c.conn.RemoteAddr())
@@ -91,8 +91,9 @@ func (c *client) noteDenial(err error, context string) {
 	c.x.audit.denied(c, d, context)
 }
 
-// rejudge applies changed rules to connections that may not send another command. It ends waits and
-// subscriptions that the rules no longer allow. by is the connection that caused the change.
+// rejudge applies changed rules at once to clients that wait and may send no further command. It
+// ends blocked requests that the rules no longer allow, and closes connections with such
+// subscriptions. by is the connection that caused the change.
 func (x *Commands) rejudge(by *client, changed []*access.Account) {
 	affected := make(map[*access.Account]bool, len(changed))
 	for _, a := range changed {
@@ -117,7 +118,8 @@ func (x *Commands) rejudge(by *client, changed []*access.Account) {
 	}
 }
 
-// endIfRevoked closes a connection that has subscribed while a change of the rules forbade it.
+// endIfRevoked closes the connection if its rules have changed during the command and no longer
+// allow its subscriptions.
 func (c *client) endIfRevoked() {
 	if u := c.user(); u != c.judged && (u == nil || !c.mayGoOnListening(u)) {
 		c.conn.CloseAfterReply()
@@ -133,7 +135,7 @@ func (c *client) mayGoOnListening(u *access.User) bool {
 		return false
 	}
 	for kind, may := range map[resp.Kind]func(*access.User, string) bool{
-		resp.Channel: mayListen, resp.Shard: mayListen, resp.Pattern: (*access.User).MayUsePattern,
+		resp.KindChannel: mayListen, resp.KindShard: mayListen, resp.KindPattern: (*access.User).MayUsePattern,
 	} {
 		for _, name := range c.conn.Subscriptions(kind) {
 			if !may(u, name) {

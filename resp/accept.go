@@ -19,16 +19,17 @@ const (
 )
 
 // Serve accepts and serves connections until Shutdown, which closes ln and makes Serve return nil.
-// Several listeners may be served at a time. It retries after errors that may pass, such as a lack
-// of file descriptors, and returns others. ln must not do TLS itself; see ServeTLS.
-func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, nil) }
+// Several listeners may be served at a time. After an error that may pass, such as a lack of file
+// descriptors, Serve tries again. It returns any other error. ln must not do TLS itself; see
+// ServeTLS.
+func (s *Server) Serve(ln net.Listener) error { return s.acceptLoop(ln, nil) }
 
-// serve is Serve, or ServeTLS with a config.
-func (s *Server) serve(ln net.Listener, config *tls.Config) error {
-	if !s.listen(ln) {
+// acceptLoop is Serve, and ServeTLS if there is a config.
+func (s *Server) acceptLoop(ln net.Listener, config *tls.Config) error {
+	if !s.registerListener(ln) {
 		return ln.Close()
 	}
-	defer s.unlisten(ln)
+	defer s.removeListener(ln)
 	s.beginPoller()
 	pause := firstAcceptPause
 	for {
@@ -36,7 +37,7 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 		switch {
 		case err == nil:
 			pause = firstAcceptPause
-			s.serveAccepted(nc, config)
+			s.startConn(nc, config)
 			runtime.Gosched() // a flood of new connections must not starve others
 		case s.stopping():
 			return nil
@@ -50,8 +51,8 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 	}
 }
 
-// serveAccepted serves a new connection, unless there are too many.
-func (s *Server) serveAccepted(nc net.Conn, config *tls.Config) {
+// startConn starts the goroutine of a new connection, or refuses it.
+func (s *Server) startConn(nc net.Conn, config *tls.Config) {
 	if config == nil {
 		nc = s.adopt(nc)
 	}
@@ -59,15 +60,15 @@ func (s *Server) serveAccepted(nc net.Conn, config *tls.Config) {
 	switch {
 	case c == nil:
 	case c.sock != nil:
-		c.sock.Start(c.serve)
+		c.sock.Start(c.run)
 	default:
-		go c.serve()
+		go c.run()
 	}
 }
 
-// adopt returns nc as a connection of the poller, or nc itself.
+// adopt moves nc to the poller and returns its new connection. Without a poller it returns nc.
 func (s *Server) adopt(nc net.Conn) net.Conn {
-	p := s.pollerOf()
+	p := s.currentPoller()
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok || p == nil {
 		return nc
@@ -78,8 +79,8 @@ func (s *Server) adopt(nc net.Conn) net.Conn {
 	return nc
 }
 
-// pollerOf returns the server's poller, nil if it has none.
-func (s *Server) pollerOf() *poll.Poller {
+// currentPoller returns the server's poller; nil if it has none.
+func (s *Server) currentPoller() *poll.Poller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.poller
@@ -103,7 +104,7 @@ func (s *Server) makePoller() (err error) {
 	return err
 }
 
-// endPoller stops the poller. All connections must have ended, and no new one may begin.
+// endPoller stops the poller and its pushers. It is called after the last connection has ended.
 func (s *Server) endPoller() {
 	s.mu.Lock()
 	p := s.poller
@@ -115,8 +116,8 @@ func (s *Server) endPoller() {
 	}
 }
 
-// listen registers ln for Shutdown. It returns false if the server is shutting down.
-func (s *Server) listen(ln net.Listener) bool {
+// registerListener registers ln for Shutdown. It returns false if the server is shutting down.
+func (s *Server) registerListener(ln net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -126,7 +127,7 @@ func (s *Server) listen(ln net.Listener) bool {
 	return true
 }
 
-func (s *Server) unlisten(ln net.Listener) {
+func (s *Server) removeListener(ln net.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.listeners, ln)
@@ -141,7 +142,7 @@ func (s *Server) stopping() bool {
 	}
 }
 
-// pause waits, at most until Shutdown.
+// pause waits for d, at most until Shutdown.
 func (s *Server) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -151,8 +152,8 @@ func (s *Server) pause(d time.Duration) {
 	}
 }
 
-// isTemporary reports whether accept(2) may succeed again after an error: the client has closed the
-// connection, or there is a lack of descriptors or memory.
+// isTemporary reports whether accept(2) may succeed after this error. The client has closed the
+// connection, or descriptors or memory are lacking.
 func isTemporary(err error) bool {
 	for _, errno := range []syscall.Errno{
 		syscall.ECONNABORTED, syscall.EINTR, syscall.EPROTO, syscall.EPERM,

@@ -86,7 +86,7 @@ func benchmarkPipeline(b *testing.B, config *tls.Config, dial func(network, addr
 		b.Fatal(err)
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { s.serve(ln, config) })
+	wg.Go(func() { s.acceptLoop(ln, config) })
 	nc, err := dial("tcp", ln.Addr().String())
 	if err != nil {
 		b.Fatal(err)
@@ -124,7 +124,7 @@ func benchmarkRequests(b *testing.B, clients int, poll bool) {
 		b.Fatal(err)
 	}
 	var serving, asking sync.WaitGroup
-	serving.Go(func() { s.serve(ln, nil) })
+	serving.Go(func() { s.acceptLoop(ln, nil) })
 	command, reply := []byte(bulk("PING")), "+PONG\r\n"
 	conns := make([]net.Conn, clients)
 	for i := range conns {

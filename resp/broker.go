@@ -12,22 +12,22 @@ type Kind uint8
 
 // The kinds.
 const (
-	Channel Kind = iota // SUBSCRIBE
-	Pattern             // PSUBSCRIBE: a glob that channels match
-	Shard               // SSUBSCRIBE
+	KindChannel Kind = iota // SUBSCRIBE
+	KindPattern             // PSUBSCRIBE: a glob that channels match
+	KindShard               // SSUBSCRIBE
 
 	kinds = 3
 )
 
 // Broker delivers messages to subscribed connections. Messages of one publisher arrive in order.
-// All methods are safe for concurrent use. None waits for a connection, and none holds a lock while
-// it matches globs.
+// All methods are safe for concurrent use. No method waits for a connection. No method holds a lock
+// while it matches globs.
 type Broker struct {
 	mu     sync.RWMutex // protects topics, their connections and Conn.topics
 	topics [kinds]map[string]*topic
 
-	// patterns is an immutable index of topics[Pattern]. It is nil after a change, until the next
-	// publish. It is set under mu, and to nil under the write lock.
+	// patterns is an immutable index of topics[KindPattern]. A change sets it to nil, under the
+	// write lock of mu. The next publisher builds it, under mu.
 	patterns atomic.Pointer[patternIndex]
 
 	total   atomic.Int64 // subscriptions
@@ -49,16 +49,16 @@ func NewBroker() *Broker {
 	return b
 }
 
-// Publish queues a message for the subscribers of the channel and of each matching pattern, and
-// returns their number. A connection with several matching subscriptions receives and counts the
-// message once for each.
+// Publish queues a message for the subscribers of the channel and of each matching pattern. It
+// returns the number of matching subscriptions. A connection receives the message once for each of
+// its own.
 func (b *Broker) Publish(channel, payload string) (receivers int) {
 	exact, matched := b.publish(channel, payload)
 	return exact + matched
 }
 
-// Notify is Publish, but it counts only the subscribers of the channel itself.
-func (b *Broker) Notify(channel, payload string) (subscribers int) {
+// PublishCountExact is Publish, but it counts only the subscribers of the channel itself.
+func (b *Broker) PublishCountExact(channel, payload string) (subscribers int) {
 	exact, _ := b.publish(channel, payload)
 	return exact
 }
@@ -69,13 +69,13 @@ func (b *Broker) publish(channel, payload string) (exact, matched int) {
 	}
 	var slow []*Conn
 	b.mu.RLock()
-	if t := b.topics[Channel][channel]; t != nil {
-		exact = t.send(&publication{kind: Channel, channel: channel, payload: payload}, &slow)
+	if t := b.topics[KindChannel][channel]; t != nil {
+		exact = t.send(&publication{kind: KindChannel, channel: channel, payload: payload}, &slow)
 	}
 	patterns := b.patternsLocked()
 	b.mu.RUnlock()
 	for t := range patterns.matches(channel) {
-		p := &publication{kind: Pattern, pattern: t.name, channel: channel, payload: payload}
+		p := &publication{kind: KindPattern, pattern: t.name, channel: channel, payload: payload}
 		b.mu.RLock()
 		matched += t.send(p, &slow)
 		b.mu.RUnlock()
@@ -84,13 +84,13 @@ func (b *Broker) publish(channel, payload string) (exact, matched int) {
 	return exact, matched
 }
 
-// patternsLocked returns the index of patterns, for use without mu. The first publisher after a
-// change builds it, so that a client can subscribe to thousands of patterns cheaply. The caller
-// holds mu, at least for reading.
+// patternsLocked returns the index of patterns. The first publisher after a change builds it, so
+// that a client can subscribe to thousands of patterns cheaply. The caller holds mu, at least for
+// reading. It may use the index without mu.
 func (b *Broker) patternsLocked() *patternIndex {
 	index := b.patterns.Load()
 	if index == nil {
-		index = newPatternIndex(maps.Values(b.topics[Pattern]))
+		index = newPatternIndex(maps.Values(b.topics[KindPattern]))
 		b.patterns.Store(index)
 	}
 	return index
@@ -103,16 +103,16 @@ func (b *Broker) PublishShard(channel, payload string) (receivers int) {
 	}
 	var slow []*Conn
 	b.mu.RLock()
-	if t := b.topics[Shard][channel]; t != nil {
-		receivers = t.send(&publication{kind: Shard, channel: channel, payload: payload}, &slow)
+	if t := b.topics[KindShard][channel]; t != nil {
+		receivers = t.send(&publication{kind: KindShard, channel: channel, payload: payload}, &slow)
 	}
 	b.mu.RUnlock()
 	cutAll(slow)
 	return receivers
 }
 
-// send queues p for every subscriber. It adds those whose queue overflowed to slow, which the
-// caller disconnects without a lock.
+// send queues p for every subscriber. It appends those whose queue overflowed to slow. The caller
+// must disconnect them after it has released its locks.
 func (t *topic) send(p *publication, slow *[]*Conn) (receivers int) {
 	for c := range t.conns {
 		switch c.enqueue(p, t) {
@@ -147,7 +147,7 @@ func (b *Broker) Subscribers(kind Kind, name string) int {
 	return 0
 }
 
-// Channels returns the sorted names with a subscriber that match a glob; "" matches all.
+// Channels returns the names that have a subscriber and match a glob, sorted; "" matches all.
 func (b *Broker) Channels(kind Kind, glob string) []string {
 	b.mu.RLock()
 	names := slices.Collect(maps.Keys(b.topics[kind]))
@@ -159,11 +159,11 @@ func (b *Broker) Channels(kind Kind, glob string) []string {
 	return names
 }
 
-// Patterns returns how many different patterns have a subscriber.
-func (b *Broker) Patterns() int {
+// PatternCount returns the number of different patterns that have a subscriber.
+func (b *Broker) PatternCount() int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return len(b.topics[Pattern])
+	return len(b.topics[KindPattern])
 }
 
 // subscribe adds a subscription and reports whether it is new.
@@ -222,7 +222,7 @@ func (b *Broker) remove(c *Conn, kind Kind, t *topic) {
 
 // patternsChanged makes the next publisher rebuild the index of patterns.
 func (b *Broker) patternsChanged(kind Kind) {
-	if kind == Pattern {
+	if kind == KindPattern {
 		b.patterns.Store(nil)
 	}
 }

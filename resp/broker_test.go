@@ -25,7 +25,7 @@ func TestMessagesReachTheirSubscribers(t *testing.T) {
 		if n := b.Publish("news", "one"); n != 2 {
 			t.Errorf("%d receivers", n)
 		}
-		if n := b.Notify("news", "two"); n != 1 {
+		if n := b.PublishCountExact("news", "two"); n != 1 {
 			t.Errorf("%d subscribers", n)
 		}
 		if n := b.PublishShard("news", "three"); n != 1 {
@@ -35,20 +35,20 @@ func TestMessagesReachTheirSubscribers(t *testing.T) {
 		pattern.expect(bulk("pmessage", "n*", "news", "one") + bulk("pmessage", "n*", "news", "two"))
 		shard.expect(bulk("smessage", "news", "three"))
 
-		if got := b.Channels(Channel, ""); !slices.Equal(got, []string{"news", "other"}) {
+		if got := b.Channels(KindChannel, ""); !slices.Equal(got, []string{"news", "other"}) {
 			t.Errorf("channels %v", got)
 		}
-		if got := b.Channels(Channel, "o*"); !slices.Equal(got, []string{"other"}) {
+		if got := b.Channels(KindChannel, "o*"); !slices.Equal(got, []string{"other"}) {
 			t.Errorf("channels %v", got)
 		}
-		if b.Patterns() != 1 || b.Subscribers(Channel, "news") != 1 || b.Subscribers(Channel, "n*") != 0 || s.Stats().Subscribers != 3 {
-			t.Errorf("%d patterns, %d and %d subscribers, %d clients", b.Patterns(), b.Subscribers(Channel, "news"), b.Subscribers(Channel, "n*"), s.Stats().Subscribers)
+		if b.PatternCount() != 1 || b.Subscribers(KindChannel, "news") != 1 || b.Subscribers(KindChannel, "n*") != 0 || s.Stats().Subscribers != 3 {
+			t.Errorf("%d patterns, %d and %d subscribers, %d clients", b.PatternCount(), b.Subscribers(KindChannel, "news"), b.Subscribers(KindChannel, "n*"), s.Stats().Subscribers)
 		}
 		for _, cl := range []*client{channel, pattern, shard} {
 			cl.Close()
 		}
 		synctest.Wait()
-		if b.Any() || s.Stats().Subscribers != 0 || len(b.Channels(Channel, "")) != 0 || b.Patterns() != 0 {
+		if b.Any() || s.Stats().Subscribers != 0 || len(b.Channels(KindChannel, "")) != 0 || b.PatternCount() != 0 {
 			t.Error("those that left are still subscribed")
 		}
 	})
@@ -59,10 +59,10 @@ func TestSubscriptionsOfAConnection(t *testing.T) {
 		commands := pubsub()
 		commands["CHECK"] = func(c *Conn, _ [][]byte) {
 			c.Reply().Simple(fmt.Sprint(
-				c.Subscribe(Channel, "b"), c.Subscribe(Channel, "a"), c.Subscribe(Channel, "b"), c.Subscribe(Shard, "a"),
-				c.Subscriptions(Channel), c.SubscriptionCountOf(Channel), c.SubscriptionCount(),
-				c.Unsubscribe(Channel, "b"), c.Unsubscribe(Channel, "b"), c.Unsubscribe(Pattern, "a"),
-				c.Subscriptions(Channel), c.SubscriptionCount(),
+				c.Subscribe(KindChannel, "b"), c.Subscribe(KindChannel, "a"), c.Subscribe(KindChannel, "b"), c.Subscribe(KindShard, "a"),
+				c.Subscriptions(KindChannel), c.SubscriptionCountOf(KindChannel), c.SubscriptionCount(),
+				c.Unsubscribe(KindChannel, "b"), c.Unsubscribe(KindChannel, "b"), c.Unsubscribe(KindPattern, "a"),
+				c.Subscriptions(KindChannel), c.SubscriptionCount(),
 			))
 		}
 		dial(t, NewServer(Config{}, &script{commands: commands})).
@@ -112,9 +112,9 @@ func TestNoMessageFollowsAnUnsubscribeConfirmation(t *testing.T) {
 		commands["LEAVE"] = func(c *Conn, _ [][]byte) {
 			// Two channels left by one command, with messages all along.
 			b.Publish("a", "3")
-			c.Unsubscribe(Channel, "a")
+			c.Unsubscribe(KindChannel, "a")
 			b.Publish("b", "too late: the command has begun")
-			c.Unsubscribe(Channel, "b")
+			c.Unsubscribe(KindChannel, "b")
 			b.Publish("c", "4")
 			c.Reply().Simple("LEFT")
 		}
@@ -176,7 +176,7 @@ func TestSlowSubscriberIsDisconnected(t *testing.T) {
 		if n := s.Stats().SlowCut; n != 1 {
 			t.Errorf("%d were disconnected", n)
 		}
-		if n := s.Broker().Subscribers(Channel, "a"); n != 1 {
+		if n := s.Broker().Subscribers(KindChannel, "a"); n != 1 {
 			t.Errorf("%d subscribers are left", n)
 		}
 		fast.call("PING\r\n", "+PONG\r\n")

@@ -29,10 +29,10 @@ type Limits struct {
 	Args    int // arguments of a command, including its name; default 1024
 	Arg     int // bytes of an argument; default 64 KiB
 	Command int // bytes of all arguments of a command together; default 1 MiB
-	// Long reports whether an argument of the command may be as long as Command allows, as a
-	// script may; nil = none. Any goroutine may call it, for arguments longer than Arg.
-	Long   func(command []byte) bool
-	Inline int // bytes of an inline command, or of the line before an argument; default 64 KiB
+	// MayBeLong reports whether an argument of the command may be longer than Arg, as a script may;
+	// nil = none. Command still limits it. Several goroutines may call it at a time.
+	MayBeLong func(command []byte) bool
+	Inline    int // bytes of an inline command, or of the line before an argument; default 64 KiB
 
 	// UnauthArgs and UnauthArg replace Args and Arg before authentication; default 10 and 16 KiB,
 	// as in Redis.
@@ -49,7 +49,7 @@ type Limits struct {
 	// parts; default 64 KiB.
 	ReplyBatch int
 	// WriteTimeout is how long a client may read nothing while the server writes, before its
-	// connection is closed; default 10 s. It may take up to half as long again.
+	// connection is closed; default 10 s. It may take 1.5 times as long.
 	WriteTimeout time.Duration
 	// HandshakeTimeout is how long a TLS handshake may take; default 10 s.
 	HandshakeTimeout time.Duration
@@ -79,16 +79,16 @@ type Config struct {
 	Logger      *slog.Logger  // must not block; nil = no log
 	Broker      *Broker       // holds the subscriptions; nil = a new one
 
-	// Committer makes durable the changes that Conn.RestOn names; nil = a call of RestOn with a
-	// change is an error. The server calls it for each batch with a call of RestOn, also after a
-	// disconnect. It sends the replies when Commit returns nil. On an error it drops them and
-	// closes the connection.
+	// Committer makes the changes durable that Conn.RestOn names. The server calls it for each
+	// batch that called RestOn, also after a disconnect. It sends the replies when Commit returns
+	// nil. On an error it drops them and closes the connection. Without a Committer, RestOn of a
+	// change ends the connection.
 	Committer simba.Committer
 	// CommitWaited is called with the time that a batch waited for the Committer, on the
 	// connection's goroutine. It is not called for a batch that did not wait. It may be nil.
 	CommitWaited func(took time.Duration)
 
-	// Poll lets few goroutines serve the connections of Serve, on Linux. The handler then calls
+	// Poll makes a few goroutines serve the connections of Serve, on Linux. The handler then calls
 	// Conn.Detach before anything that may block. Without it each connection has a goroutine.
 	// Connections over TLS always have one.
 	Poll bool
@@ -112,7 +112,7 @@ func (c Config) withDefaults() Config {
 		c.Broker = NewBroker()
 	}
 	if c.Committer == nil {
-		c.Committer = durable{}
+		c.Committer = noCommitter{}
 	}
 	if c.CommitWaited == nil {
 		c.CommitWaited = func(time.Duration) {}

@@ -27,15 +27,14 @@ const (
 
 // Conn is the connection of a client. Each call of a Handler has one.
 //
-// Only the connection's own goroutine may call its methods, that is a Handler during a call with
-// this Conn. A method's comment says if any goroutine may call it. Such a method has no effect
-// after the end of the connection.
+// Only a Handler called with this Conn may call its methods. A method's comment says if any
+// goroutine may call it. Calls after the end of the connection do nothing.
 type Conn struct {
 	server  *Server
 	wire    wire
 	stream  io.ReadWriter // of commands and replies: the wire, or TLS over it
 	tls     *tls.Conn     // nil = no TLS
-	sock    *poll.Conn    // of the wire; nil = no poller, the connection has a goroutine
+	sock    *poll.Conn    // the polled socket; nil = own goroutine
 	id      uint64
 	created time.Time
 	remote  string
@@ -46,33 +45,33 @@ type Conn struct {
 	// Only the connection's goroutine uses this group. Durations count from created.
 	in           *reader
 	reply        Writer
-	rests        simba.Seq // the change that the replies of this batch rest on
+	rests        simba.Seq // the replies wait until this Seq is durable
 	mustCommit   bool      // RestOn was called in this batch
 	batches      uint64    // number of completed batches
-	command      int       // where the replies of the current command begin in reply
+	replyStart   int       // where the replies of the current command begin in reply
 	mode         ReplyMode
-	holds        bool          // the current command holds pushes back
+	holdsPushes  bool          // the current command holds later pushes back
 	confirms     bool          // the reply of the current command confirms subscriptions
 	closing      bool          // close after the replies are sent
 	err          error         // why the connection ends; the first reason counts
-	shrinking    bool          // the read deadline includes a check of a grown buffer
-	listening    bool          // set by SetListening
+	checksBuffer bool          // the read deadline includes a check of a grown buffer
+	awaitsPushes bool          // set by SetAwaitsPushes
 	inUseAt      time.Duration // when Config.InUse last returned true
 	unauthSince  time.Duration // when the client ceased to be authenticated
-	runningSince time.Duration // when it began to run without a yield; 0 = not yet known
-	published    int           // messages, by receivers, since it last waited for the pushers
+	runningSince time.Duration // when it last let others run; 0 = unknown
+	deliveries   int           // of its messages to receivers, since it last waited for the pushers
 
 	lastActive    atomic.Int64 // nanoseconds since created
 	authenticated atomic.Bool
 	closed        atomic.Bool
-	buffers       atomic.Uint64 // QueryBuffered, packed
+	buffers       atomic.Uint64 // used and free bytes in one word; see QueryBuffered
 	state         atomic.Pointer[any]
 	subscriptions [kinds]atomic.Int32
 	name          atomic.Pointer[string]
 
 	certificateName atomic.Pointer[string]
 
-	readMu      sync.Mutex // protects this group, the reasons to interrupt Read
+	readMu      sync.Mutex // protects this group, which has the reasons to interrupt Read
 	wait        *Wait      // the blocked command
 	unblock     Wakeup     // set by Unblock
 	draining    bool       // the server is shutting down
@@ -100,8 +99,8 @@ func newConn(s *Server, nc net.Conn) *Conn {
 	return c
 }
 
-// ID returns a number that is unique among the connections of a server and grows. Any goroutine may
-// call it.
+// ID returns a number that no other connection of the server has. Later connections have larger
+// ids. Any goroutine may call it.
 func (c *Conn) ID() uint64 { return c.id }
 
 // RemoteAddr returns the client's address. Any goroutine may call it.
@@ -123,12 +122,12 @@ func (c *Conn) touch() { c.lastActive.Store(int64(c.age())) }
 
 func (c *Conn) age() time.Duration { return time.Since(c.created) }
 
-// Context ends when the connection is closed. It does not end at a disconnect while a command runs
-// that does not block. Any goroutine may call it.
+// Context ends when the connection is closed. A disconnect is noticed between commands and in a
+// blocked one. Any goroutine may call it.
 func (c *Conn) Context() context.Context { return c.ctx }
 
-// Reply returns the writer of replies. They are sent at the end of the batch, or by Flush. It must
-// end with a whole reply when Flush or Await is called.
+// Reply returns the writer of replies. They are sent at the end of the batch, or by Flush. Call
+// Flush or Await only after a whole reply.
 func (c *Conn) Reply() *Writer { return &c.reply }
 
 // Proto returns the version of RESP that the client chose, 2 or 3. Any goroutine may call it.
@@ -144,8 +143,9 @@ func (c *Conn) SetProto(version int) {
 // Authenticated reports whether the client has authenticated. Any goroutine may call it.
 func (c *Conn) Authenticated() bool { return c.authenticated.Load() }
 
-// SetAuthenticated sets the result of Authenticated. While it is false and Config.RequireAuth is
-// true, the limits before authentication apply. A change from true to false restarts AuthTimeout.
+// SetAuthenticated sets the result of Authenticated. While that is false and Config.RequireAuth
+// returns true, the limits before authentication apply. A change from true to false restarts
+// AuthTimeout.
 func (c *Conn) SetAuthenticated(ok bool) {
 	if was := c.authenticated.Swap(ok); was && !ok {
 		c.unauthSince = time.Since(c.created)
@@ -195,7 +195,7 @@ func (c *Conn) State() any {
 // SetState stores the handler's state of this connection.
 func (c *Conn) SetState(state any) { c.state.Store(&state) }
 
-// QueryBuffered returns how many bytes of the input buffer were used and free after the last read.
+// QueryBuffered returns the used and the free bytes of the input buffer, as of the last read.
 // Any goroutine may call it.
 func (c *Conn) QueryBuffered() (used, free int) {
 	b := c.buffers.Load()
@@ -207,8 +207,8 @@ func (c *Conn) noteBuffers() {
 	c.buffers.Store(uint64(used)<<32 | uint64(len(c.in.buf)-used))
 }
 
-// SetReplyMode sets whether the client receives replies, from this command on. Pushes and the
-// confirmations of subscriptions are sent in any mode, as in Redis.
+// SetReplyMode sets whether the client receives replies, the reply to this command included. In
+// every mode the server sends pushes and confirmations of subscriptions, as Redis does.
 func (c *Conn) SetReplyMode(m ReplyMode) {
 	if m == ReplySkipNext && c.mode == ReplyOff {
 		return
@@ -216,7 +216,8 @@ func (c *Conn) SetReplyMode(m ReplyMode) {
 	c.mode = m
 }
 
-// ResetReplyMode enables replies again, from the next command on if the mode skips this reply.
+// ResetReplyMode enables replies again. If this reply is skipped, replies start with the next
+// command.
 func (c *Conn) ResetReplyMode() {
 	if c.mode != replySkip {
 		c.mode = ReplyOn
@@ -235,9 +236,9 @@ func (c *Conn) Close() {
 	}
 }
 
-// Graceful reports whether the server is shutting down. Handler.Closed uses it to distinguish a
-// shutdown from a disconnect. Any goroutine may call it.
-func (c *Conn) Graceful() bool {
+// ServerStopping reports whether the server is shutting down. Handler.Closed uses it to distinguish
+// a shutdown from a disconnect. Any goroutine may call it.
+func (c *Conn) ServerStopping() bool {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
 	return c.draining

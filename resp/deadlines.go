@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// shrinkAfter is how often a connection checks whether it still needs a grown buffer.
-const shrinkAfter = 2 * time.Second
+// shrinkCheckEvery is how often a connection checks whether it still needs a grown buffer.
+const shrinkCheckEvery = 2 * time.Second
 
 // The reasons why a connection's goroutine stops reading.
 var (
@@ -19,8 +19,8 @@ var (
 var past = time.Unix(1, 0)
 
 // interruptLocked ends the current or next Read of the connection's goroutine. The caller holds
-// c.readMu and has recorded the reason. Only a shutdown interrupts a handshake. Other reasons are
-// found after it.
+// c.readMu and has recorded the reason. Only a shutdown interrupts a handshake. After a handshake
+// the connection finds the other reasons.
 func (c *Conn) interruptLocked() {
 	if !c.handshaking || c.draining {
 		c.readUntil(past)
@@ -39,7 +39,7 @@ func (c *Conn) drain() {
 	c.interruptLocked()
 }
 
-// interrupt makes the connection check its deadlines, after a change of them.
+// interrupt makes the connection check its deadlines, because they have changed.
 func (c *Conn) interrupt() {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
@@ -49,7 +49,7 @@ func (c *Conn) interrupt() {
 // checkDeadlines is called when the read deadline has passed between commands. It returns why the
 // connection ends, or nil after it has set the next deadline.
 func (c *Conn) checkDeadlines() error {
-	if c.idle() && c.server.inUse(c) { // without the lock: it may ask a store
+	if c.idle() && c.server.inUse(c) { // without the lock, because it may wait for a store
 		c.inUseAt = c.age()
 	}
 	c.readMu.Lock()
@@ -85,11 +85,12 @@ func (c *Conn) idleSince() time.Time {
 }
 
 // exempt reports whether the client waits for pushes, so that the idle timeout does not apply.
-func (c *Conn) exempt() bool { return c.listening || c.SubscriptionCount() > 0 }
+func (c *Conn) exempt() bool { return c.awaitsPushes || c.SubscriptionCount() > 0 }
 
-// rearm sets the read deadline between commands to the next deadline of the connection. A client's
-// activity does not move it, because that would cost a timer for each batch. The caller holds
-// c.readMu.
+// rearm sets the read deadline between commands to the earliest that applies: the idle timeout,
+// AuthTimeout, or the check of a grown buffer. A client's activity does not move it, because that
+// would cost a timer for each batch. checkDeadlines then finds that the client was active. The
+// caller holds c.readMu.
 func (c *Conn) rearm() {
 	if c.draining {
 		c.interruptLocked()
@@ -102,12 +103,12 @@ func (c *Conn) rearm() {
 			next = time.Now().Add(idle)
 		}
 	}
-	if c.shrinking = c.grown(); c.shrinking {
-		if check := time.Now().Add(shrinkAfter); next.IsZero() || check.Before(next) {
+	if c.checksBuffer = c.grown(); c.checksBuffer {
+		if check := time.Now().Add(shrinkCheckEvery); next.IsZero() || check.Before(next) {
 			next = check
 		}
 	}
-	// It does not depend on LastActive: a client may send a byte now and then for ever.
+	// LastActive does not move this one: a client may send a byte now and then for ever.
 	if by := c.authDeadline(); !by.IsZero() && (next.IsZero() || by.Before(next)) {
 		next = by
 	}

@@ -13,9 +13,9 @@ var (
 	errNoCommitter = errors.New("the server has no Committer")
 )
 
-// RestOn delays the replies of this batch until the change seq is durable. With 0 they rest on no
-// change, but the server still calls the Committer, which may have notices to send. The server does
-// not call it for a batch without RestOn.
+// RestOn delays the replies of this batch until the change seq is durable. RestOn(0) names no
+// change, but the server still calls the Committer, which may have notices to send. For a batch
+// without RestOn the server does not call the Committer.
 func (c *Conn) RestOn(seq simba.Seq) { c.rests, c.mustCommit = max(c.rests, seq), true }
 
 // Batch returns the number of the current batch, counted from 0. The replies of a batch are sent
@@ -29,15 +29,15 @@ func (c *Conn) Flush() error {
 	if err := c.Commit(); err == nil && c.err == nil {
 		c.fail(c.send())
 	}
-	c.command, c.holds = 0, false
+	c.replyStart, c.holdsPushes = 0, false
 	c.batches++
 	c.reply.reset(2 * batchBuffer)
 	return c.err
 }
 
 // Commit returns when the changes named by RestOn so far are durable. It sends nothing. After an
-// error the connection sends no more replies. It ignores the connection's context, because notices
-// and wake-ups of others depend on the commit after a disconnect too.
+// error the connection sends no more replies. A disconnect does not end it, because notices and
+// wake-ups of other clients depend on the commit.
 func (c *Conn) Commit() error {
 	if !c.mustCommit {
 		return nil
@@ -62,15 +62,15 @@ func (c *Conn) awaitCommit(seq simba.Seq) error {
 	return err
 }
 
-// durable is the Committer of replies that rest on no change.
-type durable struct{}
+// noCommitter is the Committer of a server without one. It refuses changes.
+type noCommitter struct{}
 
-func (d durable) Commit(_ context.Context, seq simba.Seq) error {
-	_, err := d.TryCommit(seq)
+func (n noCommitter) Commit(_ context.Context, seq simba.Seq) error {
+	_, err := n.TryCommit(seq)
 	return err
 }
 
-func (durable) TryCommit(seq simba.Seq) (done bool, err error) {
+func (noCommitter) TryCommit(seq simba.Seq) (done bool, err error) {
 	if seq != 0 {
 		return true, errNoCommitter
 	}

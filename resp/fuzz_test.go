@@ -36,7 +36,7 @@ func FuzzReader(f *testing.F) {
 		f.Add([]byte(data), 3, true)
 	}
 	small := Limits{Args: 16, Arg: 64, Command: 100, Inline: 128, UnauthArgs: 3, UnauthArg: 16,
-		Long: func(name []byte) bool { return string(name) == "EVAL" }}.withDefaults()
+		MayBeLong: func(name []byte) bool { return string(name) == "EVAL" }}.withDefaults()
 	f.Fuzz(func(t *testing.T, data []byte, piece int, unauth bool) {
 		for _, l := range []Limits{small, defaults()} {
 			whole, wholeErr := parse(t, l, unauth, string(data), 0)

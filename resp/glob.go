@@ -2,8 +2,7 @@ package resp
 
 // Match reports whether s matches a glob by the rules of Redis' stringmatchlen: '*', '?', '[a-z]',
 // '[^a-z]' and '\' before a literal byte. It takes at most time proportional to the product of the
-// lengths. On a mismatch only the last '*' matches one byte more, because it can match all bytes
-// that an earlier one could.
+// lengths. Only the last '*' is retried: it can absorb whatever earlier stars could.
 func Match(pattern, s string) bool {
 	p, i := 0, 0
 	star, resume := -1, 0 // pattern after the last '*', and its next position in s
@@ -32,7 +31,7 @@ func Match(pattern, s string) bool {
 	return p == len(pattern)
 }
 
-// matchByte matches c by the first element of a pattern, which is n bytes long and not '*'.
+// matchByte matches c by the first element of a pattern, which is not '*'. The element has n bytes.
 func matchByte(pattern string, c byte) (n int, ok bool) {
 	switch pattern[0] {
 	case '?':

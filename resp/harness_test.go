@@ -31,7 +31,7 @@ type script struct {
 	commits atomic.Int32
 }
 
-func (h *script) Serve(c *Conn, args [][]byte) {
+func (h *script) Execute(c *Conn, args [][]byte) {
 	h.served.Add(1)
 	if c.server.committer == simba.Committer(h) {
 		c.RestOn(1)
@@ -76,21 +76,21 @@ func pubsub() map[string]func(c *Conn, args [][]byte) {
 	return map[string]func(c *Conn, args [][]byte){
 		"SUBSCRIBE": func(c *Conn, args [][]byte) {
 			for _, name := range args[1:] {
-				c.Subscribe(Channel, string(name))
+				c.Subscribe(KindChannel, string(name))
 				confirm(c, "subscribe", string(name))
 			}
 		},
 		"PSUBSCRIBE": func(c *Conn, args [][]byte) {
-			c.Subscribe(Pattern, string(args[1]))
+			c.Subscribe(KindPattern, string(args[1]))
 			confirm(c, "psubscribe", string(args[1]))
 		},
 		"SSUBSCRIBE": func(c *Conn, args [][]byte) {
-			c.Subscribe(Shard, string(args[1]))
+			c.Subscribe(KindShard, string(args[1]))
 			confirm(c, "ssubscribe", string(args[1]))
 		},
 		"UNSUBSCRIBE": func(c *Conn, args [][]byte) {
 			for _, name := range args[1:] {
-				c.Unsubscribe(Channel, string(name))
+				c.Unsubscribe(KindChannel, string(name))
 				confirm(c, "unsubscribe", string(name))
 			}
 		},

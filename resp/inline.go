@@ -22,17 +22,17 @@ func (r *reader) inline(line []byte, unauth bool) error {
 		case n > maxArg:
 			return tooLong
 		}
-		// The line is the whole command, so its offsets count from start.
+		// The command begins with the line, so an offset in the line is one from start.
 		r.spans = append(r.spans, span{i, i + n})
 		i = rest
 	}
 	return nil
 }
 
-// unquote reads the word at line[i] by the rules of Redis' sdssplitargs: "…" with the escapes \n \r
-// \t \b \a \xHH, and '…' with \' only. A closing quote must end the word. It writes the n unquoted
-// bytes to line[i:], which always has room, because no escape is shorter than its byte. The word
-// ends before line[rest].
+// unquote reads the word at line[i] by the rules of Redis' sdssplitargs. "…" may contain the
+// escapes \n \r \t \b \a \xHH, and '…' only \'. A closing quote must end the word. unquote writes
+// the n unquoted bytes over the word, from line[i] on: they never need more room. line[rest:]
+// follows the word.
 func unquote(line []byte, i int) (n, rest int, ok bool) {
 	out := i
 	var quote byte

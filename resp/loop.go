@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// linger bounds how much the server still reads from a client that broke the protocol, so that the
-// client can read the error.
+// lingerTime and lingerBytes limit how long the server still reads from a client that broke the
+// protocol, so that the client can read the error.
 const (
 	lingerTime  = 500 * time.Millisecond
 	lingerBytes = 4 << 20
 )
 
-// serve reads and executes commands until the connection ends.
-func (c *Conn) serve() {
+// run reads and executes commands until the connection ends.
+func (c *Conn) run() {
 	if err := c.handshake(); err != nil {
 		c.fail(err)
 	} else {
@@ -46,7 +46,7 @@ func (c *Conn) fail(err error) {
 
 // read waits until the client has sent something.
 func (c *Conn) read() error {
-	if c.grown() && !c.shrinking {
+	if c.grown() && !c.checksBuffer {
 		c.readMu.Lock()
 		c.rearm()
 		c.readMu.Unlock()
@@ -68,7 +68,8 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 	if err != nil {
 		return err
 	}
-	if c.sock != nil { // without a poller, a read of available bytes lets no other goroutine run
+	// Without a poller, reading buffered bytes yields to nobody, so the run time keeps counting.
+	if c.sock != nil {
 		c.runningSince = 0
 	}
 	n, err := c.stream.Read(room)
@@ -96,7 +97,7 @@ func (c *Conn) batch() {
 		if args == nil {
 			break
 		}
-		if unauth && c.overdue() { // a batch of blocking commands may take long
+		if unauth && c.overdue() { // blocking commands of this batch may have taken long
 			c.Flush()
 			c.fail(errUnauthenticated)
 			return
@@ -107,7 +108,7 @@ func (c *Conn) batch() {
 		}
 		c.execute(args)
 		served++
-		c.awaitPushes()
+		c.waitForPushers()
 		if c.reply.Len() >= c.server.limits.ReplyBatch {
 			c.Flush()
 		}
@@ -120,30 +121,30 @@ func (c *Conn) batch() {
 
 // execute serves one command and applies the reply mode to its reply.
 func (c *Conn) execute(args [][]byte) {
-	c.command = c.reply.Len()
-	c.holds, c.confirms = false, false
+	c.replyStart = c.reply.Len()
+	c.holdsPushes, c.confirms = false, false
 	if c.mode == ReplySkipNext {
 		c.mode = replySkip
 	}
-	c.server.handler.Serve(c, args)
+	c.server.handler.Execute(c, args)
 	c.applyReplyMode()
 	if c.mode == replySkip {
 		c.mode = ReplyOn
 	}
 }
 
-// applyReplyMode drops the reply of the current command if its client receives none. Confirmations
-// of subscriptions are always sent.
+// applyReplyMode drops the reply of the current command if the client receives none. It keeps
+// confirmations of subscriptions.
 func (c *Conn) applyReplyMode() {
 	if c.mode != ReplyOn && !c.confirms {
-		c.reply.Truncate(c.command)
+		c.reply.Truncate(c.replyStart)
 	}
 }
 
 // refuse ends a connection that breaks the protocol. It sends the error after the replies to
 // earlier commands.
 func (c *Conn) refuse(err error) {
-	c.command, c.confirms = c.reply.Len(), false // keeps the confirmation of the command before
+	c.replyStart, c.confirms = c.reply.Len(), false // the previous command's reply must stay
 	if text := protocolError(""); errors.As(err, &text) {
 		c.reply.Error("ERR " + text.Error())
 	}
@@ -152,8 +153,8 @@ func (c *Conn) refuse(err error) {
 	c.linger()
 }
 
-// linger reads on for a moment after a half close. Closing a socket with unread bytes resets it,
-// and the client might lose the error.
+// linger ends the stream to the client and reads on for a moment. Closing a socket with unread
+// bytes resets it, and the client might lose the error.
 func (c *Conn) linger() {
 	c.closeTLS()
 	if !c.wire.closeWrite() {

@@ -369,8 +369,8 @@ func TestNewIdleTimeoutAppliesToOpenConnections(t *testing.T) {
 func TestIdleTimeoutSparesSubscribers(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		commands := pubsub()
-		commands["MONITOR"] = func(c *Conn, _ [][]byte) { c.SetListening(true); c.Reply().Simple("OK") }
-		commands["RESET"] = func(c *Conn, _ [][]byte) { c.SetListening(false); c.Reply().Simple("RESET") }
+		commands["MONITOR"] = func(c *Conn, _ [][]byte) { c.SetAwaitsPushes(true); c.Reply().Simple("OK") }
+		commands["RESET"] = func(c *Conn, _ [][]byte) { c.SetAwaitsPushes(false); c.Reply().Simple("RESET") }
 		s := NewServer(Config{IdleTimeout: time.Minute}, &script{commands: commands})
 		subscriber, monitor := dial(t, s), dial(t, s)
 		subscriber.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
@@ -403,7 +403,7 @@ func TestIdleConnectionShrinksItsBuffers(t *testing.T) {
 		if used, free := c.QueryBuffered(); used != 0 || free < len(big) {
 			t.Errorf("%d bytes used, %d free", used, free)
 		}
-		time.Sleep(2*shrinkAfter + time.Second)
+		time.Sleep(2*shrinkCheckEvery + time.Second)
 		synctest.Wait()
 		if c.grown() {
 			t.Errorf("it holds %d and %d bytes", len(c.in.buf), cap(c.reply.buf))

@@ -8,18 +8,18 @@ import (
 
 // patternIndex finds the patterns that match a channel, by their literal prefixes. It is immutable.
 type patternIndex struct {
-	begin   map[string][]*topic
-	lengths []int // of the keys of begin, sorted, each once
+	byPrefix map[string][]*topic
+	lengths  []int // of the keys of byPrefix, sorted, each once
 }
 
 func newPatternIndex(patterns iter.Seq[*topic]) *patternIndex {
-	index := &patternIndex{begin: make(map[string][]*topic)}
+	index := &patternIndex{byPrefix: make(map[string][]*topic)}
 	for t := range patterns {
 		literal := t.name
 		if i := strings.IndexAny(literal, `*?[\`); i >= 0 {
 			literal = literal[:i]
 		}
-		index.begin[literal] = append(index.begin[literal], t)
+		index.byPrefix[literal] = append(index.byPrefix[literal], t)
 		if i, known := slices.BinarySearch(index.lengths, len(literal)); !known {
 			index.lengths = slices.Insert(index.lengths, i, len(literal))
 		}
@@ -34,7 +34,7 @@ func (index *patternIndex) matches(channel string) iter.Seq[*topic] {
 			if n > len(channel) {
 				return
 			}
-			for _, t := range index.begin[channel[:n]] {
+			for _, t := range index.byPrefix[channel[:n]] {
 				if Match(t.name, channel) && !yield(t) {
 					return
 				}

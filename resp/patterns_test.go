@@ -38,7 +38,7 @@ func TestSubscribingNeverWaitsForAGlob(t *testing.T) {
 	hostile.closed.Store(true) // receives nothing: only the match takes time
 	glob := "*" + strings.Repeat("a", 2<<10) + "b"
 	channel := strings.Repeat("a", 6<<10)
-	b.subscribe(hostile, Pattern, glob)
+	b.subscribe(hostile, KindPattern, glob)
 
 	published := make(chan struct{})
 	go func() {
@@ -56,8 +56,8 @@ func TestSubscribingNeverWaitsForAGlob(t *testing.T) {
 			}
 			return
 		default:
-			b.subscribe(other, Channel, "a")
-			b.unsubscribe(other, Channel, "a")
+			b.subscribe(other, KindChannel, "a")
+			b.unsubscribe(other, KindChannel, "a")
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Push queues frames in the encoding of Proto. It returns false if the connection has ended, or if
-// this push overflowed the queue and ended it. The caller must not change the bytes any more. Any
-// goroutine may call it. It never waits for the client.
+// Push queues frames, which must be in the encoding of Proto. It returns false if the connection
+// has ended, or if this push overflowed the queue and ended it. The caller must not change the
+// bytes afterwards. Push never waits for the client. Any goroutine may call it.
 func (c *Conn) Push(frames []byte) bool {
 	p := c.enqueue(&publication{encoded: [2][]byte{frames, frames}}, nil)
 	if p == pushOverflew {
@@ -20,31 +20,32 @@ func (c *Conn) Push(frames []byte) bool {
 }
 
 // HoldPushes holds later pushes back until the next Flush, so that the reply to this command
-// precedes them. Subscribe calls it by itself.
+// precedes them. Subscribe and Unsubscribe do that themselves.
 func (c *Conn) HoldPushes() { c.hold() }
 
-// SetListening sets whether the client waits for pushes other than messages. The idle timeout does
-// not apply to such a client.
-func (c *Conn) SetListening(on bool) { c.listening = on }
+// SetAwaitsPushes sets whether the client waits for pushes other than messages, as after MONITOR.
+// The idle timeout does not apply to such a client.
+func (c *Conn) SetAwaitsPushes(on bool) { c.awaitsPushes = on }
 
 // manyPushes is how many messages, counted by receivers, a connection may publish before it waits
 // for the pushers.
 const manyPushes = 20_000
 
-// publishWait is how long it waits at most, because subscribers may read nothing.
+// publishWait is the longest such wait. Subscribers may read nothing.
 const publishWait = 100 * time.Millisecond
 
-// Published counts the receivers of a publish. After manyPushes of them the connection waits,
-// before its next command, until the pushers have sent most of the queued messages.
-func (c *Conn) Published(receivers int) { c.published += receivers }
+// CountReceivers adds the receivers of a message that this connection has published. After
+// manyPushes of them the connection waits, before its next command, until the pushers have sent
+// most of the queued messages.
+func (c *Conn) CountReceivers(receivers int) { c.deliveries += receivers }
 
-// awaitPushes waits for the pushers if the connection has published much. It is called between
+// waitForPushers waits for the pushers if the connection has published much. It is called between
 // commands.
-func (c *Conn) awaitPushes() {
-	if c.published < manyPushes {
+func (c *Conn) waitForPushers() {
+	if c.deliveries < manyPushes {
 		return
 	}
-	c.published = 0
+	c.deliveries = 0
 	if c.Flush() != nil { // clients that depend on earlier commands must not wait too
 		return
 	}
@@ -52,12 +53,12 @@ func (c *Conn) awaitPushes() {
 	c.server.pushers.await()
 }
 
-// hold marks the current command in the push queue. A command that changes several subscriptions
-// takes effect at its beginning, as a whole.
+// hold is HoldPushes, at most once in a command. So all changes of subscriptions by one command
+// take effect together, at its beginning.
 func (c *Conn) hold() {
-	if !c.holds {
-		c.holds = true
-		c.push.hold(c.command)
+	if !c.holdsPushes {
+		c.holdsPushes = true
+		c.push.hold(c.replyStart)
 	}
 }
 
@@ -70,7 +71,7 @@ func (c *Conn) OutputQueued() int {
 
 // enqueue adds a push from topic t and starts a pusher if none runs. After pushOverflew the caller
 // must call cutSlow without a lock.
-func (c *Conn) enqueue(p *publication, t *topic) pushed {
+func (c *Conn) enqueue(p *publication, t *topic) enqueueResult {
 	q := &c.push
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,15 +86,15 @@ func (c *Conn) enqueue(p *publication, t *topic) pushed {
 	}
 	q.bytes += cost
 	q.queue = append(q.queue, push{frame, t})
-	if q.start() {
+	if q.claimPusher() {
 		c.startPusher()
 	}
 	return pushQueued
 }
 
-// startPusher starts a pusher. Any goroutine may call it, with any lock.
+// startPusher starts a pusher. Any goroutine may call it, and hold any lock.
 func (c *Conn) startPusher() {
-	if c.sock == nil || !c.server.pushers.push(c) {
+	if c.sock == nil || !c.server.pushers.schedule(c) {
 		go c.pushAll()
 	}
 }
@@ -108,7 +109,8 @@ func (c *Conn) pushAll() {
 	c.pushRest(nil)
 }
 
-// pushRest sends the rest of a write and then all of the queue. The caller has locked c.wmu.
+// pushRest sends the rest of a write and then all of the queue. The caller has locked c.wmu, and
+// pushRest unlocks it.
 func (c *Conn) pushRest(left []byte) {
 	scratch := scratches.Get().(*[]byte)
 	defer scratches.Put(scratch)
@@ -122,7 +124,7 @@ func (c *Conn) pushRest(left []byte) {
 		}
 		err := c.write(frames)
 		c.wmu.Unlock()
-		if !c.pushed(err) {
+		if !c.afterWrite(err) {
 			return
 		}
 		c.wmu.Lock()
@@ -148,11 +150,11 @@ func (c *Conn) pushSome(scratch *[]byte) (more bool) {
 		return false
 	}
 	c.wmu.Unlock()
-	return c.pushed(err) && c.push.hasMore()
+	return c.afterWrite(err) && c.push.hasMore()
 }
 
-// pushed handles the result of a write, and reports whether the pusher may go on.
-func (c *Conn) pushed(err error) bool {
+// afterWrite handles the result of a pusher's write, and reports whether the pusher may go on.
+func (c *Conn) afterWrite(err error) bool {
 	if err == nil {
 		c.touch()
 		return true
@@ -165,7 +167,7 @@ func (c *Conn) pushed(err error) bool {
 	return false
 }
 
-// cutSlow closes a connection whose client does not read its pushes. Its goroutine logs that.
+// cutSlow closes a connection whose client does not read its pushes. logEnd logs the reason.
 func (c *Conn) cutSlow() {
 	c.server.slowCut.Add(1)
 	c.Close()
@@ -176,7 +178,7 @@ func (c *Conn) release() {
 	c.push.mu.Lock()
 	defer c.push.mu.Unlock()
 	c.push.held = false
-	if c.push.start() {
+	if c.push.claimPusher() {
 		c.startPusher()
 	}
 }

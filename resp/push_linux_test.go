@@ -18,8 +18,8 @@ func TestPublishBackpressure(t *testing.T) {
 		// publish counts messages. It returns a channel that is closed before the next command.
 		publish := func(n int) (over chan struct{}) {
 			over = make(chan struct{})
-			publisher.Published(n)
-			go func() { publisher.awaitPushes(); close(over) }()
+			publisher.CountReceivers(n)
+			go func() { publisher.waitForPushers(); close(over) }()
 			synctest.Wait()
 			return over
 		}
@@ -29,7 +29,7 @@ func TestPublishBackpressure(t *testing.T) {
 			if i == pushBatch {
 				<-publish(manyPushes) // few connections left: it does not wait
 			}
-			p.push(&pending[i])
+			p.schedule(&pending[i])
 		}
 		<-publish(manyPushes - 1)
 		if d := time.Since(begin); d != 0 {
@@ -49,7 +49,7 @@ func TestPublishBackpressure(t *testing.T) {
 			t.Errorf("the wait was over %v after only a few were left", d)
 		}
 		for i := range pending {
-			p.push(&pending[i])
+			p.schedule(&pending[i])
 		}
 		<-publish(manyPushes)
 		if d := time.Since(begin); d != publishWait {
@@ -62,7 +62,7 @@ func TestPublishBackpressure(t *testing.T) {
 func (p *pushers) fallBehind() {
 	pending := make([]Conn, 2*pushBatch+1)
 	for i := range pending {
-		p.push(&pending[i])
+		p.schedule(&pending[i])
 	}
 }
 
@@ -80,7 +80,7 @@ func (p *pushers) awaited() bool {
 // publish is a PUBLISH with as many receivers as a connection may have without a wait.
 func publish(c *Conn, _ [][]byte) {
 	c.Reply().Simple("SENT")
-	c.Published(manyPushes)
+	c.CountReceivers(manyPushes)
 }
 
 func TestPublishBackpressureSendsRepliesFirst(t *testing.T) {

@@ -10,24 +10,24 @@ import (
 const pushBatch = 16
 
 // pushers are the few goroutines that send the push queues of polled connections. Each goroutine
-// serves one connection after the other. A write includes all messages that are queued by then.
-// Connections without a poller have a pusher each. The zero value runs no goroutine and accepts no
-// connection.
+// serves one connection after the other. One write sends all messages that are queued by then. A
+// connection without a poller has a pusher of its own. The zero value has no goroutine, and
+// schedule returns false.
 type pushers struct {
 	mu       sync.Mutex // protects this group; a leaf
 	running  bool
 	conns    []*Conn       // with a queue to send
-	caughtUp chan struct{} // closed when only a few are left; nil = no publisher waits
+	caughtUp chan struct{} // closed when conns is short again; nil = no publisher waits
 
-	pushed chan struct{} // conns is not empty
-	ended  sync.WaitGroup
+	wake  chan struct{} // conns is not empty
+	ended sync.WaitGroup
 }
 
 // start begins n goroutines.
 func (p *pushers) start(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.running, p.pushed = true, make(chan struct{}, 1)
+	p.running, p.wake = true, make(chan struct{}, 1)
 	for range n {
 		p.ended.Go(p.run)
 	}
@@ -38,15 +38,15 @@ func (p *pushers) stop() {
 	p.mu.Lock()
 	if p.running {
 		p.running = false
-		close(p.pushed)
+		close(p.wake)
 	}
 	p.mu.Unlock()
 	p.ended.Wait()
 }
 
-// push schedules c.pushSome. It returns false if no pusher runs. Any goroutine may call it, with
-// any lock.
-func (p *pushers) push(c *Conn) bool {
+// schedule queues c for a call of c.pushSome. It returns false if no pusher runs. Any goroutine may
+// call it, and hold any lock.
+func (p *pushers) schedule(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.running {
@@ -60,7 +60,7 @@ func (p *pushers) push(c *Conn) bool {
 // signal wakes an idle pusher, if there is one. The caller holds mu, so that the channel is open.
 func (p *pushers) signal() {
 	select {
-	case p.pushed <- struct{}{}:
+	case p.wake <- struct{}{}:
 	default:
 	}
 }
@@ -68,13 +68,13 @@ func (p *pushers) signal() {
 func (p *pushers) run() {
 	var conns []*Conn
 	var scratch []byte
-	for range p.pushed {
+	for range p.wake {
 		for {
 			if conns = p.take(conns[:0]); len(conns) == 0 {
 				break
 			}
 			for _, c := range conns {
-				if c.pushSome(&scratch) && !p.push(c) {
+				if c.pushSome(&scratch) && !p.schedule(c) {
 					go c.pushAll()
 				}
 			}
@@ -84,7 +84,7 @@ func (p *pushers) run() {
 	}
 }
 
-// take moves some of the waiting connections to conns.
+// take appends up to pushBatch waiting connections to conns and removes them from the queue.
 func (p *pushers) take(conns []*Conn) []*Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +106,7 @@ func (p *pushers) take(conns []*Conn) []*Conn {
 	return conns
 }
 
-// await returns when only a few connections wait for a pusher, or after publishWait.
+// await returns when at most pushBatch connections wait for a pusher, or after publishWait.
 func (p *pushers) await() {
 	p.mu.Lock()
 	if len(p.conns) <= pushBatch {

@@ -5,15 +5,15 @@ import "sync"
 // pushCost is the overhead of a queued push. It counts towards Limits.PushQueue, as its bytes do.
 const pushCost = 64
 
-// pushRoom is how many pushes an empty queue keeps room for, once it was used: 2 KiB.
+// pushRoom is the capacity that an empty queue keeps: 2 KiB.
 const pushRoom = 64
 
 // pushQueue holds the unsent pushes of a connection. Publishers add to it, and the pusher takes
 // from it.
 //
 // SUBSCRIBE, UNSUBSCRIBE, MONITOR and HELLO change what is pushed. Until the reply to such a
-// command is sent, the queue is held: the pusher takes nothing. Pushes before the mark precede the
-// reply. Later ones follow it.
+// command is sent, the queue is held: the pusher takes nothing. Pushes that were queued when the
+// command began precede its reply. Later ones follow it.
 //
 //	queue:    p1 p2 │ p3 │ p4 p5                       p1 … p5 in order of publishing
 //	replies:  PONG  SUBSCRIBE a  PONG  UNSUBSCRIBE a
@@ -22,17 +22,17 @@ type pushQueue struct {
 	mu      sync.Mutex // protects all fields
 	stopped sync.Cond  // running became false
 	queue   []push
-	slid    bool // queue begins inside its array, which may be large
+	slid    bool // queue does not begin at the start of its array
 	bytes   int
 	resp3   bool // encoding of later pushes
 
-	held    bool     // set and cleared by the connection's goroutine only
+	held    bool     // only the connection's goroutine changes it
 	splices []splice // where pushes go among the replies
 	mark    int      // number of pushes that splices covers
 
 	running bool // a pusher runs
 	closed  bool // no more pushes are accepted
-	slow    bool // the client did not keep up
+	slow    bool // the client does not read its pushes fast enough
 }
 
 type push struct {
@@ -43,13 +43,13 @@ type push struct {
 // splice says that the first count pushes precede the reply at an offset.
 type splice struct{ offset, count int }
 
-// pushed is the result of enqueue.
-type pushed uint8
+// enqueueResult is the result of Conn.enqueue.
+type enqueueResult uint8
 
 const (
-	pushQueued   pushed = iota
-	pushRefused         // the connection has ended
-	pushOverflew        // the queue is full: the connection must be closed
+	pushQueued   enqueueResult = iota
+	pushRefused                // the connection has ended
+	pushOverflew               // the queue is full: the connection must be closed
 )
 
 func (q *pushQueue) init() { q.stopped.L = &q.mu }
@@ -70,7 +70,7 @@ func (q *pushQueue) setProto(version int) {
 	q.resp3 = version == 3
 }
 
-// hold puts the queued pushes before the reply at the offset, and holds later ones back.
+// hold makes the queued pushes precede the reply at the offset, and holds later ones back.
 func (q *pushQueue) hold(offset int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,8 +84,8 @@ func (q *pushQueue) hold(offset int) {
 // holding reports whether the queue is held. Only the connection's goroutine may call it.
 func (q *pushQueue) holding() bool { return q.held }
 
-// dropTopic drops the pushes of t since the mark, because an UNSUBSCRIBE takes effect at its
-// beginning.
+// dropTopic drops the pushes of t that were queued since hold, because an UNSUBSCRIBE takes effect
+// at its beginning.
 func (q *pushQueue) dropTopic(t *topic) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -138,8 +138,8 @@ func (q *pushQueue) drop(n int) {
 	}
 }
 
-// start reports whether the caller must start a pusher, which then counts as running.
-func (q *pushQueue) start() bool {
+// claimPusher reports whether the caller must start a pusher, and marks it as running.
+func (q *pushQueue) claimPusher() bool {
 	if q.running || q.held || len(q.queue) == 0 {
 		return false
 	}
@@ -148,7 +148,7 @@ func (q *pushQueue) start() bool {
 }
 
 // take returns the next pushes, up to about batchBuffer bytes. It joins several in scratch. If ok
-// is false, the pusher must end.
+// is false, the pusher counts as ended.
 func (q *pushQueue) take(scratch *[]byte) (frames []byte, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -173,7 +173,7 @@ func (q *pushQueue) take(scratch *[]byte) (frames []byte, ok bool) {
 	return out, true
 }
 
-// hasMore reports whether there is more to take. If not, the pusher must end.
+// hasMore reports whether there is more to take. Otherwise it records that the pusher has ended.
 func (q *pushQueue) hasMore() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -196,7 +196,7 @@ func (q *pushQueue) stopLocked() {
 	q.stopped.Broadcast()
 }
 
-// markSlow records that the client does not keep up, and reports whether that is new.
+// markSlow records that the client is too slow, and reports whether that is new.
 func (q *pushQueue) markSlow() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,7 +10,7 @@ const (
 	minBuffer   = 2 << 10  // of an idle connection: holds a pipeline of 16 usual commands
 	batchBuffer = 64 << 10 // a buffer grows up to this size for longer batches
 	headerSize  = 32       // maximum for an argument: '$', up to 19 digits, two line ends
-	maxDigits   = 19       // of a number of 64 bits
+	maxDigits   = 19       // of a 64-bit number
 )
 
 // tlsHandshake are the first bytes of a TLS connection in all versions (RFC 8446, 5.1). No command
@@ -33,8 +33,8 @@ var (
 )
 
 // reader splits the bytes of one connection into commands. The connection adds bytes with space and
-// feed, and calls next until no complete command is left. The reader remembers its position. So it
-// scans each byte once, also if the bytes arrive in small pieces.
+// feed, and calls next until no complete command is left. The reader scans each byte once, even if
+// the bytes arrive in small pieces.
 //
 //	        start        pos   seen    end
 //	buf: …… │*3..$4..PING│$100…│…………   │ free
@@ -46,13 +46,13 @@ type reader struct {
 	pos    int  // start of the unparsed bytes
 	seen   int  // no line ends in buf[pos:seen]
 	end    int  // start of the free bytes
-	filled bool // the last feed filled the buffer: there is probably more to read
-	peak   int  // most bytes buffered since the last shrink
+	filled bool // the last feed filled the buffer, so there is probably more to read
+	peak   int  // largest number of buffered bytes since the last shrink
 
 	missing int    // arguments that the command still lacks
-	bulk    int    // length of the next of them, -1 = its header comes first
-	size    int    // bytes of its arguments so far
-	spans   []span // its arguments so far
+	bulk    int    // length of the next argument; -1 = its header is next
+	size    int    // bytes of the command's arguments so far
+	spans   []span // the command's arguments so far
 	args    [][]byte
 }
 
@@ -76,7 +76,7 @@ func (r *reader) shrink() {
 	r.peak = 0
 }
 
-// space returns room for the next bytes. It invalidates the arguments that next returned.
+// space returns free room in the buffer for the next bytes. It invalidates the arguments from next.
 func (r *reader) space() ([]byte, error) {
 	n := r.buffered()
 	switch {
@@ -88,7 +88,7 @@ func (r *reader) space() ([]byte, error) {
 	return r.extend()
 }
 
-// extend is space, but keeps the arguments that next returned valid.
+// extend is space, but arguments from next stay valid.
 func (r *reader) extend() ([]byte, error) {
 	return r.extendTo(r.limits.Command + r.limits.Args*headerSize + r.limits.Inline)
 }
@@ -110,7 +110,7 @@ func (r *reader) extendTo(most int) ([]byte, error) {
 	return r.buf[r.end:], nil
 }
 
-// move copies the buffered bytes to the beginning of buf, which may be the current buffer.
+// move copies the buffered bytes to the beginning of buf, which becomes the buffer.
 func (r *reader) move(buf []byte) {
 	copy(buf, r.buf[r.start:r.end])
 	r.pos -= r.start
@@ -127,9 +127,9 @@ func (r *reader) feed(n int) {
 	r.peak = max(r.peak, r.buffered())
 }
 
-// next returns the next complete command, or nil if there is none. After an error, which is a
-// protocolError or errCrossProtocol, the reader must not be used. The arguments are valid until the
-// next call of space.
+// next returns the arguments of the next complete command, or nil if there is none. They are valid
+// until the next call of space. The error is a protocolError or errCrossProtocol. After it the
+// reader must not be used.
 func (r *reader) next(unauth bool) ([][]byte, error) {
 	for r.pos < r.end {
 		if r.missing > 0 {
@@ -139,7 +139,8 @@ func (r *reader) next(unauth bool) ([][]byte, error) {
 			return r.take()
 		}
 		if bytes.HasPrefix(r.buf[r.pos:r.end], tlsHandshake) {
-			// A TLS handshake may contain no line end. Then client and server would both wait.
+			// A TLS handshake may have no line end. Without this, client and server would both
+			// wait.
 			return nil, errPlainPort
 		}
 		line, ok, err := r.line()
@@ -164,7 +165,7 @@ func (r *reader) next(unauth bool) ([][]byte, error) {
 	return nil, nil
 }
 
-// line returns the next line with its '\n' and moves pos behind it. ok is false if the line is not
+// line returns the next line with its '\n' and moves pos past it. ok is false if the line is not
 // complete.
 func (r *reader) line() (line []byte, ok bool, err error) {
 	i := bytes.IndexByte(r.buf[r.seen:r.end], '\n')
@@ -237,11 +238,11 @@ func (r *reader) multibulk(unauth bool) (done bool, err error) {
 
 // mayBeLong reports whether the current command may have an argument beyond the limit.
 func (r *reader) mayBeLong() bool {
-	if r.limits.Long == nil || len(r.spans) == 0 {
+	if r.limits.MayBeLong == nil || len(r.spans) == 0 {
 		return false
 	}
 	name := r.spans[0]
-	return r.limits.Long(r.buf[r.start+name.from : r.start+name.to])
+	return r.limits.MayBeLong(r.buf[r.start+name.from : r.start+name.to])
 }
 
 // header reads the line before an argument, "$<bytes>\r\n".

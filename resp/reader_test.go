@@ -50,7 +50,7 @@ func checkLimits(t testing.TB, l Limits, unauth bool, args [][]byte) {
 	if unauth {
 		most, longest = l.UnauthArgs, l.UnauthArg
 	}
-	if l.Long != nil && l.Long(args[0]) && !unauth {
+	if l.MayBeLong != nil && l.MayBeLong(args[0]) && !unauth {
 		longest = l.Command
 	}
 	size := 0
@@ -338,7 +338,7 @@ func TestGrownBufferIsReleased(t *testing.T) {
 }
 
 func TestSomeCommandsMayHaveLongArguments(t *testing.T) {
-	l := Limits{Arg: 10, Command: 100, Long: func(command []byte) bool { return string(command) == "EVAL" }}.withDefaults()
+	l := Limits{Arg: 10, Command: 100, MayBeLong: func(command []byte) bool { return string(command) == "EVAL" }}.withDefaults()
 	long := strings.Repeat("x", 50)
 	for name, test := range map[string]struct {
 		data string
@@ -358,7 +358,7 @@ func TestSomeCommandsMayHaveLongArguments(t *testing.T) {
 			}
 		}
 	}
-	if _, err := parse(t, Limits{Arg: 10, UnauthArg: 10, Long: l.Long}.withDefaults(), true, fmt.Sprintf("*2\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n", long), 0); err == nil {
+	if _, err := parse(t, Limits{Arg: 10, UnauthArg: 10, MayBeLong: l.MayBeLong}.withDefaults(), true, fmt.Sprintf("*2\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n", long), 0); err == nil {
 		t.Error("also before authentication")
 	}
 }

@@ -21,19 +21,19 @@ type Handler interface {
 	// Opened is called once, on the connection's goroutine, before the first read. Over TLS it is
 	// called after the handshake.
 	Opened(c *Conn)
-	// Serve executes one command and writes exactly one reply to c.Reply(). A SUBSCRIBE and the
-	// like have one reply for each channel. It is called on the connection's goroutine. args is
-	// never empty, and valid only during the call. If the reply shows a change that may not be
-	// durable yet, Serve calls c.RestOn.
-	Serve(c *Conn, args [][]byte)
-	// Closed is called once, on the connection's goroutine, after the last Serve. By then all
-	// served commands are committed, the connection is closed, its Context has ended, and its
-	// subscriptions are removed. Closed may call RestOn and Commit. c.Graceful reports whether
-	// the server is shutting down.
+	// Execute executes one command and writes exactly one reply to c.Reply(). SUBSCRIBE and similar
+	// commands have one reply for each channel. It is called on the connection's goroutine. args
+	// is never empty. It is valid only during the call. If the reply shows a change that may not be
+	// durable yet, Execute calls c.RestOn.
+	Execute(c *Conn, args [][]byte)
+	// Closed is called once, on the connection's goroutine, after the last Execute. By then all
+	// executed commands are committed, the connection is closed, its Context has ended, and its
+	// subscriptions are removed. Closed may call RestOn and Commit. c.ServerStopping reports
+	// whether the server is shutting down.
 	Closed(c *Conn)
 }
 
-// rejectTimeout bounds how long the rejection of a client keeps the acceptor busy.
+// rejectTimeout bounds how long the rejection of a client delays the next accept.
 const rejectTimeout = 100 * time.Millisecond
 
 // Server serves connections. Its methods are safe for concurrent use.
@@ -68,7 +68,7 @@ type Server struct {
 	pushers pushers
 
 	stop    chan struct{} // closed when Shutdown begins
-	drained chan struct{} // closed when the last connection has ended after that
+	drained chan struct{} // closed when Shutdown has begun and no connection is left
 }
 
 // NewServer returns a server without listeners.
@@ -99,12 +99,12 @@ func (s *Server) ServeConn(nc net.Conn) { s.serveConn(nc, nil) }
 
 func (s *Server) serveConn(nc net.Conn, config *tls.Config) {
 	if c := s.admit(nc, config); c != nil {
-		c.serve()
+		c.run()
 	}
 }
 
-// admit adds nc to the connections of the server, with TLS if there is a config. It returns nil if
-// it has closed nc instead.
+// admit adds nc to the connections of the server, with TLS if there is a config. If the server is
+// full or shutting down, it closes nc and returns nil.
 func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 	c := newConn(s, nc)
 	if config != nil {
@@ -133,7 +133,7 @@ func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 	return nil
 }
 
-// reject sends the error of MaxClients, if the client reads it at once.
+// reject sends an error to a client beyond MaxClients, if the client reads it at once.
 func reject(nc net.Conn) {
 	if nc.SetWriteDeadline(time.Now().Add(rejectTimeout)) == nil {
 		_, _ = nc.Write([]byte("-ERR max number of clients reached\r\n"))
@@ -153,7 +153,7 @@ func (s *Server) remove(c *Conn) {
 // Shutdown ends the server. It stops accepting, wakes blocked commands with ShuttingDown, finishes
 // and answers the commands that were read, and sends the queued pushes. It returns nil when every
 // connection has ended. If ctx ends first, it closes the remaining connections and returns ctx's
-// error without waiting for their handlers. A later call waits for them again.
+// error. Call Shutdown again to wait for the handlers that still run.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.closing {

@@ -31,7 +31,7 @@ func serveOn(t *testing.T, s *Server, config *tls.Config) (addr string, done <-c
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		if err := s.serve(ln, config); err != nil {
+		if err := s.acceptLoop(ln, config); err != nil {
 			t.Errorf("serve: %v", err)
 		}
 	}()

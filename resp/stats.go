@@ -7,7 +7,7 @@ import (
 
 // Stats are a server's figures, for INFO.
 type Stats struct {
-	// Counted since the start or ResetStats.
+	// Counted since the start or the last ResetStats.
 	ConnectionsReceived int64 // accepted, including rejected ones
 	Rejected            int64 // because of MaxClients
 	SlowCut             int64 // closed because the client did not read its pushes
@@ -23,7 +23,7 @@ type counters struct {
 	received, rejected, slowCut, bytesIn, bytesOut atomic.Int64
 }
 
-// Stats returns the figures. They are not read at the same instant.
+// Stats returns the figures. It reads them one after the other.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	connected := len(s.conns)

@@ -9,7 +9,7 @@ type publication struct {
 	encoded          [2][]byte
 }
 
-// frame returns the message in RESP3, or RESP2.
+// frame returns the message in RESP3 or RESP2.
 func (p *publication) frame(resp3 bool) []byte {
 	version := 0
 	if resp3 {
@@ -27,11 +27,11 @@ func (p *publication) encode(resp3 bool) []byte {
 		resp3: resp3,
 	}
 	switch p.kind {
-	case Pattern:
+	case KindPattern:
 		w.Push(4)
 		w.BulkString("pmessage")
 		w.BulkString(p.pattern)
-	case Shard:
+	case KindShard:
 		w.Push(3)
 		w.BulkString("smessage")
 	default:
@@ -47,15 +47,16 @@ func (p *publication) encode(resp3 bool) []byte {
 // ReplyMode.
 func (c *Conn) Confirm() { c.confirms = true }
 
-// Subscribe adds a subscription and reports whether it is new. The handler writes the confirmation
-// to Reply. It is sent before the first message, and every message published after it arrives.
+// Subscribe adds a subscription and reports whether it is new. The handler must write the
+// confirmation to Reply. The client receives it first, and then every message that is published
+// after this call.
 func (c *Conn) Subscribe(kind Kind, name string) bool {
 	c.hold()
 	return c.server.broker.subscribe(c, kind, name)
 }
 
-// Unsubscribe ends a subscription and reports whether there was one. The handler writes the
-// confirmation to Reply. No message of the subscription follows it.
+// Unsubscribe ends a subscription and reports whether there was one. The handler must write the
+// confirmation to Reply. The client receives no message of the subscription after it.
 func (c *Conn) Unsubscribe(kind Kind, name string) bool {
 	c.hold()
 	t := c.server.broker.unsubscribe(c, kind, name)

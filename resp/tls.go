@@ -18,11 +18,11 @@ const notTLS = "-ERR This port speaks TLS only\r\n"
 
 var errHandshake = errors.New("TLS handshake")
 
-// ServeTLS is Serve for TLS clients. ln accepts plain connections, and the handshake runs on the
-// connection's goroutine, so that a slow client does not delay others. The handshake takes at most
-// HandshakeTimeout, during which the connection counts as a client. To change certificates at run
-// time, config must have a GetConfigForClient.
-func (s *Server) ServeTLS(ln net.Listener, config *tls.Config) error { return s.serve(ln, config) }
+// ServeTLS is Serve for TLS clients. ln accepts plain connections. The handshake runs on the
+// connection's goroutine, so that a slow client does not delay others. It takes at most
+// HandshakeTimeout. Meanwhile the connection counts towards MaxClients. To change certificates at
+// run time, config needs a GetConfigForClient.
+func (s *Server) ServeTLS(ln net.Listener, config *tls.Config) error { return s.acceptLoop(ln, config) }
 
 // CertificateName returns the common name (CN) of the client's verified certificate, as Redis'
 // tls-auth-clients-user uses it. It is "" without TLS or without a verified certificate. It does
@@ -60,8 +60,8 @@ func (c *Conn) handshake() error {
 	return nil
 }
 
-// beginHandshake sets the deadline. A timeout of Read ends a handshake in crypto/tls, so until
-// endHandshake only a shutdown may move the deadline.
+// beginHandshake sets the deadline of the handshake. crypto/tls gives up when a Read times out, so
+// only a shutdown may move this deadline.
 func (c *Conn) beginHandshake() {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
@@ -72,7 +72,7 @@ func (c *Conn) beginHandshake() {
 	}
 }
 
-// endHandshake reports whether the server is shutting down.
+// endHandshake ends the handshake and reports whether the server is shutting down.
 func (c *Conn) endHandshake() bool {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
@@ -80,7 +80,8 @@ func (c *Conn) endHandshake() bool {
 	return c.draining
 }
 
-// refuseHandshake lets the client read the alert of crypto/tls, or the error that it must use TLS.
+// refuseHandshake closes the stream so that the client can read why: by the alert of crypto/tls, or
+// by notTLS.
 func (c *Conn) refuseHandshake(err error) {
 	var header tls.RecordHeaderError
 	switch {

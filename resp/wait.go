@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Wakeup is why a Wait ended.
+// Wakeup is why Wait.Await returned.
 type Wakeup int
 
 // The reasons.
@@ -30,8 +30,8 @@ func (w Wakeup) String() string {
 	return "unknown"
 }
 
-// Wait is one blocked command. Each command has a Wait of its own, so a Wake after its end has no
-// effect on the next.
+// Wait is one blocked command. Each command has a Wait of its own, so a late Wake has no effect on
+// the next command.
 type Wait struct {
 	c     *Conn
 	woken bool // protected by c.readMu
@@ -60,7 +60,7 @@ func (w *Wait) Wake() {
 // (zero = none) or another reason ends the wait. If several apply, Gone comes first and Woken
 // second.
 //
-// It may be called again. A reason ends one wait only.
+// Await may be called again. A reason ends one Await.
 //
 // The arguments of the command remain valid. Bytes that arrive meanwhile stay in the buffer. A
 // client that sends more than the limit of a command is disconnected. The limit is lower before
@@ -100,7 +100,7 @@ func (c *Conn) endWait() {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
 	c.wait.woken = false
-	c.wait = nil // unblock stays: after a Wake that came first it ends the next Await
+	c.wait = nil // unblock stays: if a Wake came first, it ends the next Await
 	c.rearm()
 }
 
@@ -125,7 +125,7 @@ func (c *Conn) checkWait(w *Wait, deadline time.Time) Wakeup {
 	return parked
 }
 
-// Unblock ends the wait of a blocked command as after its deadline, or with an error. It returns
+// Unblock ends the wait of a blocked command, as after its deadline or with an error. It returns
 // false if no command is blocked, or if its wait is about to end for another reason. Any goroutine
 // may call it.
 func (c *Conn) Unblock(asError bool) bool {

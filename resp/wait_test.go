@@ -332,7 +332,7 @@ func TestShutdownEndsBlockedCommandsWithAReply(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		graceful := false
-		h.closed = func(c *Conn) { graceful = c.Graceful() }
+		h.closed = func(c *Conn) { graceful = c.ServerStopping() }
 		s := NewServer(Config{}, h)
 		cl := dial(t, s)
 		cl.send("WAIT job\r\nPING\r\n")

@@ -10,21 +10,21 @@ import (
 // wire is the client's network connection. A write fails only after the client has read nothing for
 // the timeout. Any progress restarts the timeout.
 //
-// crypto/tls writes through it too. A timeout ends a connection of crypto/tls, so it must not see
-// one while the client makes progress.
+// crypto/tls writes through it too. crypto/tls gives up after a timeout, so it must not see one
+// while the client makes progress.
 type wire struct {
 	net.Conn
 	timeout time.Duration
 
-	// Of writes, which Conn.wmu and crypto/tls serialize.
-	deadline time.Time
-	failed   bool // a write has failed
+	// Conn.wmu and crypto/tls serialize writes, and so the use of these two.
+	deadline time.Time // of the socket's writes
+	failed   bool      // a write has failed
 }
 
 // Write returns when all bytes are sent, or on an error.
 //
-// A call of the socket that ends at its deadline may have sent a part at any time before. So its
-// deadline is only a part of the timeout. Otherwise a client could use almost twice the timeout.
+// A timed-out write of the socket may have progressed late. Short deadlines notice that. With one
+// long deadline a client could use almost twice the timeout.
 func (w *wire) Write(b []byte) (sent int, err error) {
 	var progress time.Time
 	for sent < len(b) {
@@ -32,7 +32,7 @@ func (w *wire) Write(b []byte) (sent int, err error) {
 		if progress.IsZero() {
 			progress = now
 		}
-		// Setting a deadline costs a timer. So it is set late, and moved only when it is near.
+		// Setting a deadline costs a timer, so Write moves it only when it is near.
 		if w.deadline.Sub(now) < w.timeout/4 {
 			w.deadline = now.Add(w.timeout / 2)
 			if err := w.Conn.SetWriteDeadline(w.deadline); err != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // Writer builds replies in RESP2 or RESP3. Each method appends one frame, or the header of an
-// aggregate whose elements follow. In RESP2 it writes types of RESP3 as Redis does. The zero Writer
-// is empty and uses RESP2. A Writer is not safe for concurrent use.
+// aggregate whose elements follow. In RESP2 it replaces the types that only RESP3 has, as Redis
+// does. The zero Writer is empty and uses RESP2. A Writer is not safe for concurrent use.
 type Writer struct {
 	buf   []byte
 	resp3 bool

@@ -6,27 +6,26 @@ import (
 )
 
 const (
-	// yieldAfter is how long a connection runs before it lets others run.
+	// yieldAfter is the time after which a running connection lets others run.
 	yieldAfter = 150 * time.Microsecond
-	// clockCheckBytes is after how many bytes of commands a polled connection checks the clock.
-	// Other connections check it after each command.
+	// A polled connection checks the clock after this many bytes of commands. Other connections
+	// check it after each command.
 	clockCheckBytes = 512
 )
 
 // shared reports whether other connections wait while the connection's goroutine runs.
 func (c *Conn) shared() bool { return c.sock != nil && c.sock.Shared() }
 
-// Detach moves the command to a goroutine of its own, until the connection reads again. It must be
-// called before anything but Await that may block or compute for long. It costs about a
-// microsecond.
+// Detach moves the command to a goroutine of its own, until the connection reads again. Call Detach
+// before anything that may block or compute for long, except Await. It costs about a microsecond.
 func (c *Conn) Detach() {
 	if c.sock != nil {
 		c.sock.Detach()
 	}
 }
 
-// detachInOrder is Detach for a connection that waits for the next write to the disk. Such
-// connections go on in the order of their calls.
+// detachInOrder is Detach for a connection that waits for a commit. Such connections continue in
+// the order of their calls.
 func (c *Conn) detachInOrder() {
 	if c.sock != nil {
 		c.sock.DetachInOrder()
@@ -35,8 +34,7 @@ func (c *Conn) detachInOrder() {
 
 // Yield lets other connections run if this one has run for yieldAfter. It returns for how long they
 // ran. A command that computes for long calls it now and then. It costs little more than reading
-// the clock. A detached connection stays detached and goes on when a round of the poller resumes
-// it.
+// the clock. A detached connection stays detached, and a round of the poller resumes it.
 func (c *Conn) Yield() (paused time.Duration) {
 	now := c.age()
 	switch {
@@ -48,7 +46,7 @@ func (c *Conn) Yield() (paused time.Duration) {
 	case c.sock != nil:
 		c.sock.Yield()
 	default:
-		if p := c.server.pollerOf(); p != nil {
+		if p := c.server.currentPoller(); p != nil {
 			p.Wake()
 		}
 		runtime.Gosched()

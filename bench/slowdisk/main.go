@@ -57,7 +57,7 @@ func run() error {
 	}
 	handler := commands.New(commands.Config{Backend: e, Logger: slog.Default()})
 	server := resp.NewServer(resp.Config{
-		Limits: resp.Limits{Long: handler.LongArguments}, Broker: broker, InUse: handler.InUse, RequireAuth: handler.RequireAuth,
+		Limits: resp.Limits{MayBeLong: handler.LongArguments}, Broker: broker, InUse: handler.InUse, RequireAuth: handler.RequireAuth,
 		Committer: e, CommitWaited: handler.CommitWaited, Poll: true,
 	}, handler)
 	handler.Attach(server)

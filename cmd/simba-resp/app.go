@@ -82,7 +82,7 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 	})
 	a.undo = append(a.undo, func(context.Context) error { a.handler.Close(); return nil })
 	a.server = resp.NewServer(resp.Config{
-		Limits:       resp.Limits{Long: a.handler.LongArguments},
+		Limits:       resp.Limits{MayBeLong: a.handler.LongArguments},
 		MaxClients:   cfg.MaxClients,
 		IdleTimeout:  cfg.Timeout,
 		Logger:       log.Logger,

@@ -4,18 +4,18 @@ package poll
 func (c *Conn) Start(run func()) { c.task.start(run) }
 
 // Shared reports whether other connections wait while this one runs. Only the connection's own
-// coroutine may call it, as Detach, DetachInOrder and Yield.
+// coroutine may call it. The same holds for Detach, DetachInOrder and Yield.
 func (c *Conn) Shared() bool { return c.task.here != detached }
 
-// Detach moves the coroutine to a goroutine of its own until its next Read. It must be called
-// before anything but Read that may block or compute for long. It costs about a microsecond.
+// Detach moves the coroutine to a goroutine of its own until its next Read. Call Detach before
+// anything that may block or compute for long, except Read. It costs about a microsecond.
 func (c *Conn) Detach() {
 	if c.Shared() {
 		c.task.switchTo(detached)
 	}
 }
 
-// DetachInOrder is Detach for connections that all wait for the same event. They go on one after
+// DetachInOrder is Detach for connections that all wait for the same event. They continue one after
 // the other, in the order of their calls.
 func (c *Conn) DetachInOrder() {
 	if c.Shared() {

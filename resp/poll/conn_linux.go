@@ -18,7 +18,7 @@ import (
 // with small buffers.
 const maxRead = 64 << 10
 
-// Conn is a net.Conn whose socket a Poller watches, and not Go's own poller. Read makes its
+// Conn is a net.Conn whose socket a Poller watches instead of Go's own poller. Read makes its
 // coroutine idle until there is something to read. Only the coroutine may call Read. Write is for
 // goroutines that may block, WriteNow for the others. One goroutine at a time may write.
 type Conn struct {
@@ -29,18 +29,18 @@ type Conn struct {
 	task          *task
 
 	readable atomic.Bool
-	ended    atomic.Bool // by the client, or by an error, which Read then finds
+	ended    atomic.Bool // the client or an error has ended the stream; Read returns it
 	writable chan struct{}
 
-	deadlines     sync.Mutex   // held while the read deadline is changed
+	deadlines     sync.Mutex   // held while the read deadline changes
 	deadline      atomic.Int64 // of reads, since created; 0 = none
 	timer         *time.Timer
-	writeDeadline time.Time // writes
+	writeDeadline time.Time // of writes
 	created       time.Time
 
 	closing sync.Once
 	closed  atomic.Bool
-	refs    atomic.Int64 // users of fd, and one until Close
+	refs    atomic.Int64 // the users of fd, plus one until Close
 }
 
 func newConn(p *Poller, fd int, nc net.Conn) *Conn {
@@ -52,7 +52,7 @@ func newConn(p *Poller, fd int, nc net.Conn) *Conn {
 	return c
 }
 
-// record stores the events of the socket, and reports whether the task must run.
+// record stores events of the socket, and reports whether the task must run.
 func (c *Conn) record(e uint32) bool {
 	if e&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		c.ended.Store(true)
@@ -106,7 +106,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 			c.readable.Store(false)
 			b = b[:min(len(b), maxRead)]
 			n, err := c.readNow(b)
-			if n == len(b) { // otherwise the socket is empty, but for urgent data
+			if n == len(b) { // otherwise the socket is empty, except for urgent data
 				c.readable.Store(true)
 			}
 			if n > 0 || err != nil {

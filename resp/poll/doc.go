@@ -1,7 +1,7 @@
-// Package poll serves many connections by few goroutines, where there is epoll. Each connection
+// Package poll serves many connections with few goroutines, on systems with epoll. Each connection
 // runs a coroutine. A Poller asks its own epoll instance which sockets are readable, and resumes
-// the coroutines of these one after the other. Helpers run some of many. So no goroutine is parked
-// or woken for a request, and one call of epoll serves many.
+// the coroutines of these one after the other. If there are many, helpers run some of them. So no
+// goroutine is parked or woken for a request, and one call of epoll serves many requests.
 //
 // A coroutine must not block or compute for long on these goroutines. It detaches itself first.
 //
@@ -12,10 +12,10 @@
 //	          │  the other             goroutine of its own     │
 //	          └────┴─────────────────────┴──► idle, in Read ─────┘
 //
-// Yield moves a shared coroutine behind the others, to a later round. A detached one pauses until a
-// round resumes it. A signal is a deadline that has passed, or Close.
+// Yield moves a shared coroutine to a later round, after the others. A detached coroutine that
+// yields pauses until a round resumes it. A passed deadline and Close send a signal.
 //
-// On systems other than Linux New returns errors.ErrUnsupported.
+// New returns errors.ErrUnsupported on systems other than Linux.
 //
 // Lock order: a Conn's deadlines, then the Poller's mu. No lock is taken under mu.
 package poll

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minShared is how many tasks of a round are worth waking another processor for.
+// minShared is the number of tasks for which the poller wakes a helper.
 const minShared = 4
 
 // events are those that a socket reports, edge-triggered.
@@ -23,9 +23,10 @@ const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
 
 // Poller serves many connections by few goroutines. Its own goroutine works in rounds. In each it
 // asks the kernel which sockets have events, and runs the tasks of these and the signaled ones.
-// Behind them it runs a few of the tasks that yielded. Idle helpers, one for each other processor,
-// run some of many tasks. A second goroutine runs the ordered tasks in their order. They wait for
-// the same event: the first one blocks, and the others then find it done.
+// After them it runs a few of the tasks that yielded. There is a helper for each other processor.
+// If a round has many tasks, idle helpers run some of them. A second goroutine runs the ordered
+// tasks in their order. They wait for the same event: the first one blocks, and the others then
+// find it done.
 //
 // The epoll instance is a file in Go's own poller. So a round without events blocks no thread, and
 // the next event begins a round.
@@ -35,7 +36,7 @@ type Poller struct {
 	found [256]unix.EpollEvent
 	ended sync.WaitGroup // of its goroutines
 
-	// maxReturning is how many returning tasks a round runs. One processor stays for the others.
+	// maxReturning limits the returning tasks of a round. One processor remains for other tasks.
 	maxReturning int
 
 	mu sync.Mutex // protects this group
@@ -44,7 +45,7 @@ type Poller struct {
 	conns     map[uint64]*Conn
 	lastID    uint64
 	queue     []*task // for the next round
-	returning []*task // that yielded, or were not shared: a round runs few of them, after the queue
+	returning []*task // have yielded, or were not shared: a round runs few of them, after the queue
 	paused    []*task // detached tasks that yielded: a round resumes one of them
 	ordered   []*task
 	sleeping  bool // the poller waits for the kernel, and must be woken for the queue
@@ -72,7 +73,7 @@ func New() (*Poller, error) {
 		p.epoll.Close()
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	if err := p.epoll.SetReadDeadline(time.Time{}); err != nil { // it is not in Go's poller
+	if err := p.epoll.SetReadDeadline(time.Time{}); err != nil { // Go's poller does not watch it
 		p.epoll.Close()
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
@@ -145,8 +146,8 @@ func (p *Poller) remove(s *Conn) {
 	delete(p.conns, s.id)
 }
 
-// enqueue schedules t for the next round. A returning task, which yielded or was not shared, goes
-// to a later round, after tasks that are not. Any goroutine may call it.
+// enqueue schedules t for the next round. A returning task has yielded or was not shared. It may
+// run in a later round, after the other tasks. Any goroutine may call it.
 func (p *Poller) enqueue(t *task, returning bool) {
 	p.mu.Lock()
 	if returning {
@@ -158,8 +159,8 @@ func (p *Poller) enqueue(t *task, returning bool) {
 	p.Wake()
 }
 
-// enqueuePaused schedules t to go on detached. A round resumes one such task, so few compute at a
-// time.
+// enqueuePaused schedules t to continue detached. A round resumes one such task, so few compute at
+// a time.
 func (p *Poller) enqueuePaused(t *task) {
 	p.mu.Lock()
 	p.paused = append(p.paused, t)
@@ -229,12 +230,12 @@ func (p *Poller) run() {
 			spare = tasks
 		}
 		if p.resumePaused() || len(tasks) > 0 {
-			runtime.Gosched() // Go would run the resumed goroutines only after 10 ms
+			runtime.Gosched() // otherwise Go may run the resumed goroutines only after 10 ms
 		}
 	}
 }
 
-// shareReady gives idle helpers a part of many tasks, and returns the rest.
+// shareReady gives idle helpers a part of the tasks if there are many. It returns the rest.
 func (p *Poller) shareReady(tasks []*task) []*task {
 	for len(tasks) >= minShared {
 		half := len(tasks) / 2
@@ -248,7 +249,7 @@ func (p *Poller) shareReady(tasks []*task) []*task {
 	return tasks
 }
 
-// shareReturning gives idle helpers a returning task each, and returns the rest, at least one.
+// shareReturning gives each idle helper one returning task. It returns the rest, at least one.
 func (p *Poller) shareReturning(tasks []*task) []*task {
 	for n := len(tasks) - 1; n > 0; n-- {
 		select {
@@ -281,8 +282,9 @@ func (p *Poller) maySleep() bool {
 	return p.sleeping
 }
 
-// round records the events of the sockets. It returns the tasks to run, of which the last ones are
-// returning. ok is false if the poller is closed. spare is memory for the next round.
+// round records the events of the sockets and returns the tasks to run. The last ones are returning
+// tasks, and returning is their number. ok is false if the poller is closed. spare is memory for
+// the next round.
 func (p *Poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, returning int, ok bool) {
 	p.mu.Lock()
 	p.sleeping = false

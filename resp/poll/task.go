@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// mode says where a task goes on.
+// mode says where a task runs next.
 type mode uint8
 
 const (
 	idle     mode = iota // nowhere, until the next signal
 	shared               // in a round of its poller, on the poller's goroutine or a helper's
-	ordered              // on one goroutine, after the tasks that became ordered before
+	ordered              // on the goroutine of ordered tasks, first come, first served
 	detached             // on a goroutine of its own, where it may block and compute
 	paused               // detached, when a round resumes it
 )
@@ -21,13 +21,14 @@ const (
 // task is a connection's code as a coroutine. It runs on the goroutine that resumes it, until it
 // switches to another mode. So one goroutine serves many connections, one after the other.
 //
-// start begins it. An earlier signal is not lost, because the task reads before it becomes idle.
+// start runs it for the first time. An earlier signal is not lost, because the task reads before it
+// becomes idle.
 type task struct {
 	poller  *Poller
 	resume  func() (mode, bool)
 	yield   func(mode) bool
 	here    mode // current mode, set by run
-	hasRead bool // it has read in this round, or was not shared before it
+	hasRead bool // it has read in this round, or runs in none
 
 	state atomic.Uint32 // a taskState
 }
@@ -36,14 +37,14 @@ type taskState = uint32
 
 const (
 	running  taskState = iota // or about to run
-	signaled                  // running, and must check for news before it becomes idle
+	signaled                  // running, and must check again before it becomes idle
 	parked                    // idle
 )
 
 func (t *task) start(run func()) {
 	t.resume, _ = iter.Pull(func(yield func(mode) bool) {
 		defer func() {
-			if p := recover(); p != nil { // the panic of resume would have the stack of its caller
+			if p := recover(); p != nil { // resume would panic with the stack of its caller
 				panic(fmt.Sprintf("%v\n\n%s", p, debug.Stack()))
 			}
 		}()

@@ -89,7 +89,7 @@ func TestTheClientSubscribesToTheServersChannels(t *testing.T) {
 		want := []string{
 			simba.ContenderChannel("job", "owner"), simba.ContenderChannel("job", "waiter"), simba.MutexChannel("job"), simba.EventChannel("job"),
 		}
-		if got := w.broker.Channels(resp.Channel, ""); !slices.Equal(sorted(got), sorted(want)) {
+		if got := w.broker.Channels(resp.KindChannel, ""); !slices.Equal(sorted(got), sorted(want)) {
 			t.Errorf("it subscribes to %q, not %q", got, want)
 		}
 	})

@@ -54,7 +54,7 @@ func TestObserversOfAMutexShareASubscription(t *testing.T) {
 		a.want(t, "→", "→1")
 		b.want(t, "→", "→1")
 		c.want(t, "→", "→2")
-		if n := w.broker.Subscribers(resp.Channel, simba.EventChannel("x")); n != 1 || g.subscribers() != 1 {
+		if n := w.broker.Subscribers(resp.KindChannel, simba.EventChannel("x")); n != 1 || g.subscribers() != 1 {
 			t.Errorf("%d subscriptions of x, %d connections", n, g.subscribers())
 		}
 		must(t, first.Stop(t.Context()))

@@ -223,7 +223,7 @@ func (w *world) queue(mutex string) (ids []string) {
 
 // subscribed reports whether a client subscribes to exactly that channel.
 func (w *world) subscribed(channel string) bool {
-	return w.broker.Subscribers(resp.Channel, channel) > 0
+	return w.broker.Subscribers(resp.KindChannel, channel) > 0
 }
 
 // breakOff ends a tenure as SIMBA.BREAK does.

@@ -248,7 +248,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 	}
 	w.engine = e
 	x := commands.New(commands.Config{Backend: e, Logger: quiet})
-	w.server = resp.NewServer(resp.Config{Committer: e, Limits: resp.Limits{Long: x.LongArguments, WriteTimeout: unread}, Broker: w.broker, Logger: quiet}, x)
+	w.server = resp.NewServer(resp.Config{Committer: e, Limits: resp.Limits{MayBeLong: x.LongArguments, WriteTimeout: unread}, Broker: w.broker, Logger: quiet}, x)
 	x.Attach(w.server)
 	w.up = true
 	w.logf(nil, w.now(), "the server runs, life %d, boot %d, recovery delay %v", w.life, w.boots, rec.Delay)
