@@ -275,7 +275,8 @@ type Backend interface {
 // commands of a pipeline, with the largest Seq of their results. A Seq of 0 depends on no change.
 type Committer interface {
 	// Commit returns when every change up to seq is durable. It publishes the notices and wakes the
-	// waiters that depend on them. After an error no result that depends on seq may be sent.
+	// waiters that depend on them. After an error no result that depends on seq may be sent. A
+	// backend may ignore ctx, because notices and wake-ups of other clients depend on the commit.
 	Commit(ctx context.Context, seq Seq) error
 	// TryCommit is Commit if that need not wait. Else it starts what Commit would wait for, and
 	// returns false.

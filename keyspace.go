@@ -24,9 +24,9 @@ type Keyspace interface {
 	// has read has changed by then, Update runs do again with a new Tx. After 100 runs it returns
 	// ErrConflict. So do must not change anything but through its Tx. It may call Update itself.
 	//
-	// If do returns an error, Update changes nothing and returns that error. It runs do again in
-	// this case too, because the error may depend on what do has read. Update returns
-	// ErrRecovering, ErrTooLarge or ErrStopped if it cannot commit.
+	// If do returns an error, Update returns it and changes no mutex. It may use up a token that do
+	// has read. It runs do again in this case too, because the error may depend on what do has
+	// read. Update returns ErrRecovering, ErrTooLarge or ErrStopped if it cannot commit.
 	//
 	// The Seq must be committed before any result of the transaction is acknowledged, whatever
 	// the error is.

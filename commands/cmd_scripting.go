@@ -164,7 +164,7 @@ func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error 
 	h.tx.w = &h.reply
 	if err := t.x.scripting.runner.Run(t.conn.Context(), call, h, t.w); err != nil {
 		t.torn = h.changed
-		t.final = errors.As(err, new(*script.StoppedError))
+		t.final = t.final || errors.As(err, new(*script.StoppedError))
 		return scriptError(err)
 	}
 	return nil

@@ -251,6 +251,31 @@ func TestAnEndlessScriptCanBeKilledAndBlocksNobody(t *testing.T) {
 	q.expect("MGET a b", "*2\r\n$-1\r\n"+bulk("w2"))
 }
 
+func TestAKilledScriptInEXECDoesNotRunAgainAfterAConflict(t *testing.T) {
+	s := newLockSite(t)
+	p, q := s.dial(), s.dial()
+	q.expect("CONFIG SET busy-reply-threshold 10", ok)
+	p.expect("MULTI", ok)
+	p.expect(`EVAL "redis.call('get','a') redis.call('get','b') while true do end" 0`, "+QUEUED\r\n")
+	p.send("EXEC")
+	deadline := time.Now().Add(30 * time.Second)
+	for killed := false; !killed; killed = q.do("SCRIPT KILL") == ok {
+		for i := range 100 { // the script has probably read a before the last of them
+			q.expect("SET a "+strconv.Itoa(i), ok)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the script cannot be killed")
+		}
+	}
+	// The last change was before or after the script read a.
+	if reply := p.reply(); reply != "-"+string(errContended)+"\r\n" && !strings.HasPrefix(reply, "*1\r\n-ERR Script killed") {
+		t.Errorf("EXEC was answered by %q", reply)
+	}
+	if reply := q.do("SCRIPT KILL"); !strings.HasPrefix(reply, "-NOTBUSY") {
+		t.Errorf("the script runs again: %q", reply)
+	}
+}
+
 // A code is a key in a map of the server, so scripts must not add codes without limit.
 func TestErrorCodesOfScriptsAreBounded(t *testing.T) {
 	p := newLockSite(t).dial()

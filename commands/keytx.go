@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 
@@ -140,13 +141,15 @@ func (c *client) transact(do func(t *keyTx) error) error {
 func (u *keyUpdate) run(tx simba.Tx) error {
 	t := &u.t
 	if t.again = t.Tx != nil; t.again {
-		if t.final && u.err != nil {
+		if t.final {
+			// In EXEC err is nil, since the script's error is a part of the reply.
+			u.err = cmp.Or(u.err, error(errContended))
 			return u.err
 		}
 		t.c.yield() // before it reads anything
 	}
 	t.w.Truncate(u.start)
-	t.Tx, t.torn, t.final, t.steps = tx, false, false, 0
+	t.Tx, t.torn, t.steps = tx, false, 0
 	if t.user = t.c.user(); t.user == nil { // the user has just been removed
 		t.conn.CloseAfterReply()
 		return errUserGone

@@ -131,7 +131,8 @@ func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 				w.acquire("m", "owner", simba.MaxTTL, 0)
 				w.block("m", "stays", simba.MaxTTL, 0)
 				before, counted := heap(), w.e.Bytes()
-				w.acquire("m", "owner", time.Hour, 0) // they lapse a minute after the lease that they see
+				// The waiters lapse a minute after the lease that they see.
+				w.acquire("m", "owner", time.Hour, 0)
 				for i := range n {
 					w.listen("m", name(i))
 					w.acquire("m", name(i), sec, 0)

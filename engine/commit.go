@@ -102,8 +102,8 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 	return seq, err
 }
 
-// extraMessages returns the messages that the step does not publish itself. Scripts of Simba publish notices
-// of what they take and release.
+// extraMessages returns the messages that the step does not publish itself. Scripts of Simba
+// publish notices of what they take and release.
 func (t *tx) extraMessages() []message {
 	return slices.DeleteFunc(t.messages, func(msg message) bool {
 		name, ok := simba.CutMutexChannel(msg.channel)
@@ -115,9 +115,9 @@ func (t *tx) extraMessages() []message {
 	})
 }
 
-// announces reports whether the step itself publishes what a notice says: which tenure began, or which
-// one its owner ended. After a release the step publishes that the mutex is free, or the next
-// owner, or nothing while the mutex is reserved.
+// announces reports whether the step itself publishes the content of a notice: the tenure that
+// began, or the one that its owner ended. After a release the step publishes that the mutex is
+// free, or the next owner, or nothing while the mutex is reserved.
 func (s *step) announces(payload string) bool {
 	if owner, ok := strings.CutPrefix(payload, simba.AcquiredNotice("")); ok {
 		return s.began != "" && s.began == owner

@@ -156,11 +156,12 @@ func (e *Engine) TryCommit(seq simba.Seq) (done bool, err error) {
 	return true, e.Commit(context.Background(), seq)
 }
 
-// Commit implements simba.Committer. ctx bounds the wait for the journal.
-func (e *Engine) Commit(ctx context.Context, seq simba.Seq) error {
+// Commit implements simba.Committer. It ignores the context: a caller that left early would keep
+// others from their notices and wake-ups. The journal bounds the wait.
+func (e *Engine) Commit(_ context.Context, seq simba.Seq) error {
 	if !e.enter() {
 		return simba.ErrStopped
 	}
 	defer e.leave()
-	return e.sequencer.commit(ctx, seq)
+	return e.sequencer.commit(seq)
 }

@@ -72,7 +72,7 @@ func (m *mutex) drop(s *step) {
 	}
 }
 
-// place queues a polling contender by score, or moves it.
+// enqueueAt queues a polling contender by score, or moves it.
 func (m *mutex) enqueueAt(s *step, contender string, score float64) {
 	c := m.contend()
 	e := c.find(contender)
@@ -90,9 +90,9 @@ func (m *mutex) enqueueAt(s *step, contender string, score float64) {
 	}
 }
 
-// conclude ends the part of a key in a step. A contender that the transaction has dequeued gets the
-// reservation if the mutex is free: scripts that release as Simba's do dequeue the first waiter and
-// notify it.
+// conclude ends the part of a key in a step. Scripts that release as Simba's do dequeue the first
+// waiter and notify it. So a contender that the transaction has dequeued gets the reservation, if
+// the mutex is free.
 func (m *mutex) conclude(s *step, dequeued []string) {
 	for _, contender := range dequeued {
 		c := m.contention

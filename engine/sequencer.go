@@ -183,9 +183,9 @@ func (q *sequencer) maySend() bool {
 
 // commit returns when everything up to seq is durable, and the notices and wake-ups of these
 // changes are sent.
-func (q *sequencer) commit(ctx context.Context, seq simba.Seq) error {
+func (q *sequencer) commit(seq simba.Seq) error {
 	for {
-		if err := q.journal.Commit(ctx, seq); err != nil {
+		if err := q.journal.Commit(context.Background(), seq); err != nil {
 			return err
 		}
 		var missed bool

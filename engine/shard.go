@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -212,7 +211,7 @@ func (sh *shard) tickOnce() (more bool) {
 	}
 	defer sh.engine.leave()
 	seq, more := sh.advance()
-	err := sh.engine.sequencer.commit(context.Background(), seq)
+	err := sh.engine.sequencer.commit(seq)
 	return more && err == nil // a journal that fails reports that itself
 }
 

@@ -221,7 +221,8 @@ func randomWalk(t *testing.T, seed uint64) {
 		if c := claims[mutex]; c.owner != "" && c.owner != contender && time.Now().Before(c.until) {
 			t.Fatalf("%s: %s owns it until %v, and %s has it too at %v", mutex, c.owner, c.until, contender, time.Now())
 		}
-		fresh := claims[mutex].owner != contender // else an earlier reply may have shown the same tenure
+		// An earlier reply to the same owner may have shown the same tenure.
+		fresh := claims[mutex].owner != contender
 		if o.Token < tokens[mutex] || fresh && o.Token == tokens[mutex] {
 			t.Fatalf("%s: token %d after %d", mutex, o.Token, tokens[mutex])
 		}

@@ -370,7 +370,7 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 		c.add(e)
 		s.event(simba.EventQueued, m, r.Contender, 0, "")
 	}
-	// A poll does not change what a blocked connection asked for and will be told.
+	// A poll does not change the request of a blocked connection.
 	if t != nil || e.ticket == nil {
 		e.ttl, e.transition, e.session = r.TTL, r.Transition, r.Session
 	}

@@ -399,7 +399,8 @@ func (t *tx) Queued(name, contender string) (simba.QueueMember, bool) {
 func (t *tx) Enqueue(name, contender string, score float64) {
 	k := t.queued(name)
 	k.work = append(k.work, op{kind: opEnqueue, contender: contender, score: score})
-	k.dequeued = slices.DeleteFunc(k.dequeued, func(c string) bool { return c == contender }) // it is queued again
+	// It is queued again.
+	k.dequeued = slices.DeleteFunc(k.dequeued, func(c string) bool { return c == contender })
 	k.queue.add(simba.QueueMember{Contender: contender, Score: score})
 }
 

@@ -160,7 +160,7 @@ func TestIrreversibleChangesAreForced(t *testing.T) {
 		"another field":        {str("1", sec), simba.Lock{Owner: "1", Fields: []simba.Field{{Name: "1", Value: "2"}}}, false, true},
 		"an end":               {str("1", simba.Endless), str("1", sec), true, true},
 		"the same for longer":  {str("1", sec), str("1", 2*sec), true, false},
-		"no end, in any event": {str("1", sec), str("1", simba.Endless), true, false}, // the journal holds it back
+		"no end, in any event": {str("1", sec), str("1", simba.Endless), true, false}, // is synced
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGate()

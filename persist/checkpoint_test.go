@@ -376,7 +376,8 @@ func TestACheckpointThatIsSlowerThanACommitMayBeEndsNothing(t *testing.T) {
 			switch {
 			case op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst"):
 				time.Sleep(9 * time.Second)
-			case op.Kind == errorfs.OpFileReadAt && isSegment(op) && op.Offset == 4096: // the first frame
+			case op.Kind == errorfs.OpFileReadAt && isSegment(op) && op.Offset == 4096:
+				// The first frame.
 				time.Sleep(12 * time.Second)
 			}
 			return nil

@@ -112,7 +112,7 @@ func (m *meta) isOf(boot Boot, now simba.Instant) bool {
 	return m.Generation != 0 && m.Boot != "" && m.Boot == boot.ID && m.Latest <= now
 }
 
-// place returns the lease as it stands on the scale of the epoch.
+// rebase returns the lease as it stands on the scale of the epoch.
 func (e *epoch) rebase(l simba.Lease, generation uint64) simba.Lease {
 	if generation != e.Generation {
 		l.Acquired, l.AcquiredAt = e.Rebased, e.RebasedAt

@@ -19,7 +19,8 @@ import (
 
 // earlierRows are what a version of format 3 has stored of three changes.
 var earlierRows = map[string]string{
-	"m":                                 "\x03\x06boot-1\x01\x00\x00\x07\x05\x00\x00", // Seq 7, token 5, no recovery delay
+	// Seq 7, token 5, no recovery delay
+	"m":                                 "\x03\x06boot-1\x01\x00\x00\x07\x05\x00\x00",
 	"lm":                                "\x01\x01\x05\xc8\x01\x90\x03\x80\xc8\xaf\xa0\x25\x01\x01o",
 	"ln":                                "\x02\x01\x04\xc8\x01\x90\x03\x80\xc8\xaf\xa0\x25\x00\x01o\x01\x01o\x011",
 	"h\x00\x00\x00\x00\x00\x00\x00\x06": "\x01\x00\x0a\x01\x01n\x01o\x04\x00\x02\x02\x01\x01m\x01o\x05\x01r",
@@ -140,7 +141,8 @@ func TestADirectoryOfFormat1OpensWithFullWindows(t *testing.T) {
 	}
 }
 
-// A key simba:{m} was a mutex of that name, unless SIMBA.* could name m; and simba:{m}:fence was a lock.
+// A key simba:{m} was a mutex of that name, unless SIMBA.* could name m. simba:{m}:fence was a
+// lock.
 func TestADirectoryOfFormat2KeepsTheLocksOfKeysWithAnyName(t *testing.T) {
 	o := diskOptions(t)
 	rows := map[string]string{"m": "\x02\x06boot-1\x01\x00\x00\x08\x08\x00\x00"}

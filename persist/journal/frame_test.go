@@ -75,7 +75,8 @@ func TestRecordsOfAnySizeComeBack(t *testing.T) {
 func TestARecordThatIsTooLargeIsRefused(t *testing.T) {
 	j := mustOpen(t, testOptions(vfs.NewMem()))
 	defer mustClose(t, j)
-	large, err := unix.Mmap(-1, 0, MaxPayload+1, unix.PROT_READ, unix.MAP_ANON|unix.MAP_PRIVATE) // takes no memory
+	// The pages that nothing reads take no memory.
+	large, err := unix.Mmap(-1, 0, MaxPayload+1, unix.PROT_READ, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
 	}

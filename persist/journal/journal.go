@@ -106,7 +106,8 @@ func (j *Journal) Append(payload []byte) (index uint64, err error) {
 		return 0, ErrTooLarge
 	}
 	index = j.appended + 1
-	if need := frameSize(len(payload)); j.offset+need+headSize > j.current.size { // headSize: the seal
+	// headSize is for the seal.
+	if need := frameSize(len(payload)); j.offset+need+headSize > j.current.size {
 		if err := j.rotate(need + headSize); err != nil {
 			return 0, j.fail(err)
 		}

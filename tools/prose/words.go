@@ -5,11 +5,11 @@ import "regexp"
 // The words that this project replaced by the field's terms. Words with an ordinary use, such as
 // line, pass, place and turn, are banned only where their use is exact: in identifiers or phrases.
 var (
-	banned = set(`agenda appointment appointments banish banished banishes bell bells census desk exorcise
+	banned = set(`lobby lobbies chronicle chronicles agenda appointment appointments banish banished banishes bell bells census desk exorcise
 		ghost ghosts haunt haunts haunted heir heirs keeper ledger outbox poke pokes poked prod prods prodded
 		pursuit pursuits radio radios reign rivals settle settles settled settling sights station stations
 		strays supervise supervises supervised tellable tidings tuner untold vigil`)
-	bannedInIdentifiers = set(`agenda appointment appointments banish banished bell bells brief census desk ear ears
+	bannedInIdentifiers = set(`lobby chronicle agenda appointment appointments banish banished bell bells brief census desk ear ears
 		exorcise ghost ghosts guesses haunt heir heirs keeper keepers lane lanes lay ledger look looked looks outbox
 		passage permit permits poke pokes place prod prods prompt pursuit pursuits radio radios reign rival rivals
 		seat seats settle settled settles settling sights station stations strays supervise supervised tell tellable
