@@ -350,7 +350,7 @@ func TestSlowSubscriberOnAPollerMissesNothing(t *testing.T) {
 	slow, other := dial(), dial()
 	slow.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
 	other.call("SUBSCRIBE a b\r\n", confirmation("subscribe", "a", 1)+confirmation("subscribe", "b", 2))
-	text := func(i int) string { return fmt.Sprint(i, strings.Repeat("x", 1<<16)) } // together more than the sockets' buffers
+	text := func(i int) string { return fmt.Sprint(i, strings.Repeat("x", 1<<16)) } // more than the sockets take
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		frames := newFrames(other)

@@ -53,7 +53,7 @@ func TestHandshakeTimeout(t *testing.T) {
 				if st := s.Stats(); st.Connected != 1 {
 					t.Errorf("%d connections while it lasts", st.Connected)
 				}
-				dial(t, s).expectEnd("-ERR max number of clients reached\r\n") // it counts as a client
+				dial(t, s).expectEnd("-ERR max number of clients reached\r\n") // the first one counts
 				if _, err := io.ReadAll(nc); err != nil || time.Since(start) != DefaultHandshakeTimeout {
 					t.Errorf("it ended after %v: %v", time.Since(start), err)
 				}
