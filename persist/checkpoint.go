@@ -63,8 +63,12 @@ func (c *checkpoint) advance(j *journal.Journal, last uint64, step int64) error 
 	return pebbleError(c.write())
 }
 
-// add adds the record that follows. It keeps no part of the payload.
+// add adds the record that follows. A record that the checkpoint has already changes nothing. It
+// keeps no part of the payload.
 func (c *checkpoint) add(index uint64, payload []byte) error {
+	if index <= c.meta.Index {
+		return nil
+	}
 	h, changes, err := decodeHead(payload)
 	if err != nil {
 		return err
