@@ -57,10 +57,11 @@ func (s *Store) recover(o *Options) (*Recovered, error) {
 }
 
 // Replay returns the sum of the checkpoint and the records behind it, with the code of Open. An
-// engine that was stopped can be replaced by a new one, on a store that stays open. The new
-// engine's clock must begin at Options.Boot.Now. If Options.Now is another clock, it must not have
-// missed a sleep of the machine, because the store adds such sleeps to later leases. Until Recovered.Leases is read, Append must not
-// be called.
+// engine that was stopped can be replaced by a new one, on a store that stays open.
+//
+// The new engine's clock must begin at Options.Boot.Now. If Options.Now is another clock, it must
+// not have missed a sleep of the machine, because the store adds such sleeps to later leases. Until
+// Recovered.Leases is read, Append must not be called.
 func (s *Store) Replay() (*Recovered, error) {
 	if err := s.writeAll(false); err != nil {
 		return nil, err
