@@ -31,8 +31,8 @@ func main() {
 }
 `
 
-// A program that imports the client's packages has the modules of go-redis in its go.sum, and none of the
-// server's.
+// A program that imports the client's packages has the modules of go-redis in its go.sum, and none
+// of the server's.
 func TestAProgramNeedsOnlyTheModulesOfTheClient(t *testing.T) {
 	source, err := filepath.Abs("../../client")
 	must(t, err)

@@ -1,6 +1,7 @@
 package clienttest
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"runtime"
@@ -244,6 +245,17 @@ func (w *world) nothingLeft(mutex string) {
 	w.t.Helper()
 	if o, q := w.owner(mutex), w.queue(mutex); o != "" || len(q) != 0 {
 		w.t.Errorf("at the server %q owns %s, and %q wait", o, mutex, q)
+	}
+}
+
+// noGoroutineLeft fails if a goroutine runs code of the client or of its subpackages. The functions
+// of these tests are below simba-resp/tests and do not match.
+func noGoroutineLeft(t *testing.T) {
+	t.Helper()
+	stacks := make([]byte, 1<<22)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	if bytes.Contains(stacks, []byte("github.com/simba-resp/simba-resp/client")) {
+		t.Errorf("a goroutine of the client is left:\n%s", stacks)
 	}
 }
 
