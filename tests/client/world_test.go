@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,6 +178,28 @@ func (w *world) clientWith(o client.Options) *testClient {
 
 // subscribers returns the number of subscriber's connections.
 func (g *testClient) subscribers() int { return g.count() - int(g.rdb.PoolStats().TotalConns) }
+
+// countCommands returns the number of commands that the client sends to its go-redis client from now
+// on. Those of the subscriber's connection do not count.
+func (g *testClient) countCommands() *atomic.Int64 {
+	n := new(atomic.Int64)
+	g.rdb.AddHook(counting{n})
+	return n
+}
+
+// counting is a go-redis hook that counts commands.
+type counting struct{ n *atomic.Int64 }
+
+func (counting) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (c counting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+func (counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
 
 // acquire sends SIMBA.ACQUIRE and takes no queue entry; release sends SIMBA.RELEASE.
 func (g *testClient) acquire(ctx context.Context, mutex, id string, ttl time.Duration) (map[any]any, error) {
