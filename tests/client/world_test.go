@@ -38,13 +38,14 @@ func TestMain(m *testing.M) {
 //
 // Its methods are called by the test's goroutine.
 type world struct {
-	t      *testing.T
-	start  time.Time
-	engine *engine.Engine
-	broker *resp.Broker
-	server *resp.Server // nil = down
-	store  *store       // between the server and the engine; nil = none
-	guests []*testClient
+	t        *testing.T
+	start    time.Time
+	engine   *engine.Engine
+	broker   *resp.Broker
+	server   *resp.Server       // nil = down
+	commands *commands.Commands // of the server
+	store    *store             // between the server and the engine; nil = none
+	guests   []*testClient
 }
 
 // inWorld runs a test in a bubble with a world.
@@ -113,9 +114,9 @@ func (w *world) begin() {
 	if w.store != nil {
 		backend = w.store
 	}
-	x := commands.New(commands.Config{Backend: backend, Logger: quiet})
-	w.server = resp.NewServer(resp.Config{Committer: backend, Broker: w.broker, Logger: quiet}, x)
-	x.Attach(w.server)
+	w.commands = commands.New(commands.Config{Backend: backend, Logger: quiet})
+	w.server = resp.NewServer(resp.Config{Committer: backend, Broker: w.broker, Logger: quiet}, w.commands)
+	w.commands.Attach(w.server)
 	for _, g := range w.guests {
 		g.connect(w.server)
 	}
