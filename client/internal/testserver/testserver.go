@@ -58,12 +58,15 @@ const patience = time.Minute
 
 // Connect starts a server with an empty data directory, and returns a client of it. done stops
 // both.
-func Connect() (c *client.Client, done func()) {
+func Connect() (c *client.Client, done func()) { return ConnectWith(client.Options{}) }
+
+// ConnectWith is Connect with options of the client.
+func ConnectWith(o client.Options) (c *client.Client, done func()) {
 	data, err := os.MkdirTemp(folder, "data")
 	Check(err)
 	s := start(exec.Command(build(), "--addr", "127.0.0.1:0", "--data-dir", data, "--durability", "async"))
 	rdb := redis.NewClient(&redis.Options{Addr: s.addr, ContextTimeoutEnabled: true, DisableIdentity: true})
-	c, err = client.New(rdb, client.Options{})
+	c, err = client.New(rdb, o)
 	Check(err)
 	return c, func() {
 		err := errors.Join(c.Close(), rdb.Close(), s.cmd.Process.Signal(syscall.SIGTERM))
