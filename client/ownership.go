@@ -5,6 +5,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/simba-resp/simba-resp/client/internal/suspend"
 )
 
 // An owner gives up a lease before its end: by one marginShare-th of the lease, at most by
@@ -23,7 +25,7 @@ type instant struct {
 	suspended time.Duration // of the machine, until then
 }
 
-func now() instant { return instant{time.Now(), suspended()} }
+func now() instant { return instant{time.Now(), suspend.Time()} }
 
 func (i instant) since(earlier instant) time.Duration {
 	return i.at.Sub(earlier.at) + i.suspended - earlier.suspended

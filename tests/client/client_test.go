@@ -281,30 +281,3 @@ func TestOutageIsLoggedOnceForAllMutexes(t *testing.T) {
 		}
 	})
 }
-
-// The contexts that are derived from it end as well.
-func TestOwnershipEndsSoonAfterTheMachineWasSuspended(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		k := w.contend("k")
-		synctest.Wait()
-		before := longest.Load()
-		defer longest.Store(before)
-		longest.Add(int64(time.Hour)) // as if the machine had been suspended
-		at := w.elapsed()
-		ended := func() time.Duration {
-			k.recorder.mu.Lock()
-			defer k.recorder.mu.Unlock()
-			return k.spans[0].to
-		}
-		for ended() < 0 && w.elapsed()-at < time.Minute {
-			time.Sleep(time.Millisecond)
-			synctest.Wait()
-		}
-		if took := ended() - at; took < 0 || took > 250*time.Millisecond {
-			t.Errorf("Done after %v", took)
-		}
-		if got := k.drain(); !strings.HasPrefix(got, "[acquired 1 released") {
-			t.Errorf("callbacks: %s", got)
-		}
-	})
-}

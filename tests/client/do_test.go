@@ -175,23 +175,6 @@ func TestDoReturnsErrLost(t *testing.T) {
 	}
 }
 
-func TestContextOfDoEndsWhenTheMachineWasSuspended(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		before := longest.Load()
-		defer longest.Store(before)
-		err := w.client().Do(bg, "job", func(ctx context.Context) error {
-			longest.Add(int64(time.Hour))
-			if ctx.Err() == nil || !errors.Is(context.Cause(ctx), client.ErrLost) {
-				t.Errorf("%v, cause %v", ctx.Err(), context.Cause(ctx))
-			}
-			return nil
-		})
-		if !errors.Is(err, client.ErrLost) {
-			t.Error(err)
-		}
-	})
-}
-
 func TestDoUnlocksThoughWorkPanicsOrEndsItsGoroutine(t *testing.T) {
 	for name, end := range map[string]func(){"panic": func() { panic("no paper") }, "Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {

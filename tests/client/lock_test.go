@@ -460,23 +460,6 @@ func TestLockReturnsRefusalsAtOnce(t *testing.T) {
 	})
 }
 
-func TestLockRetriesTemporaryErrors(t *testing.T) {
-	for _, passing := range []refusal{"TRYAGAIN engine redis unavailable: i/o timeout", "OOM command not allowed when used memory > 'maxmemory'."} {
-		inWorld(t, func(t *testing.T, w *world) {
-			g := w.client()
-			over := new(atomic.Bool)
-			defer over.Store(true)
-			g.rdb.AddHook(refusing{passing, over})
-			ctx, cancel := context.WithTimeout(bg, time.Minute)
-			defer cancel()
-			_, err := g.Lock(ctx, "job")
-			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), string(passing)) {
-				t.Errorf("%v", err)
-			}
-		})
-	}
-}
-
 func TestLocksOfAClientShareItsConnections(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()

@@ -17,10 +17,12 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// store is a backend before an engine. It can refuse requests like a misconfigured store.
+// store is a backend before an engine. It can refuse requests like a misconfigured store, or with
+// another error.
 type store struct {
 	simba.Backend
 	refuses atomic.Bool
+	err     error        // the refusal; nil = the store is misconfigured
 	asked   atomic.Int64 // requests that it has refused
 }
 
@@ -31,6 +33,9 @@ func (s *store) refuse() error {
 		return nil
 	}
 	s.asked.Add(1)
+	if s.err != nil {
+		return s.err
+	}
 	return &simba.MisconfiguredError{Engine: "mysql", Err: errors.New("table simba_mutex does not exist")}
 }
 

@@ -17,6 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/client"
+	_ "github.com/simba-resp/simba-resp/client/registry"
+	_ "github.com/simba-resp/simba-resp/client/worker"
 )
 
 func main() {
@@ -29,8 +31,8 @@ func main() {
 }
 `
 
-// A program that imports the client has the modules of go-redis in its go.sum, and none of the
-// server's.
+// A program that imports the client's packages has the modules of go-redis in its go.sum, and none
+// of the server's.
 func TestAProgramNeedsOnlyTheModulesOfTheClient(t *testing.T) {
 	source, err := filepath.Abs("../../client")
 	must(t, err)

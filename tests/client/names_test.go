@@ -98,6 +98,7 @@ func TestTheClientSubscribesToTheServersChannels(t *testing.T) {
 func TestTheClientKnowsTheServersEvents(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, other := w.client(), w.client()
+		asked := g.countCommands()
 		var c changes
 		g.watch(t, "x", &c)
 		c.want(t, "→")
@@ -109,9 +110,14 @@ func TestTheClientKnowsTheServersEvents(t *testing.T) {
 			token++
 			eventOf(t, other, simba.EventAcquired, "x", "a", token)
 			c.want(t, "→a")
+			before := asked.Load()
 			eventOf(t, other, kind, "x", "a", token)
 			c.want(t, want...)
 			if want == nil {
+				time.Sleep(time.Millisecond) // an event of an unknown kind leads to a query
+				if n := asked.Load() - before; n != 0 {
+					t.Errorf("%d queries after the event %s", n, kind)
+				}
 				eventOf(t, other, simba.EventReleased, "x", "a", token)
 				c.want(t, "a→")
 			}

@@ -86,16 +86,3 @@ func TestUnlockReturnsErrLostIfTheServerHasNoLock(t *testing.T) {
 		}
 	})
 }
-
-func TestRegistryUnlockAfterASuspendReturnsErrLost(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
-		l, h := obtain(t, a, "x"), a.NewHolder()
-		must(t, l.Lock(bg, h))
-		before := longest.Load()
-		defer longest.Store(before)
-		longest.Add(int64(time.Hour)) // the lease has ended, and no timer has fired yet
-		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) {
-			t.Error(err)
-		}
-	})
-}

@@ -250,31 +250,6 @@ func TestContenderMayResignAllTheTime(t *testing.T) {
 	must(t, <-ended)
 }
 
-func TestResignAfterTheLeaseIsALoss(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g, log := w.logged()
-		ends := make(chan error, 1)
-		k, err := g.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(ctx context.Context, _ client.State) {
-			context.AfterFunc(ctx, func() { ends <- context.Cause(ctx) })
-		}})
-		must(t, err)
-		must(t, k.Start())
-		synctest.Wait()
-		before := longest.Load()
-		defer longest.Store(before)
-		longest.Add(int64(time.Hour)) // as if the machine had been suspended
-		k.Resign()
-		if cause := <-ends; !errors.Is(cause, client.ErrLost) {
-			t.Errorf("cause %v", cause)
-		}
-		synctest.Wait()
-		if !strings.Contains(log(), "mutex lost") {
-			t.Errorf("the log: %s", log())
-		}
-		must(t, k.Stop(bg))
-	})
-}
-
 func TestStopSoonAfterResignIsNoOutage(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -176,11 +175,7 @@ func TestStoppedSchedulerHasNoGoroutine(t *testing.T) {
 		}
 		time.Sleep(idleAfter + 2*pingEvery)
 		synctest.Wait()
-		stacks := make([]byte, 1<<22)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		if bytes.Contains(stacks, []byte("simba-resp/simba-resp/client.")) {
-			t.Errorf("a goroutine of the client is left:\n%s", stacks)
-		}
+		noGoroutineLeft(t)
 	})
 }
 

@@ -1,11 +1,9 @@
 package clienttest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,11 +122,7 @@ func TestIdleSubscriberConnectionIsClosed(t *testing.T) {
 			if n := g.subscribers(); n != 0 {
 				t.Errorf("%d connections are left", n)
 			}
-			stacks := make([]byte, 1<<22)
-			stacks = stacks[:runtime.Stack(stacks, true)]
-			if bytes.Contains(stacks, []byte("simba-resp/simba-resp/client.")) {
-				t.Errorf("a goroutine of the client is left:\n%s", stacks)
-			}
+			noGoroutineLeft(t)
 		}
 	})
 }

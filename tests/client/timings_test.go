@@ -1,10 +1,6 @@
 package clienttest
 
-import (
-	"sync/atomic"
-	"time"
-	_ "unsafe" // for go:linkname
-)
+import "time"
 
 // The times and limits of package client, which its tests rely on.
 const (
@@ -23,9 +19,3 @@ const (
 	aheadPause   = 2 * time.Second // before each of them
 	maxEvents    = 1024            // notices that may wait for OnChange
 )
-
-// longest is the time that the machine was suspended, as the client has measured it. A test cannot
-// suspend the machine, so some tests raise this value.
-//
-//go:linkname longest github.com/simba-resp/simba-resp/client.maxSuspended
-var longest atomic.Int64

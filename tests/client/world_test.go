@@ -1,10 +1,12 @@
 package clienttest
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,13 +38,14 @@ func TestMain(m *testing.M) {
 //
 // Its methods are called by the test's goroutine.
 type world struct {
-	t      *testing.T
-	start  time.Time
-	engine *engine.Engine
-	broker *resp.Broker
-	server *resp.Server // nil = down
-	store  *store       // between the server and the engine; nil = none
-	guests []*testClient
+	t        *testing.T
+	start    time.Time
+	engine   *engine.Engine
+	broker   *resp.Broker
+	server   *resp.Server       // nil = down
+	commands *commands.Commands // of the server
+	store    *store             // between the server and the engine; nil = none
+	guests   []*testClient
 }
 
 // inWorld runs a test in a bubble with a world.
@@ -111,9 +114,9 @@ func (w *world) begin() {
 	if w.store != nil {
 		backend = w.store
 	}
-	x := commands.New(commands.Config{Backend: backend, Logger: quiet})
-	w.server = resp.NewServer(resp.Config{Committer: backend, Broker: w.broker, Logger: quiet}, x)
-	x.Attach(w.server)
+	w.commands = commands.New(commands.Config{Backend: backend, Logger: quiet})
+	w.server = resp.NewServer(resp.Config{Committer: backend, Broker: w.broker, Logger: quiet}, w.commands)
+	w.commands.Attach(w.server)
 	for _, g := range w.guests {
 		g.connect(w.server)
 	}
@@ -176,6 +179,28 @@ func (w *world) clientWith(o client.Options) *testClient {
 
 // subscribers returns the number of subscriber's connections.
 func (g *testClient) subscribers() int { return g.count() - int(g.rdb.PoolStats().TotalConns) }
+
+// countCommands returns the number of commands that the client sends to its go-redis client from now
+// on. Those of the subscriber's connection do not count.
+func (g *testClient) countCommands() *atomic.Int64 {
+	n := new(atomic.Int64)
+	g.rdb.AddHook(counting{n})
+	return n
+}
+
+// counting is a go-redis hook that counts commands.
+type counting struct{ n *atomic.Int64 }
+
+func (counting) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (c counting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+func (counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
 
 // acquire sends SIMBA.ACQUIRE and takes no queue entry; release sends SIMBA.RELEASE.
 func (g *testClient) acquire(ctx context.Context, mutex, id string, ttl time.Duration) (map[any]any, error) {
@@ -244,6 +269,17 @@ func (w *world) nothingLeft(mutex string) {
 	w.t.Helper()
 	if o, q := w.owner(mutex), w.queue(mutex); o != "" || len(q) != 0 {
 		w.t.Errorf("at the server %q owns %s, and %q wait", o, mutex, q)
+	}
+}
+
+// noGoroutineLeft fails if a goroutine runs code of the client or of its subpackages. The functions
+// of these tests are below simba-resp/tests and do not match.
+func noGoroutineLeft(t *testing.T) {
+	t.Helper()
+	stacks := make([]byte, 1<<22)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	if bytes.Contains(stacks, []byte("github.com/simba-resp/simba-resp/client")) {
+		t.Errorf("a goroutine of the client is left:\n%s", stacks)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // The windows of a real contender. They are longer than any pause of a busy machine.
@@ -76,10 +77,7 @@ func startSimba(path, addr string) (*simbaProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() {
+	err = simbatest.StartCmd(p.cmd, func() {
 		defer close(p.gone)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			what, rest, _ := strings.Cut(lines.Text(), " ")
@@ -87,8 +85,8 @@ func startSimba(path, addr string) (*simbaProcess, error) {
 			p.linesOf(id) <- strings.TrimSpace(what + " " + rest)
 		}
 		_ = p.cmd.Wait() // it ends by a kill, as a rule
-	}()
-	return p, nil
+	})
+	return p, err
 }
 
 // linesOf returns the lines of the process' output about a contender.

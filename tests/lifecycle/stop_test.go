@@ -135,11 +135,10 @@ func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
 	defer out.Close()
 	cmd := exec.Command(simbatest.Binary(t), "--addr", "127.0.0.1:0", "--data-dir", t.TempDir()+"/data", "--log-level", "debug")
 	cmd.Env, cmd.Stderr = simbatest.Environ(), in
-	if err := cmd.Start(); err != nil {
+	exited := make(chan error, 1)
+	if err := simbatest.StartCmd(cmd, func() { exited <- cmd.Wait() }); err != nil {
 		t.Fatal(err)
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	in.Close()
 	ready, addr := regexp.MustCompile(readyLine), ""

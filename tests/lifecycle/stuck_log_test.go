@@ -41,13 +41,13 @@ func startUnread(t *testing.T, args ...string) *unread {
 	args = append([]string{"--addr", "127.0.0.1:0", "--data-dir", t.TempDir() + "/data"}, args...)
 	s := &unread{cmd: exec.Command(simbatest.Binary(t), args...), log: bufio.NewScanner(out), exited: make(chan struct{})}
 	s.cmd.Env, s.cmd.Stderr = simbatest.Environ(), in
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
+	err := simbatest.StartCmd(s.cmd, func() {
 		defer close(s.exited)
 		_ = s.cmd.Wait() // the tests read ProcessState
-	}()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		_ = s.cmd.Process.Kill()
 		<-s.exited

@@ -60,6 +60,17 @@ func run(cmd *exec.Cmd) (*Process, error) {
 		return nil, err
 	}
 	cmd.Stderr = cmd.Stdout
+	err = StartCmd(cmd, func() {
+		p.out.readFrom(out)
+		_ = cmd.Wait() // ProcessState has the result
+		close(p.exited)
+	})
+	return p, err
+}
+
+// StartCmd starts cmd, which the kernel kills with the test at the latest. wait runs in another
+// goroutine and calls cmd.Wait.
+func StartCmd(cmd *exec.Cmd, wait func()) error {
 	cmd.SysProcAttr = stores.DieWithParent()
 	started := make(chan error)
 	// The kernel kills the process when the thread that started it ends. So this goroutine keeps
@@ -70,12 +81,10 @@ func run(cmd *exec.Cmd) (*Process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			p.out.readFrom(out)
-			_ = cmd.Wait() // ProcessState has the result
-			close(p.exited)
+			wait()
 		}
 	}()
-	return p, <-started
+	return <-started
 }
 
 // Environ returns the test's environment without settings of a server. A program with a data race

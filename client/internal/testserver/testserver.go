@@ -11,9 +11,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -50,33 +53,80 @@ var build = sync.OnceValue(func() string {
 
 var ready = regexp.MustCompile(`msg=ready addr=(\S+)`)
 
+// patience limits the waits for the server. It is generous, for busy machines.
+const patience = time.Minute
+
 // Connect starts a server with an empty data directory, and returns a client of it. done stops
 // both.
-func Connect() (c *client.Client, done func()) {
+func Connect() (c *client.Client, done func()) { return ConnectWith(client.Options{}) }
+
+// ConnectWith is Connect with options of the client.
+func ConnectWith(o client.Options) (c *client.Client, done func()) {
 	data, err := os.MkdirTemp(folder, "data")
 	Check(err)
-	server := exec.Command(build(), "--addr", "127.0.0.1:0", "--data-dir", data, "--durability", "async")
-	stderr, err := server.StderrPipe()
-	Check(err)
-	Check(server.Start())
-	addr := ""
-	for log := bufio.NewScanner(stderr); addr == "" && log.Scan(); {
-		if m := ready.FindStringSubmatch(log.Text()); m != nil {
-			addr = m[1]
-		}
-	}
-	logged := make(chan struct{})
-	go func() {
-		defer close(logged)
-		_, _ = io.Copy(io.Discard, stderr)
-	}()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
-	c, err = client.New(rdb, client.Options{})
+	s := start(exec.Command(build(), "--addr", "127.0.0.1:0", "--data-dir", data, "--durability", "async"))
+	rdb := redis.NewClient(&redis.Options{Addr: s.addr, ContextTimeoutEnabled: true, DisableIdentity: true})
+	c, err = client.New(rdb, o)
 	Check(err)
 	return c, func() {
-		err := errors.Join(c.Close(), rdb.Close(), server.Process.Signal(syscall.SIGTERM))
-		<-logged
-		Check(errors.Join(err, server.Wait()))
+		err := errors.Join(c.Close(), rdb.Close(), s.cmd.Process.Signal(syscall.SIGTERM))
+		select {
+		case <-s.exited:
+			Check(errors.Join(err, s.err))
+		case <-time.After(patience):
+			panic(fmt.Sprintf("the server does not exit: %v", err))
+		}
+	}
+}
+
+// server is a process that serves at addr.
+type server struct {
+	cmd    *exec.Cmd
+	addr   string
+	exited chan struct{}
+	err    error // of Wait; set when exited is closed
+}
+
+// start starts a server and waits until it serves. It panics if the server ends first.
+func start(cmd *exec.Cmd) *server {
+	s := &server{cmd: cmd, exited: make(chan struct{})}
+	stderr, err := cmd.StderrPipe()
+	Check(err)
+	cmd.SysProcAttr = dieWithParent()
+	started, addr := make(chan error), make(chan string, 1)
+	var log strings.Builder // used by the goroutine until exited is closed
+	// The kernel kills the server when the thread that started it ends. So this goroutine keeps
+	// its thread until the server has ended.
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() {
+			fmt.Fprintln(&log, lines.Text())
+			if m := ready.FindStringSubmatch(lines.Text()); m != nil {
+				addr <- m[1]
+				break
+			}
+		}
+		_, _ = io.Copy(io.Discard, stderr)
+		s.err = cmd.Wait()
+		close(s.exited)
+	}()
+	Check(<-started)
+	select {
+	case s.addr = <-addr:
+		return s
+	case <-s.exited:
+		panic(fmt.Sprintf("the server ended before it served: %v\n%s", s.err, &log))
+	case <-time.After(patience):
+		_ = cmd.Process.Kill()
+		<-s.exited
+		panic(fmt.Sprintf("the server did not serve in %v:\n%s", patience, &log))
 	}
 }
 

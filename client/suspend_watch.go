@@ -3,6 +3,8 @@ package client
 import (
 	"sync"
 	"time"
+
+	"github.com/simba-resp/simba-resp/client/internal/suspend"
 )
 
 // suspendCheckEvery is the time between two checks whether the machine was suspended.
@@ -22,7 +24,7 @@ func (w *suspendWatch) add(o *ownership) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.owned) == 0 {
-		w.owned, w.suspended = make(map[*ownership]struct{}), suspended()
+		w.owned, w.suspended = make(map[*ownership]struct{}), suspend.Time()
 		w.timer = time.AfterFunc(suspendCheckEvery, w.check)
 	}
 	w.owned[o] = struct{}{}
@@ -44,7 +46,7 @@ func (w *suspendWatch) check() {
 	if w.timer != nil {
 		w.timer.Reset(suspendCheckEvery)
 	}
-	if s := suspended(); s != w.suspended {
+	if s := suspend.Time(); s != w.suspended {
 		w.suspended = s
 		for o := range w.owned {
 			list = append(list, o)

@@ -1,0 +1,20 @@
+// Package suspend measures how long the machine was suspended.
+package suspend
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// pretended is what Pretend has added, in nanoseconds.
+var pretended atomic.Int64
+
+// Time returns how long the machine was suspended since it booted. Go's monotonic clock stands
+// still meanwhile, and the server's may not.
+func Time() time.Duration { return measured() + time.Duration(pretended.Load()) }
+
+// Pretend adds d to the results of Time until undo, for tests: they cannot suspend the machine.
+func Pretend(d time.Duration) (undo func()) {
+	pretended.Add(int64(d))
+	return func() { pretended.Add(-int64(d)) }
+}

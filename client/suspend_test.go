@@ -1,0 +1,56 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/internal/suspend"
+	"github.com/simba-resp/simba-resp/client/internal/testserver"
+)
+
+func TestContextOfDoEndsWhenTheMachineWasSuspended(t *testing.T) {
+	c, done := connect()
+	defer done()
+	err := c.Do(t.Context(), "job", func(ctx context.Context) error {
+		defer suspend.Pretend(time.Hour)()
+		if ctx.Err() == nil || !errors.Is(context.Cause(ctx), client.ErrLost) {
+			t.Errorf("%v, cause %v", ctx.Err(), context.Cause(ctx))
+		}
+		return nil
+	})
+	if !errors.Is(err, client.ErrLost) {
+		t.Error(err)
+	}
+}
+
+// Resign knows by the clock that the lease has ended, though no timer has fired.
+func TestResignAfterTheLeaseIsALoss(t *testing.T) {
+	var log bytes.Buffer
+	c, done := testserver.ConnectWith(client.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	owned, ended := make(chan struct{}, 1), make(chan error, 1)
+	k, err := c.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(ctx context.Context, _ client.State) {
+		context.AfterFunc(ctx, func() { ended <- context.Cause(ctx) })
+		owned <- struct{}{}
+	}})
+	check(err)
+	check(k.Start())
+	<-owned
+	undo := suspend.Pretend(time.Hour)
+	k.Resign()
+	cause := <-ended
+	undo()
+	if !errors.Is(cause, client.ErrLost) {
+		t.Errorf("cause %v", cause)
+	}
+	check(k.Stop(t.Context()))
+	done()
+	if !strings.Contains(log.String(), "mutex lost") {
+		t.Errorf("the log: %s", &log)
+	}
+}
