@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	short = 4 * time.Second // TTL of a process that is killed; registry renews each second
+	short = 8 * time.Second // TTL of a process that is killed; registry renews each second
 	long  = time.Minute     // TTL of a process that releases
 )
 

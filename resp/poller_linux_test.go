@@ -431,7 +431,7 @@ func TestDescriptorIsClosedOnceAfterItsLastUse(t *testing.T) {
 	clients.Wait()
 	close(stop)
 	killer.Wait()
-	for deadline := time.Now().Add(5 * time.Second); s.Stats().Connected > 1 || descriptors(t) > before; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); s.Stats().Connected > 1 || descriptors(t) > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d descriptors, %d before, of %d connections", descriptors(t), before, s.Stats().Connected)
 		}

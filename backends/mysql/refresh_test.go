@@ -8,13 +8,13 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// A request for the same mutex is not delayed. A busy machine may delay one attempt, but hardly
-// each.
+// A request for the same mutex is not delayed. A busy machine may delay some attempts, but
+// hardly ten in a row.
 func TestRefreshThatWaitsForASlotDelaysNoRequest(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = patience })
 	var took time.Duration
-	for try := range 3 {
+	for try := range 10 {
 		if took = releaseWhileARefreshWaits(t, b, fmt.Sprint("m", try)); took <= refreshTimeout/2 {
 			return
 		}
@@ -59,8 +59,8 @@ func TestRefreshOfABusyMutexGivesUpItsSlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	var took time.Duration
-	// A busy machine may delay one attempt, but hardly each.
-	for try := 0; try == 0 || try < 3 && took > refreshTimeout/2; try++ {
+	// A busy machine may delay some attempts, but hardly ten in a row.
+	for try := 0; try == 0 || try < 10 && took > refreshTimeout/2; try++ {
 		await(t, "a refresh has a slot", func() bool { return len(b.refreshSlots) > 0 })
 		start := time.Now()
 		await(t, "the slot is free again", func() bool { return len(b.refreshSlots) == 0 })

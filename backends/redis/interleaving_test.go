@@ -481,7 +481,7 @@ func awaitIdle(t *testing.T, b *Backend, mutex, contender string) {
 		b.schedule.mu.Lock()
 		x := b.schedule.byMutex[mutex]
 		b.schedule.mu.Unlock()
-		return x != nil && time.Until(x.at) > reconcileInterval/2
+		return x != nil && time.Until(x.at) > nextReconcile
 	})
 	until(t, "no mutex is being reconciled", func() bool {
 		b.mu.Lock()

@@ -156,9 +156,12 @@ func readToken(t testing.TB, c *redis.Client, key string) uint64 {
 }
 
 // atOnce bounds what must not wait for a timer. It is shorter than the leases and handoff windows
-// of the tests. It is also shorter than the time to the next reconciliation, which is at least half
-// of reconcileInterval after awaitIdle. A busy machine may need much of it.
-const atOnce = 4 * time.Second
+// of the tests. It is also shorter than the time to the next reconciliation, which is at least
+// nextReconcile after awaitIdle. A busy machine may need much of it.
+const atOnce = nextReconcile - time.Second
+
+// nextReconcile is how long no reconciliation is due after awaitIdle.
+const nextReconcile = reconcileInterval * 4 / 5
 
 // within fails the test if more than atOnce has passed.
 func within(t testing.TB, what string, since time.Time) {

@@ -45,8 +45,8 @@ func TestStuckNodeDelaysNoGrantAtOtherNodes(t *testing.T) {
 		start := time.Now()
 		release(t, other, m, "a")
 		waiters[m].await(t)
-		// Behind the reconciliations it would take several timeouts. A busy machine may need two.
-		if took := time.Since(start); took > 2*b.timeout {
+		// Behind the reconciliations it would take five timeouts. A busy machine may need some.
+		if took := time.Since(start); took > 3*b.timeout {
 			t.Errorf("the waiter for %s was granted it after %v", m, took)
 		}
 	}

@@ -67,7 +67,7 @@ func ask(b *zookeeper.Backend, mutex, contender string) (simba.Outcome, error) {
 
 func TestOwnerRenewsWithoutCreatePermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	one, two := open(t, zookeeper.Options{Servers: srv.Addr}), open(t, zookeeper.Options{Servers: srv.Addr})
+	one, two := open(t, zookeeper.Options{Servers: srv.Addr, Timeout: patience}), open(t, zookeeper.Options{Servers: srv.Addr})
 	a := take(t, one, "m", "a", time.Minute)
 	o := operator(t, srv.Addr)
 	for _, path := range []string{"/", "/simba", "/simba/m", "/simba-leases"} {
@@ -114,7 +114,7 @@ func TestOwnerReacquiresElsewhereWithoutCreatePermission(t *testing.T) {
 
 func TestOwnerRenewsWithAnExhaustedQuota(t *testing.T) {
 	srv := stores.ZooKeeper(t, "enforceQuota=true")
-	one, two := open(t, zookeeper.Options{Servers: srv.Addr}), open(t, zookeeper.Options{Servers: srv.Addr})
+	one, two := open(t, zookeeper.Options{Servers: srv.Addr, Timeout: patience}), open(t, zookeeper.Options{Servers: srv.Addr})
 	a := take(t, one, "m", "a", time.Minute)
 	o := operator(t, srv.Addr)
 	const quota = "/zookeeper/quota/simba"
@@ -130,7 +130,7 @@ func TestOwnerRenewsWithAnExhaustedQuota(t *testing.T) {
 	began := time.Now()
 	_, err := ask(one, "m", "b")
 	unavailable(t, err) // creation succeeds again when other nodes are deleted
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > patience/2 {
 		t.Errorf("it took %v", took)
 	}
 	mustRenewByAllCommands(t, one, two, a)
@@ -197,7 +197,7 @@ func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
 		}
 	}
 	make()
-	b := open(t, zookeeper.Options{Servers: srv.Addr + "/locks"})
+	b := open(t, zookeeper.Options{Servers: srv.Addr + "/locks", Timeout: patience})
 	take(t, b, "m", "a", time.Minute)
 	await(t, "the chroot is deleted", func() bool { // the server keeps creating nodes in it
 		deleteAll(o, "/locks")
@@ -207,7 +207,7 @@ func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
 	began := time.Now()
 	_, err := ask(b, "n", "b")
 	mustBeMisconfigured(t, "acquire", err, "the chroot /locks no longer exists")
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > patience/2 {
 		t.Errorf("it took %v", took)
 	}
 	make()

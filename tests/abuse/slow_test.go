@@ -76,11 +76,11 @@ func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 	v.until("all guess", func() bool { return v.info("acl_access_denied_auth") >= len(conns) })
 
 	// A right password from the same address waits at most 1 s. A busy machine adds to that. So the
-	// median must be within the limit, and all must be below the delay of a wrong password.
-	const promised, slack = time.Second, time.Second
+	// median must be within the limit, and all but one must be below the delay of a wrong password.
+	const promised, slack = time.Second, 2 * time.Second
 	const firstOnes, wait = 9, 5 * time.Second
 	var waits []time.Duration
-	for range 5 {
+	for range 7 {
 		asked := time.Now()
 		c, err := v.dialClient() // from the address of the attackers
 		if err != nil {
@@ -91,7 +91,7 @@ func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 	}
 	slices.Sort(waits)
 	t.Logf("right passwords were answered after %v", waits)
-	if waits[len(waits)/2] > promised+slack || waits[len(waits)-1] > wait {
+	if waits[len(waits)/2] > promised+slack || waits[len(waits)-2] > wait {
 		t.Errorf("right passwords waited for %v", waits)
 	}
 

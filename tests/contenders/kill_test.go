@@ -21,6 +21,9 @@ const (
 	// killSlack bounds the time from the end of a dead owner's lease to the next tenure, by the
 	// server's clock. For a blocked client it bounds the time to its reply.
 	killSlack = 100 * time.Millisecond
+
+	// killPause is how long a busy machine may stop a process.
+	killPause = 3 * time.Second
 )
 
 // 50 processes contend for one mutex. The test repeatedly kills the owner and starts another
@@ -56,7 +59,7 @@ func TestNextContenderAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	tenures := f.noted.neverTwo(t)
 	f.read()
 	n := serverSaw(t, f.history, tenures)
-	t.Counted(kills, "granted after transition_at: %v; %d while the host took the processors, done again; %d tenures noted, %d at the server", f.late, f.stood, len(tenures), n)
+	t.Counted(kills, "granted after transition_at: %v; %d while the machine stood still, done again; %d tenures noted, %d at the server", f.late, f.stood, len(tenures), n)
 	if n < kills || len(tenures) < kills {
 		t.Errorf("the server saw %d tenures, the contenders %d", n, len(tenures))
 	}
@@ -97,7 +100,7 @@ func TestBlockedWaiterAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 			t.Fatalf("the waiter releases: %d, %v", n, err)
 		}
 	}
-	t.Counted(kills, "granted after transition_at: %v; reply after it: %v; %d while the host took the processors, done again", f.late, f.replied, f.stood)
+	t.Counted(kills, "granted after transition_at: %v; reply after it: %v; %d while the machine stood still, done again", f.late, f.replied, f.stood)
 }
 
 // preferred starts a server that other load delays as little as possible. The server has priority,
@@ -122,7 +125,7 @@ type fleet struct {
 
 	late    simbatest.Latencies // from the end of a dead owner's lease to the next tenure
 	replied simbatest.Latencies // and to the reply to the blocked waiter
-	stood   int                 // takeovers that do not count, since the machine stood still
+	stood   int                 // takeovers that do not count: the machine stood still, or may have
 	kills   int                 // takeovers that have to count
 }
 
@@ -275,17 +278,19 @@ func (f *fleet) takesOverAndGetsReply(next change, o tenureEnd, owner string, r 
 //
 // The hosts of virtual machines stop them for a quarter of a second now and then. If the kernel
 // reports at least as much stolen time as the takeover was late, the takeover does not count, and
-// the test repeats it.
+// the test repeats it. Other processes may also delay a takeover, which nothing reports. So a short
+// test repeats a few takeovers that were late by less than killPause. A long campaign runs on a
+// quiet machine, and repeats none of these.
 func (f *fleet) inTime(what string, late time.Duration, seen simbatest.Stolen, o tenureEnd) (counts bool) {
 	f.t.Helper()
 	if late <= killSlack {
 		return true
 	}
 	stolen := seen.Since(o.stolen)
-	if late-stolen <= killSlack {
+	if late-stolen <= killSlack || !simbatest.Long() && late-stolen <= killPause {
 		f.stood++
-		f.t.Logf("%s %v after the end of a lease, of which the host took %v: not counted", what, late, stolen)
-		if f.stood > f.kills/10 {
+		f.t.Logf("%s %v after the end of a lease, of which the host took %v: not counted: %v", what, late, stolen, f.since(o))
+		if f.stood > f.kills/5 {
 			f.t.Fatal("the machine stands still too often to measure anything")
 		}
 		return false

@@ -30,7 +30,7 @@ func TestAPartitionedOwnerStopsBeforeTheNextBegins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			link := stores.NewLink(t, s.Addr)
-			cfg := client.ContenderConfig{Mutex: fmt.Sprintf("cut-%p", link), TTL: 500 * time.Millisecond, Transition: 6 * time.Second}
+			cfg := client.ContenderConfig{Mutex: fmt.Sprintf("cut-%p", link), TTL: 500 * time.Millisecond, Transition: 10 * time.Second}
 			k, other := newRecorded(t, newClient(t, link.Addr()), cfg), newRecorded(t, newClient(t, s.Addr), cfg)
 			k.start(t)
 			within(t, "acquired", k.acquired)

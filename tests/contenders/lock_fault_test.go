@@ -80,7 +80,7 @@ func TestUnlockReturnsErrLostAfterAPartition(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	link := stores.NewLink(t, s.Addr)
-	l, err := lock(t.Context(), newClient(t, link.Addr()), 300*time.Millisecond)
+	l, err := lock(t.Context(), newClient(t, link.Addr()), 4*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

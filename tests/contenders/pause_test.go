@@ -25,7 +25,8 @@ func TestAFrozenProcessIsNoOwnerAfterItsLease(t *testing.T) {
 }
 
 func sleep(t *testing.T, s *simbatest.Server, mutex string) {
-	const ttl, transition = 300 * time.Millisecond, 200 * time.Millisecond
+	// The lease is longer than any pause of a busy machine, so only the freeze ends it.
+	const ttl, transition = 300 * time.Millisecond, 5 * time.Second
 	sleeper := launch(t, s.Addr, mutex, "sleeper", ttl, transition)
 	token := sleeper.Wants(t, ` acquired (\d+)$`)[1]
 	sleeper.Wants(t, ` owned `+token+`$`)

@@ -77,7 +77,7 @@ func TestATenureSurvivesACrashOfTheServer(t *testing.T) {
 func TestATenureEndsWithItsLeaseWhenTheServerIsDown(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
-	k := newRecorded(t, newClient(t, s.Addr), client.ContenderConfig{Mutex: "m", TTL: time.Second, Transition: 4 * time.Second})
+	k := newRecorded(t, newClient(t, s.Addr), client.ContenderConfig{Mutex: "m", TTL: time.Second, Transition: 8 * time.Second})
 	k.start(t)
 	within(t, "acquired", k.acquired)
 	ownership, token := k.ownership(), k.token()

@@ -41,7 +41,7 @@ func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
 	ownerOnce(t, c, func(r simbatest.Record) bool { return r["ttl"] == int64(0) })
 
 	// In the transition window: renewed, and both windows are set anew.
-	for _, command := range [][]any{{"SIMBA.GUARD", "job", "a", 100, "TRANSITION", 900}, {"SIMBA.OWNER", "job"}} {
+	for _, command := range [][]any{{"SIMBA.GUARD", "job", "a", 100, "TRANSITION", 5000}, {"SIMBA.OWNER", "job"}} {
 		if err := c.Send(command[0].(string), command[1:]...); err != nil {
 			t.Fatal(err)
 		}

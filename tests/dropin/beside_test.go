@@ -181,7 +181,7 @@ func (c *contest) count(addr string) *noticeCounts {
 // expect waits until a payload has arrived n times, and checks that it does not arrive again. It
 // need not wait long for that, because a step publishes all its notices at once.
 func (h *noticeCounts) expect(c *contest, payload string, n int) {
-	late := time.After(soon)
+	late := time.After(simbatest.Patience)
 	for h.counts[payload] < n {
 		select {
 		case m := <-h.notices:
@@ -256,7 +256,7 @@ func TestSimbaContendersContendForMutexesOfAnyName(t *testing.T) {
 					t.Run(what+" "+gen.Name, func(t *testing.T) {
 						t.Parallel()
 						c := newContestAt(t, at, mutex+gen.Name)
-						c.patience, c.unchecked = soon, true
+						c.patience, c.unchecked = early, true
 						for i := range 2 {
 							c.enter(newJVM(t, at.store, gen, c.mutex, fmt.Sprint("jvm", i)), 10, time.Millisecond)
 						}

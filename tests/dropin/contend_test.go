@@ -22,7 +22,7 @@ const early = lease * 2 / 3 * time.Millisecond
 
 // soon bounds a wait that must end before a lease does, and before a server's periodic check of its
 // waiters, every 10 s. It is generous, for busy machines.
-const soon = 6 * time.Second
+const soon = 8 * time.Second
 
 // contender wants a mutex again and again.
 type contender interface {

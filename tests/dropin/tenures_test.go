@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sys/unix"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // The rules of a contest. Each is a subtest.
@@ -159,7 +161,7 @@ func (l *tenures) history(t testing.TB, rdb *redis.Client, engine, mutex string)
 		}
 		return list
 	}
-	for end := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(simbatest.Patience); ; time.Sleep(10 * time.Millisecond) {
 		var err error
 		if records, err = rdb.Do(t.Context(), "simba.history", mutex, "count", 10_000).Slice(); err != nil {
 			t.Fatal(err)

@@ -83,11 +83,17 @@ func (r *round) queueUp() bool {
 	n := 1 + r.rng.IntN(mostWaiters)
 	mortality := r.rng.IntN(90)
 	r.waiters = make(map[string]*waiter)
+	silent := 0
 	var all sync.WaitGroup
 	for i := range n {
 		w := &waiter{id: fmt.Sprint("w", i), fate: fate(r.rng.IntN(int(listens) + 1))}
 		if r.rng.IntN(100) < mortality || i == 0 && r.rng.IntN(2) == 0 {
 			w.fate = closes + fate(r.rng.IntN(int(fates-closes)))
+		}
+		if w.fate.silent() {
+			if silent++; silent > mostSilent() {
+				w.fate = killed
+			}
 		}
 		r.waiters[w.id] = w
 		join := func() {

@@ -62,13 +62,21 @@ const livingTTL = time.Hour
 
 // deadTTL is the lease of a waiter that the server does not know as dead. If a server cannot reply
 // before the lease ends, it queues the waiter again, which would then get the mutex twice. A busy
-// machine may stop a server for several hundred milliseconds. Long campaigns run on a quiet
-// machine.
+// machine may stop a server for a second or two. Long campaigns run on a quiet machine.
 func deadTTL() time.Duration {
 	if simbatest.Long() {
 		return 100 * time.Millisecond
 	}
-	return 2 * time.Second
+	return 5 * time.Second
+}
+
+// mostSilent bounds the silent waiters of a round. A round waits for the lease of each. The short
+// leases of a long campaign need no bound.
+func mostSilent() int {
+	if simbatest.Long() {
+		return mostWaiters
+	}
+	return 5
 }
 
 // waiter is a contender for the mutex.

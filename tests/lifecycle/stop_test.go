@@ -99,12 +99,15 @@ func TestOnlyALaterSignalEndsTheStopEarly(t *testing.T) {
 	s.Wants(t, "msg=stopping")
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
+	late := time.After(simbatest.Patience)
 	for running := true; running; {
 		select {
 		case <-s.Exited():
 			running = false
 		case <-again.C:
 			s.Signal(syscall.SIGTERM)
+		case <-late:
+			t.Fatal("the signals do not end it")
 		}
 	}
 	if code := s.Wait(t); code != 1 || !strings.Contains(s.Output(), "second signal: exiting") {

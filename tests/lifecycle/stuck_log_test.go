@@ -161,7 +161,7 @@ func TestAStuckLogReaderBlocksNoClientAndLostAuditLinesAreCounted(t *testing.T) 
 
 func TestAStuckLogReaderDoesNotOutlastTheShutdownTimeout(t *testing.T) {
 	t.Parallel()
-	const timeout = 5 * time.Second
+	const timeout = 10 * time.Second
 	s := startUnread(t, "--shutdown-timeout", timeout.String())
 	c := s.client(t)
 	_, token := simbatest.Acquire(t, c, "kept", "a", 600_000)

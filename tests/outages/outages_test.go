@@ -19,17 +19,33 @@ import (
 )
 
 const (
-	outageTimeout = 2 * time.Second // --backend-timeout
-	// outageSlack is how much later than that a reply may come. It is less than a second timeout or
-	// another attempt would take. The server's timer is exact to some milliseconds. The rest is for
-	// this process, which needs a processor to receive the reply. Pauses that its pulse measured
-	// are subtracted.
-	outageSlack = 1500 * time.Millisecond
-	// outageRecovery is how soon after the outage every client must be served.
-	outageRecovery = 5 * time.Second
-	outageAskers   = 8
-	outageWaiters  = 4
+	outageAskers  = 8
+	outageWaiters = 4
 )
+
+// limits bounds what a server does in an outage. Pauses of this process, which its pulse measures,
+// are subtracted.
+type limits struct {
+	timeout time.Duration // --backend-timeout
+	// slack is how much later than that a reply may come. It is less than a second timeout or
+	// another attempt would take. The server's timer is exact to some milliseconds. The rest is for
+	// a machine that is busy.
+	slack time.Duration
+	// recovery is how soon after the outage every client must be served.
+	recovery time.Duration
+	// session is the session timeout of the engine zookeeper. The server finds a dead connection
+	// after two thirds of it.
+	session time.Duration
+}
+
+// outageLimits returns the limits of a test. A busy machine may stop a server or a store for a
+// second or two. Long campaigns run on a quiet machine.
+func outageLimits() limits {
+	if simbatest.Long() {
+		return limits{timeout: 2 * time.Second, slack: 1500 * time.Millisecond, recovery: 5 * time.Second, session: 4 * time.Second}
+	}
+	return limits{timeout: 4 * time.Second, slack: 3500 * time.Millisecond, recovery: 10 * time.Second, session: 6 * time.Second}
+}
 
 // TestAServerRecoversFromEachOfManyPartitions cuts the store off in every way, while clients send
 // requests, wait and subscribe. Each must get its reply in time, and be served soon after. Nothing
@@ -40,8 +56,8 @@ func TestAServerRecoversFromEachOfManyPartitions(t *testing.T) {
 			test.Parallel()
 			t := simbatest.NewCampaign(test, "store cut off and healed", engine)
 			s := simbatest.OpenShared(t, engine)
-			o := &outages{t: t, engine: engine, link: stores.NewLink(t, s.Store.Addr), pulse: startPulse(t)}
-			o.server = startBriefly(t, s, o.link.Addr(), outageTimeout)
+			o := &outages{t: t, engine: engine, limits: outageLimits(), link: stores.NewLink(t, s.Store.Addr), pulse: startPulse(t)}
+			o.server = startBriefly(t, s, o.link.Addr(), o.limits.timeout, o.limits.session)
 			simbatest.PreferServer(o.server.Pid())
 			o.play(simbatest.Count(5, 100), rand.New(rand.NewPCG(uint64(i), 3)))
 		})
@@ -52,6 +68,7 @@ func TestAServerRecoversFromEachOfManyPartitions(t *testing.T) {
 type outages struct {
 	t      *simbatest.Campaign
 	engine string
+	limits limits
 	link   *stores.Link
 	server *simbatest.Server
 	pulse  *pulse
@@ -101,7 +118,7 @@ func (o *outages) play(times int, rng *rand.Rand) {
 			o.until(c.all(), "is served again", func(a *asker) *atomic.Int64 { return &a.served })
 			o.untilReceived(last)
 			took := time.Since(healed)
-			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-lost) > outageRecovery {
+			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-lost) > o.limits.recovery {
 				o.t.Errorf("outage %d (%s): all are served %v after it", i, way, took)
 			}
 			if o.t.Failed() {
@@ -190,7 +207,7 @@ func (o *outages) refused(a *asker, err error, began time.Time, lost time.Durati
 	o.mu.Lock()
 	o.failures = append(o.failures, took)
 	o.mu.Unlock()
-	if lost = o.pulse.soFar() - lost; took-lost > outageTimeout+outageSlack {
+	if lost = o.pulse.soFar() - lost; took-lost > o.limits.timeout+o.limits.slack {
 		o.t.Errorf("%s %v is refused after %v, of which the test lost %v: %v", command, args, took, lost, err)
 	}
 	a.refused.Add(1)

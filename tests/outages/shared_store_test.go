@@ -199,7 +199,7 @@ func eventually(t testing.TB, c redis.Conn, command string, args ...any) simbate
 
 func TestALostStoreIsReportedAndReconnectedWithoutARestart(t *testing.T) {
 	simbatest.OnEveryStore(t, func(t *testing.T, s *simbatest.Shared) {
-		server := startBriefly(t, s, s.Store.Addr, time.Second)
+		server := startBriefly(t, s, s.Store.Addr, time.Second, longSession)
 		c := simbatest.Conn(t, server)
 		// A frozen store keeps its connections open and answers nothing. A stopped one refuses
 		// them.
@@ -246,15 +246,15 @@ func TestALostStoreIsReportedAndReconnectedWithoutARestart(t *testing.T) {
 
 func TestAWaiterKeepsWaitingDuringAnOutageOfTheStore(t *testing.T) {
 	simbatest.OnEveryStore(t, func(t *testing.T, s *simbatest.Shared) {
-		server := startBriefly(t, s, s.Store.Addr, time.Second)
+		server := startBriefly(t, s, s.Store.Addr, time.Second, longSession)
 		c := simbatest.Conn(t, server)
 		eventually(t, c, "SIMBA.ACQUIRE", "job", "a", 600_000)
 		w := simbatest.WaitRetrying(t, server, "job", "b")
 		s.Store.Pause()
 		away(t, c, s.Engine)
 		s.Store.Resume()
-		// The session of a in ZooKeeper may be lost by now. Then b already owns the mutex. On a
-		// busy machine the store may be slow, and may have executed the RELEASE that was refused.
+		// On a busy machine the store may be slow, and may have executed the RELEASE that was
+		// refused.
 		for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
 			if _, err := c.Do("SIMBA.RELEASE", "job", "a"); err == nil {
 				break
@@ -268,7 +268,7 @@ func TestAWaiterKeepsWaitingDuringAnOutageOfTheStore(t *testing.T) {
 
 func TestAServerStopsInOrderWhileItsStoreIsAway(t *testing.T) {
 	simbatest.OnEveryStore(t, func(t *testing.T, s *simbatest.Shared) {
-		server := startBriefly(t, s, s.Store.Addr, time.Second)
+		server := startBriefly(t, s, s.Store.Addr, time.Second, longSession)
 		eventually(t, simbatest.Conn(t, server), "SIMBA.ACQUIRE", "job", "a", 600_000)
 		w := simbatest.WaitRetrying(t, server, "job", "b")
 		s.Store.Pause()
@@ -287,13 +287,18 @@ func TestAServerStopsInOrderWhileItsStoreIsAway(t *testing.T) {
 	})
 }
 
-// startBriefly starts a server that finds the store at an address, and waits no longer than that
-// for its replies. A server whose store is too slow while it starts is started again.
-func startBriefly(t testing.TB, s *simbatest.Shared, addr string, timeout time.Duration) *simbatest.Server {
+// longSession is a session timeout of the engine zookeeper that no outage of a test exceeds. So no
+// owner loses its lease.
+const longSession = simbatest.Patience
+
+// startBriefly starts a server that finds the store at an address, and waits no longer than timeout
+// for its replies. session is the session timeout of the engine zookeeper. A server whose store is
+// too slow while it starts is started again.
+func startBriefly(t testing.TB, s *simbatest.Shared, addr string, timeout, session time.Duration) *simbatest.Server {
 	t.Helper()
 	flags := append(s.Flags(addr), "--backend-timeout", timeout.String())
 	if s.Engine == "zookeeper" {
-		flags = append(flags, "--zookeeper-session-timeout", "4s")
+		flags = append(flags, "--zookeeper-session-timeout", session.String())
 	}
 	server := simbatest.New(t, flags...)
 	for end := time.Now().Add(simbatest.Patience); !server.StartOrEnd(); {
