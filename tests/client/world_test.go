@@ -180,8 +180,8 @@ func (w *world) clientWith(o client.Options) *testClient {
 // subscribers returns the number of subscriber's connections.
 func (g *testClient) subscribers() int { return g.count() - int(g.rdb.PoolStats().TotalConns) }
 
-// countCommands returns the number of commands that the client sends to its go-redis client from now
-// on. Those of the subscriber's connection do not count.
+// countCommands returns the number of commands that the client sends from now on. Those of the
+// subscriber's connection do not count.
 func (g *testClient) countCommands() *atomic.Int64 {
 	n := new(atomic.Int64)
 	g.rdb.AddHook(counting{n})
