@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"backends/zookeeper": {module, module + "/backends/proxy", "github.com/go-zookeeper/zk"},
 
 	// A module of its own, which imports nothing of the server's.
-	"client":                     {client + "/internal/callbacks", client + "/internal/contend", client + "/internal/names", "github.com/redis/go-redis/v9"},
+	"client":                     {client + "/internal/callbacks", client + "/internal/contend", client + "/internal/names", client + "/internal/suspend", "github.com/redis/go-redis/v9"},
 	"client/worker":              {client, client + "/internal/callbacks", client + "/internal/contend"},
 	"client/registry":            {client, client + "/internal/contend", client + "/internal/names"},
 	"client/internal":            {},
