@@ -169,6 +169,9 @@ func (a *app) start() <-chan error {
 	if a.cfg.Engine == engineEmbedded { // other engines leave both to their stores
 		ready = append(ready, "durability", a.cfg.Durability, "mutexes", a.engine.Stats().Mutexes)
 	}
+	if a.store != nil && a.store.Created() { // for an operator whose disk is not mounted
+		a.log.Warn("new data directory: it has no leases", "dir", a.cfg.DataDir)
+	}
 	a.log.Info("ready", append(ready, "version", version)...)
 	return failed
 }
