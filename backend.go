@@ -232,7 +232,7 @@ type Stats struct {
 
 	Seq           Seq           // the last
 	Token         uint64        // the last
-	RecoveryDelay time.Duration // what is left of it after an unclean stop
+	RecoveryDelay time.Duration // the part of it that remains after an unclean stop
 }
 
 // Backend keeps mutexes. It is safe for concurrent use. It does not check the limits of this

@@ -74,7 +74,7 @@ func (b *broker) Any() bool {
 	return len(b.channels)+len(b.patterns) > 0
 }
 
-// payloadsOn returns what was published on a channel so far, and a channel that is closed at the
+// payloadsOn returns the messages on a channel so far, and a channel that is closed at the
 // next notice.
 func (b *broker) payloadsOn(channel string) (payloads []string, more <-chan struct{}) {
 	b.mu.Lock()

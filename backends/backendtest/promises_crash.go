@@ -16,7 +16,7 @@ import (
 const (
 	crashContenders = 8
 	crashTransition = sec
-	// clockSkew is how far two servers may differ about what is left of a lease.
+	// clockSkew is how far two servers may differ about the rest of a lease.
 	clockSkew = 100 * ms
 )
 

@@ -259,7 +259,7 @@ func TestSIGHUPReloadsTheCertificateAndKeepsConnections(t *testing.T) {
 	go func() {
 		r, err := simbatest.ToRecord(waiter.Do(t.Context(), "SIMBA.ACQUIRE", "job", "b", 600_000, "WAIT", 0).Result())
 		if err != nil {
-			t.Errorf("the waiter is told %v", err)
+			t.Errorf("the waiter got %v", err)
 			handed <- granted{}
 			return
 		}

@@ -60,7 +60,7 @@ func TestTwoServersShareAStore(t *testing.T) {
 				t.Errorf("after the release its owner is %v, %v", got, err)
 			}
 		})
-		t.Run("a polling waiter is told of its turn by the server that it listens to", func(t *testing.T) {
+		t.Run("the server of the subscription notifies a polling waiter", func(t *testing.T) {
 			simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "poll", "a", 600_000)
 			own := simbatest.Subscribe(t, other, "SUBSCRIBE", "simba:{poll}:b")
 			if got := simbatest.DoRecord(t, b, "SIMBA.ACQUIRE", "poll", "b", 600_000); got["status"] != "queued" || got["owner"] != "a" {
@@ -282,7 +282,7 @@ func TestAServerStopsInOrderWhileItsStoreIsAway(t *testing.T) {
 			t.Fatal("the waiter is not answered")
 		}
 		if w.Err == nil {
-			t.Errorf("the waiter is told %v", w.Reply)
+			t.Errorf("the waiter got %v", w.Reply)
 		}
 	})
 }

@@ -314,7 +314,7 @@ func (mx *mutex) answered(r *request) bool {
 	return mx.replyTime(r.due) <= now
 }
 
-// replyTime is when the server tells of a grant.
+// replyTime is when the server reports a grant.
 func (mx *mutex) replyTime(d *outcome) time.Duration {
 	w := mx.m.w
 	s := w.span(mx, d.at, d.state)
