@@ -235,3 +235,52 @@ func TestPriorityLockIsExclusive(t *testing.T) {
 		t.Errorf("%+v after %d", g.busy, entered.Load())
 	}
 }
+
+// A renewal checks the lease before it commits. A slow commit may end after the lease that it
+// renews. Until then, other transactions still read the old windows.
+func TestEndIsNotReportedWhileARenewalCommits(t *testing.T) {
+	store := stores.MariaDB(t)
+	b := serve(t, store.Addr, func(*Options) {})
+	db := direct(t, store, "")
+	for name, owned := range map[string]func(token uint64) bool{
+		"OWNER": func(uint64) bool { return ownerOf(t, b, "OWNER").Owner == "a" },
+		"CHECK": func(token uint64) bool {
+			valid, _, err := b.Check(t.Context(), "CHECK", token)
+			return valid && err == nil
+		},
+		"BREAK": func(uint64) bool {
+			broken, _, err := b.Break(t.Context(), "BREAK", "test")
+			return broken && err == nil
+		},
+	} {
+		o := take(t, b, name, "a", 200*time.Millisecond)
+		tx, err := db.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		const hour = " + 3600000"
+		if _, err := tx.Exec("UPDATE simba_mutex SET ttl_at = ttl_at"+hour+", transition_at = transition_at"+hour+" WHERE mutex = ?", name); err != nil {
+			t.Fatal(err)
+		}
+		for ended := false; !ended; {
+			if err := db.QueryRow("SELECT transition_at < "+dbNow+" FROM simba_mutex WHERE mutex = ?", name).Scan(&ended); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reply := make(chan bool)
+		go func() { reply <- owned(o.Token) }()
+		select {
+		case <-reply:
+			t.Errorf("%s: it replies before the renewal has committed", name)
+			continue
+		case <-time.After(200 * time.Millisecond): // time for a premature reply
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if !<-reply {
+			t.Errorf("%s: the renewed lease counts as over", name)
+		}
+	}
+}

@@ -173,6 +173,10 @@ func (b *Backend) readWithToken(ctx context.Context, mutex string, lock bool, re
 	for range attempts {
 		since := b.tenures.version(mutex)
 		r, err := read(ctx, mutex, lock)
+		if err == nil && !lock && r.owner != "" && !r.live {
+			// A statement that renewed the lease in time may not have committed yet.
+			r, err = read(ctx, mutex, true)
+		}
 		if err != nil || b.hasToken(mutex, r, since) {
 			return r, err
 		}
