@@ -274,7 +274,7 @@ func TestEndIsNotReportedWhileARenewalCommits(t *testing.T) {
 		case <-reply:
 			t.Errorf("%s: it replies before the renewal has committed", name)
 			continue
-		case <-time.After(200 * time.Millisecond): // time for a premature reply
+		case <-time.After(100 * time.Millisecond): // time for a premature reply
 		}
 		if err := tx.Commit(); err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"strings"
+	"time"
 )
 
 // The token of a tenure is the row's fencing_token if the table has that column, as in Simba 3.3
@@ -174,8 +175,7 @@ func (b *Backend) readWithToken(ctx context.Context, mutex string, lock bool, re
 		since := b.tenures.version(mutex)
 		r, err := read(ctx, mutex, lock)
 		if err == nil && !lock && r.owner != "" && !r.live {
-			// A statement that renewed the lease in time may not have committed yet.
-			r, err = read(ctx, mutex, true)
+			r, err = b.awaitCommit(ctx, mutex, r, read)
 		}
 		if err != nil || b.hasToken(mutex, r, since) {
 			return r, err
@@ -194,6 +194,22 @@ func (b *Backend) readWithToken(ctx context.Context, mutex string, lock bool, re
 		}
 	}
 	return row{}, errKeepsChanging
+}
+
+// commitWait is how long the report of an end waits for a transaction that has the row.
+const commitWait = 500 * time.Millisecond
+
+// awaitCommit reads a row again whose lease is over. A statement that renewed the lease in time may
+// not have committed yet. If its transaction keeps the row for long, the result is the row as it
+// was.
+func (b *Backend) awaitCommit(ctx context.Context, mutex string, was row, read func(context.Context, string, bool) (row, error)) (row, error) {
+	for began := time.Now(); time.Since(began) < commitWait && !b.store.waits.isLocked(mutex); {
+		r, err := read(withoutLockWait(ctx), mutex, true)
+		if !isConflict(err) {
+			return r, err
+		}
+	}
+	return was, nil
 }
 
 // hasToken reports whether a row's owner has a token of its own. Until the backfill is done, a row
