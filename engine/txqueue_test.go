@@ -187,3 +187,19 @@ func TestTheHistoryKeepsNoValues(t *testing.T) {
 		t.Error("the value is cut")
 	}
 }
+
+// A transaction that has read one instant has nothing to compare at its commit, so it locks the
+// shard once.
+func TestAReadOfAQueueAloneDoesNotConflict(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", 9*sec, 0)
+		w.acquire("m", "b", sec, 0)
+		tx := w.e.begin()
+		defer tx.end()
+		if q := contenders(tx.Queue("m")); q != "b" {
+			w.t.Errorf("the queue is %s", q)
+		}
+		w.acquire("m", "c", sec, 0)
+		w.mustCommit(tx.commit())
+	})
+}
