@@ -237,7 +237,9 @@ func (h *scriptHost) run(args [][]byte) error {
 		return errScriptRefused
 	}
 	if d := e.deny(h.tx.user, args); d != nil {
-		h.tx.c.noteDenial(d, "lua")
+		if h.tx.denials.isNew() {
+			h.tx.c.noteDenial(d, "lua")
+		}
 		return replyError(denialWords[d.reason].script)
 	}
 	switch {
