@@ -23,8 +23,7 @@ var commandCommands = []command{
 var commandSubcommands = []command{
 	{
 		name: "count", arity: 2, flags: loading | stale, categories: catConnection, since: "2.8.13", run: (*client).commandCount,
-		summary:    "Get total number of commands",
-		complexity: "O(1)",
+		summary: "Get total number of commands",
 	},
 	{
 		name: "docs", arity: -2, flags: loading | stale, categories: catConnection, since: "7.0.0", run: (*client).commandDocs,
@@ -195,8 +194,8 @@ func (c *client) writeDocs(entries []*entry) {
 
 func (c *client) writeDoc(e *entry) {
 	w := c.w
-	fields := 3
-	for _, present := range [...]bool{e.complexity != "", len(e.args) > 0, len(e.subs) > 0} {
+	fields := 4
+	for _, present := range [...]bool{len(e.args) > 0, len(e.subs) > 0} {
 		if present {
 			fields++
 		}
@@ -205,9 +204,7 @@ func (c *client) writeDoc(e *entry) {
 	c.writeField("summary", e.summary)
 	c.writeField("since", e.since)
 	c.writeField("group", e.group)
-	if e.complexity != "" {
-		c.writeField("complexity", e.complexity)
-	}
+	c.writeField("complexity", e.complexity)
 	if len(e.args) > 0 {
 		w.BulkString("arguments")
 		c.writeArguments(e.args)

@@ -12,8 +12,7 @@ var transactionCommands = []command{
 	{
 		name: "discard", arity: 1, flags: control | fast | allowBusy | immediate, categories: catTransaction,
 		group: "transactions", since: "2.0.0", run: (*client).discard,
-		summary:    "Discard all commands issued after MULTI",
-		complexity: "O(1)",
+		summary: "Discard all commands issued after MULTI",
 	},
 	{
 		name: "exec", arity: 1, flags: control | skipSlowlog | immediate | unmonitored, categories: catTransaction,
@@ -24,8 +23,7 @@ var transactionCommands = []command{
 	{
 		name: "multi", arity: 1, flags: control | fast | allowBusy | immediate, categories: catTransaction,
 		group: "transactions", since: "1.2.0", run: (*client).multi,
-		summary:    "Mark the start of a transaction block",
-		complexity: "O(1)",
+		summary: "Mark the start of a transaction block",
 	},
 }
 

@@ -119,7 +119,7 @@ type keyUpdate struct {
 	err   error // of the last run
 
 	denials denialCount
-	bound func(simba.Tx) error // the method value u.run, made once
+	bound   func(simba.Tx) error // the method value u.run, made once
 }
 
 // idleUpdates are ended calls, whose memory later calls use.
