@@ -180,8 +180,7 @@ func (c *client) clientTrackingInfo([][]byte) {
 	w.BulkString("flags")
 	w.Set(1)
 	w.BulkString("off")
-	w.BulkString("redirect")
-	w.Int(-1)
+	c.writeNumber("redirect", -1)
 	w.BulkString("prefixes")
 	w.Array(0)
 }

@@ -141,7 +141,7 @@ func (c *client) writeKeySpec(e *entry) {
 	c.writeField("type", "index")
 	w.BulkString("spec")
 	w.Map(1)
-	c.writeNumber("index", index)
+	c.writeNumber("index", int64(index))
 	w.BulkString("find_keys")
 	w.Map(2)
 	if e.keyCount > 0 {
@@ -160,14 +160,9 @@ func (c *client) writeKeySpec(e *entry) {
 	c.writeField("type", "range")
 	w.BulkString("spec")
 	w.Map(3)
-	c.writeNumber("lastkey", last)
-	c.writeNumber("keystep", k.step)
+	c.writeNumber("lastkey", int64(last))
+	c.writeNumber("keystep", int64(k.step))
 	c.writeNumber("limit", 0)
-}
-
-func (c *client) writeNumber(name string, n int) {
-	c.w.BulkString(name)
-	c.w.Int(int64(n))
 }
 
 func (c *client) commandDocs(args [][]byte) {
@@ -241,8 +236,7 @@ func (c *client) writeArgument(a *argument) {
 	c.writeField("name", a.name)
 	c.writeField("type", string(a.kind))
 	if a.kind == key {
-		w.BulkString("key_spec_index")
-		w.Int(0)
+		c.writeNumber("key_spec_index", 0)
 	}
 	if a.token != "" {
 		c.writeField("token", a.token)

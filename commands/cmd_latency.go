@@ -197,8 +197,7 @@ func (c *client) writeHistogram(t *tally) {
 		}
 	}
 	c.w.Map(2)
-	c.w.BulkString("calls")
-	c.w.Uint(calls)
+	c.writeNumber("calls", int64(calls))
 	c.w.BulkString("histogram_usec")
 	c.w.Map(filled)
 	for i, sum := range sums {
