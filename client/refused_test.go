@@ -15,9 +15,10 @@ func TestFullServerIsNotARefusal(t *testing.T) {
 	for text, want := range map[string]bool{
 		"ERR max number of clients reached": false,
 		"ERR max number of blocked clients reached, three quarters of maxclients: ask again later, or without WAIT": false,
-		"TRYAGAIN engine redis unavailable: EOF":  false,
-		"ERR syntax error":                        true,
-		"NOPERM User a has no permissions to run": true,
+		"TRYAGAIN engine redis unavailable: EOF":         false,
+		"LOADING Redis is loading the dataset in memory": true, // not of a simba-resp server
+		"ERR syntax error":                               true,
+		"NOPERM User a has no permissions to run":        true,
 	} {
 		if got := refused(serverError(text)); got != want {
 			t.Errorf("refused(%s) is %v", text, got)

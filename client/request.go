@@ -162,7 +162,7 @@ func refused(err error) bool {
 		return false
 	}
 	for _, passing := range [...]string{
-		"TRYAGAIN", "OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED",
+		"TRYAGAIN", "OOM", "BUSY", "UNBLOCKED",
 		"ERR max number of clients reached", "ERR max number of blocked clients reached",
 	} {
 		if strings.HasPrefix(reply.Error(), passing) {

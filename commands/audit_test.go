@@ -335,3 +335,23 @@ func TestUsersCannotFloodTheAuditLogByAuditedCommands(t *testing.T) {
 		}
 	})
 }
+
+// The first runs of the transaction conflict, and its torn script makes the one before run again.
+func TestADeniedCallOfAScriptIsNotedOnceHoweverOftenItRuns(t *testing.T) {
+	space := newConflicting(t)
+	s := newSite(t, Config{Backend: space, Users: newUsersFile(t, team...).open()})
+	p := s.as("billing")
+	const denied = `EVAL "redis.pcall('get','other') redis.pcall('get','other')" 0`
+	torn := `EVAL "redis.call('set','billing:a','x') redis.pcall('get','other')` + abort + `" 0`
+	noted := func() uint64 { return s.x.aclLog.count(deniedKey) }
+	space.times = 3
+	p.expect(denied, "$-1\r\n")
+	if n := noted(); n != 2 {
+		t.Errorf("the script's 2 denied calls are noted %d times", n)
+	}
+	space.times = 3
+	p.transaction(denied, torn, denied)
+	if n := noted() - 2; n != 5 {
+		t.Errorf("the transaction's 5 denied calls are noted %d times", n)
+	}
+}

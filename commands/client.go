@@ -179,3 +179,8 @@ func (c *client) writeField(name, value string) {
 	c.w.BulkString(name)
 	c.w.BulkString(value)
 }
+
+func (c *client) writeNumber(name string, value int64) {
+	c.w.BulkString(name)
+	c.w.Int(value)
+}

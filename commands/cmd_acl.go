@@ -32,9 +32,8 @@ var aclSubcommands = []command{
 	},
 	{
 		name: "deluser", arity: -3, flags: adminControl, since: "6.0.0", run: (*client).aclReadOnly,
-		summary:    "Refused: users are kept in their file",
-		complexity: "O(1)",
-		args:       []argument{{name: "username", kind: str, multiple: true}},
+		summary: "Refused: users are kept in their file",
+		args:    []argument{{name: "username", kind: str, multiple: true}},
 	},
 	{
 		name: "dryrun", arity: -4, flags: adminControl | secret, since: "7.0.0", run: (*client).aclDryRun,
@@ -45,9 +44,8 @@ var aclSubcommands = []command{
 	},
 	{
 		name: "genpass", arity: -2, flags: control, since: "6.0.0", run: (*client).aclGenPass,
-		summary:    "Generate a pseudorandom secure password to use for ACL users",
-		complexity: "O(1)",
-		args:       []argument{{name: "bits", kind: integer, optional: true}},
+		summary: "Generate a pseudorandom secure password to use for ACL users",
+		args:    []argument{{name: "bits", kind: integer, optional: true}},
 	},
 	{
 		name: "getuser", arity: 3, flags: adminControl, since: "6.0.0", run: (*client).aclGetUser,
@@ -68,13 +66,11 @@ var aclSubcommands = []command{
 	aclLogRow,
 	{
 		name: "save", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclReadOnly,
-		summary:    "Refused: the server does not write the file of its users",
-		complexity: "O(1)",
+		summary: "Refused: the server does not write the file of its users",
 	},
 	{
 		name: "setuser", arity: -3, flags: adminControl | secret, since: "6.0.0", run: (*client).aclReadOnly,
-		summary:    "Refused: users are kept in their file",
-		complexity: "O(1)",
+		summary: "Refused: users are kept in their file",
 		args: []argument{{name: "username", kind: str},
 			{name: "rule", kind: str, optional: true, multiple: true}},
 	},
@@ -85,8 +81,7 @@ var aclSubcommands = []command{
 	},
 	{
 		name: "whoami", arity: 2, flags: control, since: "6.0.0", run: (*client).aclWhoami,
-		summary:    "Return the name of the user associated to the current connection",
-		complexity: "O(1)",
+		summary: "Return the name of the user associated to the current connection",
 	},
 }
 

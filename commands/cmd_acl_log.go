@@ -115,8 +115,7 @@ func (c *client) aclLogShow(args [][]byte) {
 	c.w.Array(len(entries))
 	for _, e := range entries {
 		c.w.Map(7)
-		c.w.BulkString("count")
-		c.w.Int(e.count)
+		c.writeNumber("count", e.count)
 		c.writeField("reason", denialWords[e.reason].name)
 		c.writeField("context", e.context)
 		c.writeField("object", e.object)

@@ -16,40 +16,34 @@ var clientCommands = []command{
 var clientSubcommands = []command{
 	{
 		name: "getname", arity: 2, flags: control, categories: catConnection, since: "2.6.9", run: (*client).clientGetName,
-		summary:    "Get the current connection name",
-		complexity: "O(1)",
+		summary: "Get the current connection name",
 	},
 	{
 		name: "id", arity: 2, flags: control, categories: catConnection, since: "5.0.0", run: (*client).clientID,
-		summary:    "Returns the client ID for the current connection",
-		complexity: "O(1)",
+		summary: "Returns the client ID for the current connection",
 	},
 	clientInfoRow,
 	clientKillRow,
 	clientListRow,
 	{
 		name: "no-evict", arity: 3, flags: adminControl, categories: catConnection, since: "7.0.0", run: (*client).clientToggle,
-		summary:    "Set client eviction mode for the current connection; no connection is ever evicted",
-		complexity: "O(1)",
-		args:       []argument{{name: "enabled", kind: oneof, args: toggle}},
+		summary: "Set client eviction mode for the current connection; no connection is ever evicted",
+		args:    []argument{{name: "enabled", kind: oneof, args: toggle}},
 	},
 	{
 		name: "no-touch", arity: 3, flags: control, categories: catConnection, since: "7.2.0", run: (*client).clientToggle,
-		summary:    "Control whether commands affect the LRU/LFU of keys; there is none",
-		complexity: "O(1)",
-		args:       []argument{{name: "enabled", kind: oneof, args: toggle}},
+		summary: "Control whether commands affect the LRU/LFU of keys; there is none",
+		args:    []argument{{name: "enabled", kind: oneof, args: toggle}},
 	},
 	{
 		name: "reply", arity: 3, flags: control | unqueued, categories: catConnection, since: "3.2.0", run: (*client).clientReply,
-		summary:    "Instruct the server whether to reply to commands",
-		complexity: "O(1)",
+		summary: "Instruct the server whether to reply to commands",
 		args: []argument{{name: "on_off_skip", kind: oneof, args: append(toggle[:2:2],
 			argument{name: "skip", token: "SKIP", kind: pureToken})}},
 	},
 	{
 		name: "setinfo", arity: 4, flags: control, categories: catConnection, since: "7.2.0", run: (*client).clientSetInfo,
-		summary:    "Set client or connection specific info",
-		complexity: "O(1)",
+		summary: "Set client or connection specific info",
 		args: []argument{{name: "attr", kind: oneof, args: []argument{
 			{name: "libname", token: "LIB-NAME", kind: str},
 			{name: "libver", token: "LIB-VER", kind: str},
@@ -57,20 +51,17 @@ var clientSubcommands = []command{
 	},
 	{
 		name: "setname", arity: 3, flags: control, categories: catConnection, since: "2.6.9", run: (*client).clientSetName,
-		summary:    "Set the current connection name",
-		complexity: "O(1)",
-		args:       []argument{{name: "connection-name", kind: str}},
+		summary: "Set the current connection name",
+		args:    []argument{{name: "connection-name", kind: str}},
 	},
 	{
 		name: "tracking", arity: -3, flags: control, categories: catConnection, since: "6.0.0", run: (*client).clientTracking,
-		summary:    "Enable or disable server assisted client side caching, which is not supported",
-		complexity: "O(1)",
-		args:       []argument{{name: "status", kind: oneof, args: toggle}},
+		summary: "Enable or disable server assisted client side caching, which is not supported",
+		args:    []argument{{name: "status", kind: oneof, args: toggle}},
 	},
 	{
 		name: "trackinginfo", arity: 2, flags: control, categories: catConnection, since: "6.2.0", run: (*client).clientTrackingInfo,
-		summary:    "Return information about server assisted client side caching for the current connection",
-		complexity: "O(1)",
+		summary: "Return information about server assisted client side caching for the current connection",
 	},
 	clientUnblockRow,
 }
@@ -189,8 +180,7 @@ func (c *client) clientTrackingInfo([][]byte) {
 	w.BulkString("flags")
 	w.Set(1)
 	w.BulkString("off")
-	w.BulkString("redirect")
-	w.Int(-1)
+	c.writeNumber("redirect", -1)
 	w.BulkString("prefixes")
 	w.Array(0)
 }

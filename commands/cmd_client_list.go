@@ -13,9 +13,8 @@ import (
 
 var clientInfoRow = command{
 	name: "info", arity: 2, flags: control, categories: catConnection, since: "6.2.0", run: (*client).clientInfo,
-	summary:    "Returns information about the current client connection.",
-	complexity: "O(1)",
-	tips:       []string{"nondeterministic_output"},
+	summary: "Returns information about the current client connection.",
+	tips:    []string{"nondeterministic_output"},
 }
 
 var clientListRow = command{
@@ -56,8 +55,7 @@ var clientKillRow = command{
 
 var clientUnblockRow = command{
 	name: "unblock", arity: -3, flags: adminControl, categories: catConnection, since: "5.0.0", run: (*client).clientUnblock,
-	summary:    "Unblock a client blocked in a blocking command from a different connection",
-	complexity: "O(1)",
+	summary: "Unblock a client blocked in a blocking command from a different connection",
 	args: []argument{{name: "client-id", kind: integer},
 		{name: "timeout_error", kind: oneof, optional: true, args: []argument{
 			{name: "timeout", token: "TIMEOUT", kind: pureToken},

@@ -23,8 +23,7 @@ var commandCommands = []command{
 var commandSubcommands = []command{
 	{
 		name: "count", arity: 2, flags: loading | stale, categories: catConnection, since: "2.8.13", run: (*client).commandCount,
-		summary:    "Get total number of commands",
-		complexity: "O(1)",
+		summary: "Get total number of commands",
 	},
 	{
 		name: "docs", arity: -2, flags: loading | stale, categories: catConnection, since: "7.0.0", run: (*client).commandDocs,
@@ -142,7 +141,7 @@ func (c *client) writeKeySpec(e *entry) {
 	c.writeField("type", "index")
 	w.BulkString("spec")
 	w.Map(1)
-	c.writeNumber("index", index)
+	c.writeNumber("index", int64(index))
 	w.BulkString("find_keys")
 	w.Map(2)
 	if e.keyCount > 0 {
@@ -161,14 +160,9 @@ func (c *client) writeKeySpec(e *entry) {
 	c.writeField("type", "range")
 	w.BulkString("spec")
 	w.Map(3)
-	c.writeNumber("lastkey", last)
-	c.writeNumber("keystep", k.step)
+	c.writeNumber("lastkey", int64(last))
+	c.writeNumber("keystep", int64(k.step))
 	c.writeNumber("limit", 0)
-}
-
-func (c *client) writeNumber(name string, n int) {
-	c.w.BulkString(name)
-	c.w.Int(int64(n))
 }
 
 func (c *client) commandDocs(args [][]byte) {
@@ -195,8 +189,8 @@ func (c *client) writeDocs(entries []*entry) {
 
 func (c *client) writeDoc(e *entry) {
 	w := c.w
-	fields := 3
-	for _, present := range [...]bool{e.complexity != "", len(e.args) > 0, len(e.subs) > 0} {
+	fields := 4
+	for _, present := range [...]bool{len(e.args) > 0, len(e.subs) > 0} {
 		if present {
 			fields++
 		}
@@ -205,9 +199,7 @@ func (c *client) writeDoc(e *entry) {
 	c.writeField("summary", e.summary)
 	c.writeField("since", e.since)
 	c.writeField("group", e.group)
-	if e.complexity != "" {
-		c.writeField("complexity", e.complexity)
-	}
+	c.writeField("complexity", e.complexity)
 	if len(e.args) > 0 {
 		w.BulkString("arguments")
 		c.writeArguments(e.args)
@@ -244,8 +236,7 @@ func (c *client) writeArgument(a *argument) {
 	c.writeField("name", a.name)
 	c.writeField("type", string(a.kind))
 	if a.kind == key {
-		w.BulkString("key_spec_index")
-		w.Int(0)
+		c.writeNumber("key_spec_index", 0)
 	}
 	if a.token != "" {
 		c.writeField("token", a.token)

@@ -28,13 +28,11 @@ var configSubcommands = []command{
 	},
 	{
 		name: "resetstat", arity: 2, flags: adminControl, since: "2.0.0", run: (*client).configResetStat,
-		summary:    "Reset the stats returned by INFO",
-		complexity: "O(1)",
+		summary: "Reset the stats returned by INFO",
 	},
 	{
 		name: "rewrite", arity: 2, flags: adminControl, since: "2.8.0", run: (*client).configRewrite,
-		summary:    "Refused: the server does not write its configuration file",
-		complexity: "O(1)",
+		summary: "Refused: the server does not write its configuration file",
 	},
 	{
 		name: "set", arity: -4, flags: adminControl | secret, since: "2.0.0", run: (*client).configSet,

@@ -11,22 +11,19 @@ var connectionCommands = []command{
 	{
 		name: "auth", arity: -2, flags: control | fast | noAuth | allowBusy | secret, categories: catConnection,
 		group: "connection", since: "1.0.0", run: (*client).auth,
-		summary:    "Authenticate to the server",
-		complexity: "O(1)",
-		args:       []argument{{name: "username", kind: str, optional: true}, {name: "password", kind: str}},
+		summary: "Authenticate to the server",
+		args:    []argument{{name: "username", kind: str, optional: true}, {name: "password", kind: str}},
 	},
 	{
 		name: "echo", arity: 2, flags: loading | stale | fast, categories: catConnection,
 		group: "connection", since: "1.0.0", run: (*client).echo, keyed: echoKeyed,
-		summary:    "Echo the given string",
-		complexity: "O(1)",
-		args:       []argument{{name: "message", kind: str}},
+		summary: "Echo the given string",
+		args:    []argument{{name: "message", kind: str}},
 	},
 	{
 		name: "hello", arity: -1, flags: control | fast | noAuth | allowBusy | secret, categories: catConnection,
 		group: "connection", since: "6.0.0", run: (*client).hello,
-		summary:    "Handshake with the server",
-		complexity: "O(1)",
+		summary: "Handshake with the server",
 		args: []argument{{name: "arguments", kind: block, optional: true, args: []argument{
 			{name: "protover", kind: integer},
 			{name: "username_password", token: "AUTH", kind: block, optional: true, args: []argument{
@@ -37,29 +34,25 @@ var connectionCommands = []command{
 	{
 		name: "ping", arity: -1, flags: fast | subMode, categories: catConnection,
 		group: "connection", since: "1.0.0", run: (*client).ping, keyed: pingKeyed,
-		summary:    "Ping the server",
-		complexity: "O(1)",
-		tips:       []string{"request_policy:all_shards", "response_policy:all_succeeded"},
-		args:       []argument{{name: "message", kind: str, optional: true}},
+		summary: "Ping the server",
+		tips:    []string{"request_policy:all_shards", "response_policy:all_succeeded"},
+		args:    []argument{{name: "message", kind: str, optional: true}},
 	},
 	{
 		name: "quit", arity: -1, flags: control | fast | noAuth | allowBusy | immediate | subMode, categories: catConnection,
 		group: "connection", since: "1.0.0", run: (*client).quit,
-		summary:    "Close the connection",
-		complexity: "O(1)",
+		summary: "Close the connection",
 	},
 	{
 		name: "reset", arity: 1, flags: control | fast | noAuth | allowBusy | immediate | subMode, categories: catConnection,
 		group: "connection", since: "6.2.0", run: (*client).reset,
-		summary:    "Reset the connection",
-		complexity: "O(1)",
+		summary: "Reset the connection",
 	},
 	{
 		name: "select", arity: 2, flags: loading | stale | fast, categories: catConnection,
 		group: "connection", since: "1.0.0", run: (*client).selectDB, keyed: selectKeyed,
-		summary:    "Change the selected database for the current connection; there is only 0",
-		complexity: "O(1)",
-		args:       []argument{{name: "index", kind: integer}},
+		summary: "Change the selected database for the current connection; there is only 0",
+		args:    []argument{{name: "index", kind: integer}},
 	},
 }
 
@@ -146,18 +139,12 @@ func (c *client) hello(args [][]byte) {
 	}
 	w := c.w
 	w.Map(7)
-	w.BulkString("server")
-	w.BulkString("redis")
-	w.BulkString("version")
-	w.BulkString(redisVersion)
-	w.BulkString("proto")
-	w.Int(int64(w.Proto()))
-	w.BulkString("id")
-	w.Uint(c.conn.ID())
-	w.BulkString("mode")
-	w.BulkString("standalone")
-	w.BulkString("role")
-	w.BulkString("master")
+	c.writeField("server", "redis")
+	c.writeField("version", redisVersion)
+	c.writeNumber("proto", int64(w.Proto()))
+	c.writeNumber("id", int64(c.conn.ID()))
+	c.writeField("mode", "standalone")
+	c.writeField("role", "master")
 	w.BulkString("modules")
 	w.Array(0)
 }

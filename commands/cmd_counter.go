@@ -13,30 +13,26 @@ var counterCommands = []command{
 	{
 		name: "decr", arity: 2, flags: write | denyoom | fast, categories: catString, keys: oneKey("RW", "access", "update"),
 		group: "string", since: "1.0.0", keyed: decr,
-		summary:    "Decrement the integer value of a lock key by one; its tenure goes on",
-		complexity: "O(1)",
-		args:       []argument{keyArg},
+		summary: "Decrement the integer value of a lock key by one; its tenure goes on",
+		args:    []argument{keyArg},
 	},
 	{
 		name: "decrby", arity: 3, flags: write | denyoom | fast, categories: catString, keys: oneKey("RW", "access", "update"),
 		group: "string", since: "1.0.0", keyed: decrby,
-		summary:    "Decrement the integer value of a lock key by the given number",
-		complexity: "O(1)",
-		args:       []argument{keyArg, {name: "decrement", kind: integer}},
+		summary: "Decrement the integer value of a lock key by the given number",
+		args:    []argument{keyArg, {name: "decrement", kind: integer}},
 	},
 	{
 		name: "incr", arity: 2, flags: write | denyoom | fast, categories: catString, keys: oneKey("RW", "access", "update"),
 		group: "string", since: "1.0.0", keyed: incr,
-		summary:    "Increment the integer value of a lock key by one; its tenure goes on",
-		complexity: "O(1)",
-		args:       []argument{keyArg},
+		summary: "Increment the integer value of a lock key by one; its tenure goes on",
+		args:    []argument{keyArg},
 	},
 	{
 		name: "incrby", arity: 3, flags: write | denyoom | fast, categories: catString, keys: oneKey("RW", "access", "update"),
 		group: "string", since: "1.0.0", keyed: incrby,
-		summary:    "Increment the integer value of a lock key by the given amount",
-		complexity: "O(1)",
-		args:       []argument{keyArg, {name: "increment", kind: integer}},
+		summary: "Increment the integer value of a lock key by the given amount",
+		args:    []argument{keyArg, {name: "increment", kind: integer}},
 	},
 }
 

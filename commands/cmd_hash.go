@@ -82,9 +82,8 @@ var hashCommands = []command{
 	{
 		name: "hlen", arity: 2, flags: readonly | fast, categories: catHash, keys: oneKey("RO"),
 		group: "hash", since: "2.0.0", keyed: reading(hlen),
-		summary:    "Get the number of fields in a hash",
-		complexity: "O(1)",
-		args:       []argument{keyArg},
+		summary: "Get the number of fields in a hash",
+		args:    []argument{keyArg},
 	},
 	{
 		name: "hkeys", arity: 2, flags: readonly, categories: catHash, keys: oneKey("RO", "access"),

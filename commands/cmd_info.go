@@ -11,10 +11,9 @@ var infoCommands = []command{
 	{
 		name: "info", arity: -1, flags: loading | stale, categories: catDangerous,
 		group: "server", since: "1.0.0", run: (*client).info,
-		summary:    "Get information and statistics about the server",
-		complexity: "O(1)",
-		tips:       []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"},
-		args:       []argument{{name: "section", kind: str, optional: true, multiple: true}},
+		summary: "Get information and statistics about the server",
+		tips:    []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"},
+		args:    []argument{{name: "section", kind: str, optional: true, multiple: true}},
 	},
 }
 

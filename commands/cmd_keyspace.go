@@ -29,9 +29,8 @@ var keyspaceCommands = []command{
 	{
 		name: "type", arity: 2, flags: readonly | fast, categories: catKeyspace,
 		keys: keyRead, group: "generic", since: "1.0.0", run: withoutKeys((*client).typeOf), keyed: typeOf,
-		summary:    "Determine the type of a key: string or hash for a mutex that has an owner, zset for a queue",
-		complexity: "O(1)",
-		args:       []argument{{name: "key", kind: key}},
+		summary: "Determine the type of a key: string or hash for a mutex that has an owner, zset for a queue",
+		args:    []argument{{name: "key", kind: key}},
 	},
 }
 
@@ -45,8 +44,7 @@ var memoryCommands = []command{
 		complexity: "Depends on subcommand.",
 		subs: []command{{
 			name: "usage", arity: -3, flags: readonly, keys: keys{2, 2, 1, []string{"RO"}}, since: "4.0.0", run: (*client).memoryUsage,
-			summary:    "Estimate the memory usage of a key",
-			complexity: "O(1)",
+			summary: "Estimate the memory usage of a key",
 			args: []argument{{name: "key", kind: key},
 				{name: "count", token: "SAMPLES", kind: integer, optional: true}},
 		}},

@@ -28,23 +28,20 @@ var latencySubcommands = []command{
 	},
 	{
 		name: "history", arity: 3, flags: adminControl, since: "2.8.13", run: (*client).latencyHistory,
-		summary:    "Return timestamp-latency samples for the event.",
-		complexity: "O(1)",
-		tips:       []string{"nondeterministic_output", "request_policy:all_nodes", "response_policy:special"},
-		args:       []argument{{name: "event", kind: str}},
+		summary: "Return timestamp-latency samples for the event.",
+		tips:    []string{"nondeterministic_output", "request_policy:all_nodes", "response_policy:special"},
+		args:    []argument{{name: "event", kind: str}},
 	},
 	{
 		name: "latest", arity: 2, flags: adminControl, since: "2.8.13", run: (*client).latencyLatest,
-		summary:    "Return the latest latency samples for all events.",
-		complexity: "O(1)",
-		tips:       []string{"nondeterministic_output", "request_policy:all_nodes", "response_policy:special"},
+		summary: "Return the latest latency samples for all events.",
+		tips:    []string{"nondeterministic_output", "request_policy:all_nodes", "response_policy:special"},
 	},
 	{
 		name: "reset", arity: -2, flags: adminControl, since: "2.8.13", run: (*client).latencyReset,
-		summary:    "Reset latency data for one or more events.",
-		complexity: "O(1)",
-		tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
-		args:       []argument{{name: "event", kind: str, optional: true, multiple: true}},
+		summary: "Reset latency data for one or more events.",
+		tips:    []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+		args:    []argument{{name: "event", kind: str, optional: true, multiple: true}},
 	},
 }
 
@@ -200,8 +197,7 @@ func (c *client) writeHistogram(t *tally) {
 		}
 	}
 	c.w.Map(2)
-	c.w.BulkString("calls")
-	c.w.Uint(calls)
+	c.writeNumber("calls", int64(calls))
 	c.w.BulkString("histogram_usec")
 	c.w.Map(filled)
 	for i, sum := range sums {

@@ -40,8 +40,7 @@ var pubsubCommands = []command{
 			},
 			{
 				name: "numpat", arity: 2, flags: pubsub | loading | stale, since: "2.8.0", run: (*client).pubsubNumPat,
-				summary:    "Get the count of unique patterns pattern subscriptions",
-				complexity: "O(1)",
+				summary: "Get the count of unique patterns pattern subscriptions",
 			},
 			{
 				name: "numsub", arity: -2, flags: pubsub | loading | stale, since: "2.8.0", run: (*client).pubsubNumSub,

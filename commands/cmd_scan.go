@@ -19,9 +19,8 @@ var scanCommands = []command{
 	{
 		name: "dbsize", arity: 1, flags: readonly | fast, categories: catKeyspace,
 		group: "generic", since: "1.0.0", run: withoutKeys((*client).dbsize), keyed: dbsize,
-		summary:    "Return the number of mutexes that have an owner",
-		complexity: "O(1)",
-		tips:       []string{"request_policy:all_shards", "response_policy:agg_sum"},
+		summary: "Return the number of mutexes that have an owner",
+		tips:    []string{"request_policy:all_shards", "response_policy:agg_sum"},
 	},
 	{
 		name: "keys", arity: 2, flags: readonly, categories: catKeyspace | catDangerous,
@@ -34,9 +33,8 @@ var scanCommands = []command{
 	{
 		name: "randomkey", arity: 1, flags: readonly, categories: catKeyspace,
 		group: "generic", since: "1.0.0", keyed: randomkey,
-		summary:    "Return a random lock key",
-		complexity: "O(1)",
-		tips:       []string{"request_policy:all_shards", "nondeterministic_output"},
+		summary: "Return a random lock key",
+		tips:    []string{"request_policy:all_shards", "nondeterministic_output"},
 	},
 	{
 		name: "scan", arity: -2, flags: readonly, categories: catKeyspace,

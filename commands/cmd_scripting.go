@@ -70,8 +70,7 @@ var scriptingCommands = []command{
 		subs: []command{
 			{
 				name: "debug", arity: 3, flags: noscript, categories: catScripting, since: "3.2.0", run: onScripts(scriptDebug),
-				summary:    "Turn the debug mode off, which it always is.",
-				complexity: "O(1)",
+				summary: "Turn the debug mode off, which it always is.",
 				args: []argument{{name: "mode", kind: oneof, args: []argument{
 					{name: "yes", token: "YES", kind: pureToken},
 					{name: "sync", token: "SYNC", kind: pureToken},
@@ -97,9 +96,8 @@ var scriptingCommands = []command{
 			},
 			{
 				name: "kill", arity: 2, flags: noscript | allowBusy | audited, categories: catScripting, since: "2.6.0", run: onScripts(scriptKill),
-				summary:    "Kill the scripts that have run too long.",
-				complexity: "O(1)",
-				tips:       []string{"request_policy:all_shards", "response_policy:one_succeeded"},
+				summary: "Kill the scripts that have run too long.",
+				tips:    []string{"request_policy:all_shards", "response_policy:one_succeeded"},
 			},
 			{
 				name: "load", arity: 3, flags: noscript | stale | longArgs, categories: catScripting, since: "2.6.0", run: onScripts(scriptLoad),
@@ -237,7 +235,9 @@ func (h *scriptHost) run(args [][]byte) error {
 		return errScriptRefused
 	}
 	if d := e.deny(h.tx.user, args); d != nil {
-		h.tx.c.noteDenial(d, "lua")
+		if h.tx.denials.isNew() {
+			h.tx.c.noteDenial(d, "lua")
+		}
 		return replyError(denialWords[d.reason].script)
 	}
 	switch {

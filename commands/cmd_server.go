@@ -9,8 +9,7 @@ import (
 var serverCommands = []command{
 	{
 		name: "cluster", arity: -2, group: "cluster", since: "3.0.0", run: (*client).cluster,
-		summary:    "Refused: cluster support is disabled",
-		complexity: "O(1)",
+		summary: "Refused: cluster support is disabled",
 	},
 	{
 		name: "module", arity: -2, group: "server", since: "4.0.0",
@@ -18,22 +17,19 @@ var serverCommands = []command{
 		complexity: "Depends on subcommand.",
 		subs: []command{{
 			name: "list", arity: 2, flags: adminHidden | noscript, since: "4.0.0", run: (*client).moduleList,
-			summary:    "List all modules loaded by the server: there are none",
-			complexity: "O(1)",
-			tips:       []string{"nondeterministic_output_order"},
+			summary: "List all modules loaded by the server: there are none",
+			tips:    []string{"nondeterministic_output_order"},
 		}},
 	},
 	{
 		name: "role", arity: 1, flags: control | fast, categories: catAdmin | catDangerous,
 		group: "server", since: "2.8.12", run: (*client).role,
-		summary:    "Return the role of the instance in the context of replication",
-		complexity: "O(1)",
+		summary: "Return the role of the instance in the context of replication",
 	},
 	{
 		name: "shutdown", arity: -1, flags: adminControl | noMulti | allowBusy,
 		group: "server", since: "1.0.0", run: (*client).shutdown,
-		summary:    "Stop the server; leases stay, on disk",
-		complexity: "O(1)",
+		summary: "Stop the server; leases stay, on disk",
 		args: []argument{
 			{name: "nosave_save", kind: oneof, optional: true, args: []argument{
 				{name: "nosave", token: "NOSAVE", kind: pureToken},
@@ -47,9 +43,8 @@ var serverCommands = []command{
 	{
 		name: "time", arity: 1, flags: loading | stale | fast,
 		group: "server", since: "2.6.0", run: (*client).time, keyed: timeKeyed,
-		summary:    "Return the current server time",
-		complexity: "O(1)",
-		tips:       []string{"nondeterministic_output"},
+		summary: "Return the current server time",
+		tips:    []string{"nondeterministic_output"},
 	},
 }
 

@@ -269,20 +269,13 @@ func (c *client) deliver(a *acquisition, out *simba.Outcome, ticket simba.Ticket
 // writeOutcome writes the reply of ACQUIRE and GUARD.
 func (c *client) writeOutcome(out *simba.Outcome) {
 	c.conn.RestOn(out.Seq)
-	w := c.w
-	w.Map(6)
-	w.BulkString("status")
-	w.BulkString(out.Status.String())
-	w.BulkString("owner")
-	w.BulkString(out.Owner)
-	w.BulkString("token")
-	w.Uint(out.Token)
-	w.BulkString("ttl")
-	w.Int(out.TTL.Milliseconds())
-	w.BulkString("transition")
-	w.Int(out.Transition.Milliseconds())
-	w.BulkString("position")
-	w.Int(int64(out.Position))
+	c.w.Map(6)
+	c.writeField("status", out.Status.String())
+	c.writeField("owner", out.Owner)
+	c.writeNumber("token", int64(out.Token))
+	c.writeNumber("ttl", out.TTL.Milliseconds())
+	c.writeNumber("transition", out.Transition.Milliseconds())
+	c.writeNumber("position", int64(out.Position))
 }
 
 // errTooManyWaiting is the reply to a WAIT beyond the limit. Clients match the prefix "ERR max

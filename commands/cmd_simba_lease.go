@@ -7,9 +7,8 @@ import (
 var simbaGuardRow = command{
 	name: "simba.guard", arity: -4, flags: write | fast, keys: mutexWritten, actor: contenderActor,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaGuard,
-	summary:    "Renews the lease, only if still the owner",
-	complexity: "O(1)",
-	args:       []argument{mutexArg, contenderArg, ttlArg, transition, tokenOption},
+	summary: "Renews the lease, only if still the owner",
+	args:    []argument{mutexArg, contenderArg, ttlArg, transition, tokenOption},
 }
 
 var simbaReleaseRow = command{
@@ -23,9 +22,8 @@ var simbaReleaseRow = command{
 var simbaCheckRow = command{
 	name: "simba.check", arity: 3, flags: readonly | fast, keys: mutexRead,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaCheck,
-	summary:    "Reports whether a token is that of the present tenure, for a protected resource",
-	complexity: "O(1)",
-	args:       []argument{mutexArg, {name: "token", kind: integer}},
+	summary: "Reports whether a token is that of the present tenure, for a protected resource",
+	args:    []argument{mutexArg, {name: "token", kind: integer}},
 }
 
 var simbaBreakRow = command{

@@ -115,22 +115,17 @@ func (c *client) simbaQueue(args [][]byte) {
 		return
 	}
 	c.conn.RestOn(seq)
-	w := c.w
-	w.Array(len(entries))
+	c.w.Array(len(entries))
 	for _, e := range entries {
-		w.Map(4)
-		w.BulkString("contender")
-		w.BulkString(e.Contender)
-		w.BulkString("position")
-		w.Int(int64(e.Position))
-		w.BulkString("waiting")
-		w.Int(e.Waiting.Milliseconds())
-		w.BulkString("kind")
+		kind := "polling"
 		if e.Blocked {
-			w.BulkString("blocked")
-		} else {
-			w.BulkString("polling")
+			kind = "blocked"
 		}
+		c.w.Map(4)
+		c.writeField("contender", e.Contender)
+		c.writeNumber("position", int64(e.Position))
+		c.writeNumber("waiting", e.Waiting.Milliseconds())
+		c.writeField("kind", kind)
 	}
 }
 
@@ -224,21 +219,14 @@ func (c *client) simbaHistory(args [][]byte) {
 		return
 	}
 	c.conn.RestOn(seq)
-	w := c.w
-	w.Array(len(events))
+	c.w.Array(len(events))
 	for _, e := range events {
-		w.Map(6)
-		w.BulkString("seq")
-		w.Uint(uint64(e.Seq))
-		w.BulkString("at")
-		w.Int(e.At)
-		w.BulkString("event")
-		w.BulkString(e.Kind.String())
-		w.BulkString("owner")
-		w.BulkString(e.Owner)
-		w.BulkString("token")
-		w.Uint(e.Token)
-		w.BulkString("reason")
-		w.BulkString(e.Reason)
+		c.w.Map(6)
+		c.writeNumber("seq", int64(e.Seq))
+		c.writeNumber("at", e.At)
+		c.writeField("event", e.Kind.String())
+		c.writeField("owner", e.Owner)
+		c.writeNumber("token", int64(e.Token))
+		c.writeField("reason", e.Reason)
 	}
 }

@@ -28,9 +28,8 @@ var slowlogSubcommands = []command{
 	},
 	{
 		name: "len", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogLen,
-		summary:    "Get the slow log's length",
-		complexity: "O(1)",
-		tips:       []string{"request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"},
+		summary: "Get the slow log's length",
+		tips:    []string{"request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"},
 	},
 	{
 		name: "reset", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogReset,

@@ -68,9 +68,8 @@ var queueCommands = []command{
 	{
 		name: "zcard", arity: 2, flags: readonly | fast, categories: catSortedSet, keys: oneKey("RO"),
 		group: "sorted-set", since: "1.2.0", keyed: zcard,
-		summary:    "Get the number of contenders in the queue of a mutex",
-		complexity: "O(1)",
-		args:       []argument{keyArg},
+		summary: "Get the number of contenders in the queue of a mutex",
+		args:    []argument{keyArg},
 	},
 }
 

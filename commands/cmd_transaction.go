@@ -12,8 +12,7 @@ var transactionCommands = []command{
 	{
 		name: "discard", arity: 1, flags: control | fast | allowBusy | immediate, categories: catTransaction,
 		group: "transactions", since: "2.0.0", run: (*client).discard,
-		summary:    "Discard all commands issued after MULTI",
-		complexity: "O(1)",
+		summary: "Discard all commands issued after MULTI",
 	},
 	{
 		name: "exec", arity: 1, flags: control | skipSlowlog | immediate | unmonitored, categories: catTransaction,
@@ -24,8 +23,7 @@ var transactionCommands = []command{
 	{
 		name: "multi", arity: 1, flags: control | fast | allowBusy | immediate, categories: catTransaction,
 		group: "transactions", since: "1.2.0", run: (*client).multi,
-		summary:    "Mark the start of a transaction block",
-		complexity: "O(1)",
+		summary: "Mark the start of a transaction block",
 	},
 }
 
@@ -172,8 +170,9 @@ func (c *client) nullArray() {
 
 // execution is the result of a command in an EXEC.
 type execution struct {
-	took time.Duration
-	err  error // its reply
+	took   time.Duration
+	err    error // its reply
+	denied int   // how many calls of a script were
 }
 
 // maxTorn is how many scripts of one EXEC may fail after a change. After each such failure all
@@ -220,19 +219,22 @@ func (t *keyTx) mayRun(e *entry, args [][]byte) error {
 // again.
 func (t *keyTx) runSome(tx *transaction, known int) int {
 	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
+	t.denials.run = 0
 	t.w.Array(len(tx.queue))
 	for i, q := range tx.queue {
 		t.yield()
 		from, call := t.w.Len(), &tx.calls[i]
 		switch {
 		case i < known && call.err != nil:
+			t.denials.run += call.denied
 		case from-start > maxExecReply:
 			call.err = errExecReply
 		default:
-			args := tx.unpack(q)
+			args, before := tx.unpack(q), t.denials.run
 			if call.err = t.mayRun(q.entry, args); call.err == nil {
 				call.err = q.entry.keyed(t, args)
 			}
+			call.denied = t.denials.run - before
 			now := t.x.age()
 			call.took = now - ended - (t.c.parked - parked)
 			ended, parked = now, t.c.parked

@@ -10,8 +10,7 @@ var watchCommands = []command{
 	{
 		name: "unwatch", arity: 1, flags: control | fast | allowBusy, categories: catTransaction,
 		group: "transactions", since: "2.2.0", run: (*client).unwatch, keyed: unwatchKeyed,
-		summary:    "Forget about all watched keys",
-		complexity: "O(1)",
+		summary: "Forget about all watched keys",
 	},
 	{
 		name: "watch", arity: -2, flags: control | fast | allowBusy | immediate, categories: catTransaction,

@@ -29,6 +29,23 @@ type keyTx struct {
 
 	steps int  // counted by step
 	again bool // it has conflicted before
+
+	denials *denialCount
+}
+
+// denialCount counts the calls of scripts that the rules deny, so that a run after a conflict does
+// not note them again.
+type denialCount struct {
+	run   int // in this run so far
+	noted int // in the run that had the most
+}
+
+// isNew counts a denial and reports whether it is to be noted.
+func (d *denialCount) isNew() bool {
+	d.run++
+	isNew := d.run > d.noted
+	d.noted = max(d.noted, d.run)
+	return isNew
 }
 
 // yield lets other connections run. A transaction that runs again does not yield, because changes
@@ -101,7 +118,8 @@ type keyUpdate struct {
 	start int   // where the reply begins
 	err   error // of the last run
 
-	bound func(simba.Tx) error // the method value u.run, made once
+	denials denialCount
+	bound   func(simba.Tx) error // the method value u.run, made once
 }
 
 // idleUpdates are ended calls, whose memory later calls use.
@@ -121,7 +139,8 @@ func (c *client) transact(do func(t *keyTx) error) error {
 	u := idleUpdates.Get().(*keyUpdate)
 	defer idleUpdates.Put(u)
 	u.do, u.start, u.err = do, c.w.Len(), nil
-	u.t = keyTx{x: c.x, w: c.w, c: c, conn: c.conn}
+	u.t = keyTx{x: c.x, w: c.w, c: c, conn: c.conn, denials: &u.denials}
+	u.denials = denialCount{}
 	seq, err := space.Update(u.bound)
 	c.conn.RestOn(seq)
 	switch {
@@ -149,7 +168,7 @@ func (u *keyUpdate) run(tx simba.Tx) error {
 		t.c.yield() // before it reads anything
 	}
 	t.w.Truncate(u.start)
-	t.Tx, t.torn, t.steps = tx, false, 0
+	t.Tx, t.torn, t.steps, t.denials.run = tx, false, 0, 0
 	if t.user = t.c.user(); t.user == nil { // the user has just been removed
 		t.conn.CloseAfterReply()
 		return errUserGone

@@ -22,7 +22,7 @@ type command struct {
 	group      string
 	since      string // version of this server, for SIMBA.*; else of Redis
 	summary    string
-	complexity string
+	complexity string // "" = O(1)
 	tips       []string
 	args       []argument
 	subs       []command // of a container, without HELP, which newEntry adds
@@ -253,6 +253,9 @@ func newEntry(line *command, container *entry) *entry {
 	if own.run == nil && own.keyed != nil {
 		own.run = (*client).runKeyed
 	}
+	if own.complexity == "" {
+		own.complexity = "O(1)"
+	}
 	if own.acl()&catAdmin != 0 {
 		own.flags |= audited
 	}
@@ -265,7 +268,7 @@ func newEntry(line *command, container *entry) *entry {
 	}
 	e.bySub = make(map[string]*entry)
 	help := command{name: "help", arity: 2, flags: loading | stale, group: line.group, since: "5.0.0",
-		categories: line.subs[0].categories, complexity: "O(1)", run: (*client).help,
+		categories: line.subs[0].categories, run: (*client).help,
 		summary: "Show helpful text about the different subcommands"}
 	for _, sub := range append(line.subs[:len(line.subs):len(line.subs)], help) {
 		if sub.group == "" {

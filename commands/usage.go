@@ -1,9 +1,6 @@
 package commands
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // usage returns the syntax of a command in one line: "SIMBA.QUEUE mutex [COUNT count]".
 func usage(c *command) string {
@@ -66,50 +63,6 @@ func (c *client) help([][]byte) {
 		lines = append(lines, usage(s.command), "    "+strings.TrimSuffix(s.summary, ".")+".")
 	}
 	c.writeLines(lines)
-}
-
-// Markdown returns the tables of all commands for a document, one for each group. "Since" is
-// the version of this server for SIMBA.*, and for the others the version of Redis that first
-// had them.
-func Markdown() string {
-	var b strings.Builder
-	var groups []string
-	rows := make(map[string]string)
-	for _, e := range newTable().entries {
-		if rows[e.group] == "" {
-			groups = append(groups, e.group)
-		}
-		rows[e.group] += row(e)
-	}
-	for _, group := range groups {
-		fmt.Fprintf(&b, "\n## %s\n\n| command | what it does | ACL categories | since |\n| --- | --- | --- | --- |\n%s", group, rows[group])
-	}
-	return b.String()
-}
-
-// row is a command's row in a table of Markdown.
-func row(e *entry) string {
-	shown := "`" + usage(e.command) + "`"
-	if e.subs != nil {
-		shown = "`" + strings.ToUpper(e.name) + "` " + subcommandNames(e)
-	}
-	since := e.since
-	if e.group != simbaGroup {
-		since = "Redis " + since
-	}
-	categories := ""
-	for name := range members(e.acl(), categoryNames[:]) {
-		categories += " @" + name
-	}
-	return fmt.Sprintf("| %s | %s |%s | %s |\n", strings.ReplaceAll(shown, "|", `\|`), e.summary, categories, since)
-}
-
-func subcommandNames(e *entry) string {
-	var names []string
-	for _, s := range e.subs {
-		names = append(names, "`"+strings.ToUpper(s.name)+"`")
-	}
-	return strings.Join(names, " ")
 }
 
 func (c *client) writeLines(lines []string) {

@@ -17,8 +17,8 @@ func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) =
 // commitOne commits a transaction of one key: an ordinary step.
 func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
 	sh := k.shard
-	if k.isReadOnly() && k.watch == nil && !k.queueRead {
-		return k.rests, nil // it read one instant
+	if k.isReadOnly() && k.watch == nil && k.reads == 1 {
+		return k.rests, nil // all of it at one instant
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -501,7 +501,7 @@ func TestRecoveryDelayGrantsNothingNewWhileRecoveredOwnersGuard(t *testing.T) {
 		<-b.woken
 		<-o.woken
 		if took := time.Since(start); took != 30*sec {
-			t.Errorf("quiet ended after %v", took)
+			t.Errorf("the recovery delay ended after %v", took)
 		}
 		b.granted()
 		o.granted()

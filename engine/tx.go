@@ -35,6 +35,7 @@ type txKey struct {
 	index int // of the shard, for the order of locking
 
 	// What was read.
+	reads      int // how often; the first read loads the lock
 	readLock   simba.Lock
 	readQueue  []simba.QueueMember
 	queueRead  bool
@@ -143,16 +144,19 @@ func (t *tx) Now() time.Time {
 
 // key returns the mutex as the transaction sees it.
 func (t *tx) key(name string) *txKey {
+	k := t.entry(name)
+	if k.reads == 0 {
+		t.read(k, func(*mutex, *step) {})
+	}
+	return k
+}
+
+// entry returns the key of that name, which may not be read yet.
+func (t *tx) entry(name string) *txKey {
 	if k := t.find(name); k != nil {
 		return k
 	}
-	k := t.add(name)
-	if t.tooLarge { // the commit will fail
-		k.queueRead = true
-		return k
-	}
-	t.read(k, k.load)
-	return k
+	return t.add(name)
 }
 
 func (t *tx) find(name string) *txKey {
@@ -205,8 +209,12 @@ func (k *txKey) load(m *mutex, s *step) {
 	}
 }
 
-// read advances a mutex to the present time, and then calls view with its shard locked.
+// read advances a mutex to the present time, loads its lock the first time, and then calls view
+// with its shard locked. If the transaction is too large, read does nothing: the commit will fail.
 func (t *tx) read(k *txKey, view func(m *mutex, s *step)) {
+	if t.tooLarge {
+		return
+	}
 	t.Now()
 	e, sh := t.engine, k.shard
 	if !e.enter() {
@@ -220,26 +228,18 @@ func (t *tx) read(k *txKey, view func(m *mutex, s *step)) {
 	m, before := sh.find(k.name, k.hash)
 	m.advance(s)
 	sh.finish(m, s, before)
+	if k.reads == 0 {
+		k.load(m, s)
+	}
+	k.reads++
 	view(m, s)
 	k.rests = m.rests
 }
 
 // Unchanged implements simba.Tx.
 func (t *tx) Unchanged(name string, queue bool, version uint64) (same bool) {
-	k := t.find(name)
-	fresh := k == nil
-	if fresh {
-		k = t.add(name)
-	}
-	if t.tooLarge {
-		return false
-	}
-	t.read(k, func(m *mutex, s *step) {
-		if fresh {
-			k.load(m, s)
-		}
-		same = k.watchVersion(queue) == version
-	})
+	k := t.entry(name)
+	t.read(k, func(*mutex, *step) { same = k.watchVersion(queue) == version })
 	return same
 }
 
@@ -368,7 +368,7 @@ func (t *tx) Queue(name string) []simba.QueueMember {
 
 // queued is key with the queue read too.
 func (t *tx) queued(name string) *txKey {
-	k := t.key(name)
+	k := t.entry(name)
 	if k.queueRead {
 		return k
 	}

@@ -187,3 +187,152 @@ func TestTheHistoryKeepsNoValues(t *testing.T) {
 		t.Error("the value is cut")
 	}
 }
+
+// A transaction that has read one instant has nothing to compare at its commit, so it locks the
+// shard once.
+func TestAReadOfAQueueAloneDoesNotConflict(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", 9*sec, 0)
+		w.acquire("m", "b", sec, 0)
+		tx := w.e.begin()
+		defer tx.end()
+		if q := contenders(tx.Queue("m")); q != "b" {
+			w.t.Errorf("the queue is %s", q)
+		}
+		w.acquire("m", "c", sec, 0)
+		w.mustCommit(tx.commit())
+	})
+}
+
+func TestTheQueueIsOrderedByScoreThenArrival(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", 9*sec, 0)
+		w.acquire("m", "native", sec, 0)
+		now := w.queueScores("m")["native"]
+		w.commit(func(tx simba.Tx) {
+			tx.Enqueue("m", "later", now+1)
+			tx.Enqueue("m", "zz", -1)
+			tx.Enqueue("m", "aa", -1)
+			tx.Enqueue("m", "zz2", -1)
+			tx.Enqueue("m", "moved", -5)
+			tx.Enqueue("m", "moved", 0)
+			if got := contenders(tx.Queue("m")); got != "zz aa zz2 moved native later" {
+				w.t.Error(got)
+			}
+		})
+		if got := strings.Join(w.queue("m"), " "); got != "zz aa zz2 moved native later" {
+			w.t.Error(got)
+		}
+		w.commit(func(tx simba.Tx) {
+			tx.Dequeue("m", "zz")
+			tx.Dequeue("m", "nobody")
+			tx.Dequeue("m", "moved")
+			tx.Enqueue("m", "moved", 0)
+		})
+		if got := strings.Join(w.queue("m"), " "); got != "aa zz2 moved native later" {
+			w.t.Error(got)
+		}
+	})
+}
+
+func (w *world) queueScores(m string) map[string]float64 {
+	scores := map[string]float64{}
+	w.commit(func(tx simba.Tx) {
+		for _, p := range tx.Queue(m) {
+			scores[p.Contender] = p.Score
+		}
+	})
+	return scores
+}
+
+func contenders(places []simba.QueueMember) string {
+	var names []string
+	for _, p := range places {
+		names = append(names, p.Contender)
+	}
+	return strings.Join(names, " ")
+}
+
+// A script that releases as Simba's does: it deletes the lock, takes the first out of the queue
+// and tells it so itself.
+func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
+	release := func(w *world, next string) {
+		w.commit(func(tx simba.Tx) {
+			tx.Drop("m")
+			if got, _, _ := strings.Cut(contenders(tx.Queue("m")), " "); got != next {
+				w.t.Errorf("%s is the first", got)
+			}
+			tx.Dequeue("m", next)
+			tx.Publish(simba.ContenderChannel("m", next), "released@@a")
+		})
+	}
+	t.Run("a blocked one is granted it", func(t *testing.T) {
+		inBubble(t, func(w *world) {
+			w.acquire("m", "a", 9*sec, 0)
+			b := w.block("m", "b", sec, 0)
+			w.listen("m", "c")
+			w.acquire("m", "c", sec, 0)
+			release(w, "b")
+			b.granted()
+			if got := w.reservations("m", "c"); len(got) != 0 {
+				w.t.Errorf("c got the notices %q", got)
+			}
+		})
+	})
+	t.Run("for a polling one it is reserved, with one notice", func(t *testing.T) {
+		inBubble(t, func(w *world) {
+			w.acquire("m", "a", 9*sec, 0)
+			w.listen("m", "b")
+			w.acquire("m", "b", sec, 0)
+			c := w.block("m", "c", sec, 0)
+			release(w, "b")
+			if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+				w.t.Errorf("b got the notices %q", got)
+			}
+			w.commit(func(tx simba.Tx) {
+				if tx.Lock("m").Exists() || !tx.Open("m", "b") || tx.Open("m", "x") || !tx.Open("m", "b") {
+					w.t.Error("it is not kept for b")
+				}
+				if l := tx.Lock("m"); l.Owner != "b" || l.TTL != testWindow {
+					w.t.Errorf("x, which was refused, sees %+v", l)
+				}
+			})
+			time.Sleep(testWindow)
+			c.granted()
+		})
+	})
+	t.Run("a waiter with a reservation keeps it", func(t *testing.T) {
+		inBubble(t, func(w *world) {
+			w.acquire("m", "a", 9*sec, 0)
+			w.listen("m", "b")
+			w.acquire("m", "b", sec, 0)
+			c := w.block("m", "c", sec, 0)
+			w.commit(func(tx simba.Tx) { tx.Drop("m") })
+			w.commit(func(tx simba.Tx) { tx.Dequeue("m", "b") })
+			if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
+				w.t.Errorf("%+v", o)
+			}
+			time.Sleep(sec)
+			c.granted()
+		})
+	})
+	t.Run("one that nobody can reach is passed over", func(t *testing.T) {
+		inBubble(t, func(w *world) {
+			w.acquire("m", "a", 9*sec, 0)
+			w.acquire("m", "b", sec, 0)
+			c := w.block("m", "c", sec, 0)
+			release(w, "b")
+			c.granted()
+		})
+	})
+	t.Run("of a mutex that is held it only leaves the queue", func(t *testing.T) {
+		inBubble(t, func(w *world) {
+			w.acquire("m", "a", 9*sec, 0)
+			b := w.block("m", "b", sec, 0)
+			w.commit(func(tx simba.Tx) { tx.Dequeue("m", "b") })
+			if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout || o.Owner != "a" {
+				w.t.Errorf("%+v", o)
+			}
+		})
+	})
+}

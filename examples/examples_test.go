@@ -201,14 +201,11 @@ func newMutex(t *testing.T, s *simbatest.Server, e example) *mutex {
 
 func (m *mutex) owner() string {
 	m.t.Helper()
-	r, err := m.rdb.Do(context.Background(), "simba.owner", m.name).Result()
-	if err == redis.Nil {
-		return ""
-	}
+	r, err := simbatest.ToRecord(m.rdb.Do(context.Background(), "simba.owner", m.name).Result())
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	return r.(map[any]any)["owner"].(string)
+	return r.Text("owner")
 }
 
 func (m *mutex) waiters() int {
@@ -227,14 +224,13 @@ func (m *mutex) ended(token uint64, how string) int64 { m.t.Helper(); return m.e
 
 func (m *mutex) event(name string, token uint64) int64 {
 	m.t.Helper()
-	history, err := m.rdb.Do(context.Background(), "simba.history", m.name, "count", 1000).Slice()
+	history, err := simbatest.ToRecords(m.rdb.Do(context.Background(), "simba.history", m.name, "count", 1000).Result())
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	for _, r := range history {
-		event := r.(map[any]any)
-		if event["event"] == name && uint64(event["token"].(int64)) == token {
-			return event["at"].(int64)
+	for _, event := range history {
+		if event["event"] == name && uint64(event.Number("token")) == token {
+			return event.Number("at")
 		}
 	}
 	m.t.Fatalf("no tenure of token %d was %s: %v", token, name, history)

@@ -169,7 +169,7 @@ func TestNoRecoveryDelayAfterAlwaysOrACleanStop(t *testing.T) {
 	}
 }
 
-// crashedAsync is what a crash of Async leaves that asks for 12 s of quiet.
+// crashedAsync is what a crash of Async leaves that asks for a recovery delay of 12 s.
 func crashedAsync(t *testing.T) *vfs.MemFS {
 	fsys := vfs.NewCrashableMem()
 	openPrimed(t, testOptions(t, fsys, Async))

@@ -288,7 +288,7 @@ func TestReplayGivesTheLeasesThatWereAppended(t *testing.T) {
 				t.Fatalf("seed %d: %d events, want %d", seed, len(r.History), len(events))
 			}
 			if r.Seq != changes.seq || r.Delay != 0 {
-				t.Fatalf("seed %d: Seq %d, quiet for %v, want %d and 0", seed, r.Seq, r.Delay, changes.seq)
+				t.Fatalf("seed %d: Seq %d, delay %v, want %d and 0", seed, r.Seq, r.Delay, changes.seq)
 			}
 		}
 		mustClose(t, s)

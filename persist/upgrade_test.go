@@ -73,7 +73,7 @@ func wantEarlier(t *testing.T, r *Recovered) {
 		t.Errorf("history %+v, want %+v", r.History, events)
 	}
 	if r.Seq < 7 || r.Token != 5 || r.Delay != 0 {
-		t.Errorf("Seq %d, token %d, quiet for %v, want 7, 5, 0", r.Seq, r.Token, r.Delay)
+		t.Errorf("Seq %d, token %d, delay %v, want 7, 5, 0", r.Seq, r.Token, r.Delay)
 	}
 }
 

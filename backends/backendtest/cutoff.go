@@ -11,7 +11,7 @@ import (
 
 func cutOffRules() []rule {
 	return []rule{
-		{"1", "over a slow network no reply says more than what is left of a lease", link | direct, func(tc *testCase) {
+		{"1", "over a slow network no reply overstates the rest of a lease", link | direct, func(tc *testCase) {
 			far, near := tc.server(), tc.directServer()
 			for _, how := range []string{"acquired", "renewed", "handed on"} {
 				tooLong := 0

@@ -95,7 +95,7 @@ func deadWaiterRules() []rule {
 				}
 			}
 		}},
-		{"6", "a waiter that returns keeps what its old connection was granted", 0, func(tc *testCase) {
+		{"6", "a waiter that returns keeps the grant of its old connection", 0, func(tc *testCase) {
 			s := tc.server()
 			for _, how := range []string{"end", "abandon"} {
 				m := tc.mutex()

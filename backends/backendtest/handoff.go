@@ -82,7 +82,7 @@ func handoffRules() []rule {
 				last = x.granted().Owner
 			}
 		}},
-		{"7", "a new contender is not served before those who wait", 0, func(tc *testCase) {
+		{"7", "a new contender is not served before the waiters", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			b, c := s.block(m, "b", long, 0), s.block(m, "c", long, 0)
@@ -211,7 +211,7 @@ func handoffRules() []rule {
 			}
 			tc.equal("queue", s.queue(m), nil)
 		}},
-		{"6", "the reply to a waiter says what is left at that moment", 0, func(tc *testCase) {
+		{"6", "the reply to a waiter has the rest of its lease at that moment", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", 10*sec, 5*sec)

@@ -72,7 +72,7 @@ func listingRules() []rule {
 				}
 			}
 		}},
-		{"scan", "SCAN finds what exists all the time while other mutexes come and go", 0, func(tc *testCase) {
+		{"scan", "SCAN finds every mutex that exists all the time, while others come and go", 0, func(tc *testCase) {
 			s := tc.server()
 			var stay []string
 			for range 10 {
@@ -174,7 +174,7 @@ func listingRules() []rule {
 			}
 			s.mustRelease(m, b)
 		}},
-		{"close", "Stats counts what happens", 0, func(tc *testCase) {
+		{"close", "Stats counts the tenures, renewals, handoffs and waiters", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			s.guard(m, "a", long, 0, 0)

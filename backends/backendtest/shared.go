@@ -97,7 +97,7 @@ func sharedRules() []rule {
 				acquireAtOnce(tc, tc.mutex(), one, two)
 			}
 		}},
-		{"8s", "a waiter on one server is granted what the other releases", shared, func(tc *testCase) {
+		{"8s", "a waiter on one server is granted a mutex that the other releases", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			a := one.mustAcquire(m, "a", long, 0)
@@ -115,7 +115,7 @@ func sharedRules() []rule {
 				tc.t.Errorf("guard through the other: %s", show(t))
 			}
 		}},
-		{"8s", "a waiter on one server is granted what expires on the other", shared, func(tc *testCase) {
+		{"8s", "a waiter on one server is granted a mutex that expires on the other", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
 				sent := time.Now()
@@ -132,7 +132,7 @@ func sharedRules() []rule {
 				return b != nil
 			})
 		}},
-		{"8s", "a waiter on one server is granted what the other breaks", shared, func(tc *testCase) {
+		{"8s", "a waiter on one server is granted a mutex that the other breaks", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)
@@ -187,7 +187,7 @@ func sharedRules() []rule {
 				tc.t.Error("the session's end did not release")
 			}
 		}},
-		{"scan", "SCAN finds what clients of other servers hold", shared, func(tc *testCase) {
+		{"scan", "SCAN finds the mutexes that clients of other servers hold", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)

@@ -103,7 +103,7 @@ func tokenRules() []rule {
 				tc.t.Error("check of the tenure before")
 			}
 		}},
-		{"session", "the end of a session releases only what is bound to it", 0, func(tc *testCase) {
+		{"session", "the end of a session releases only the leases bound to it", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			ask := func(session uint64) {
 				tc.t.Helper()

@@ -14,8 +14,10 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultTimeout        = 3 * time.Second
-	DefaultSessionTimeout = 10 * time.Second
+	DefaultTimeout = 3 * time.Second
+	// DefaultSessionTimeout is more than twice the default lease of the Go client, 10 s + 2 s. An
+	// owner must not trust its lease beyond half of the session timeout.
+	DefaultSessionTimeout = 25 * time.Second
 	DefaultSessions       = 4
 )
 

@@ -98,11 +98,8 @@ func ExampleRegistry_Obtain() {
 func ExampleRegistry_NewHolder() {
 	c, done := connect()
 	defer done()
-	r, err := registry.New(c, registry.Config{Prefix: "orders"})
-	check(err)
+	r, lock := orders(c)
 	defer r.Close()
-	lock, err := r.Obtain("4711")
-	check(err)
 	ctx, me, another := context.Background(), r.NewHolder(), r.NewHolder()
 	for _, h := range []*registry.Holder{me, me, another} {
 		ok, err := lock.TryLock(ctx, h)
@@ -119,11 +116,8 @@ func ExampleRegistry_NewHolder() {
 func ExampleHolder() {
 	c, done := connect()
 	defer done()
-	r, err := registry.New(c, registry.Config{Prefix: "orders"})
-	check(err)
+	r, lock := orders(c)
 	defer r.Close()
-	lock, err := r.Obtain("4711")
-	check(err)
 	ctx := context.Background()
 	ship := func(h *registry.Holder) {
 		check(lock.Lock(ctx, h))
@@ -161,11 +155,8 @@ func ExampleRegistry_ExpireUnusedOlderThan() {
 func ExampleRegistry_Close() {
 	c, done := connect()
 	defer done()
-	r, err := registry.New(c, registry.Config{Prefix: "orders"})
-	check(err)
+	r, lock := orders(c)
 	ctx, me := context.Background(), r.NewHolder()
-	lock, err := r.Obtain("4711")
-	check(err)
 	check(lock.Lock(ctx, me))
 	check(r.Close()) // unlocks
 	owner, err := c.Owner(ctx, "orders:4711")

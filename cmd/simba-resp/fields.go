@@ -152,8 +152,8 @@ var fields = []field{
 		value: func(c *config) flag.Value { return (*text)(&c.ZooKeeperAuth) },
 	},
 	{
-		name: "zookeeper-session-timeout", kind: "duration", initial: "10s", engine: engineZooKeeper,
-		help:  "How long the ensemble keeps the leases of a server that it cannot reach. The ensemble may choose another value.",
+		name: "zookeeper-session-timeout", kind: "duration", initial: "25s", engine: engineZooKeeper,
+		help:  "How long the ensemble keeps the leases of a server that it cannot reach. Leases must be shorter than half of it. The ensemble may choose another value.",
 		value: func(c *config) flag.Value { return (*duration)(&c.ZooKeeperSessionTimeout) },
 	},
 	{

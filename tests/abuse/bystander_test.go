@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // bystander is a client that takes no part in the abuse. Again and again it owns a mutex that
@@ -88,14 +90,14 @@ func (b *bystander) round(mutex *shared) error {
 }
 
 func (b *bystander) acquire(name string, options ...any) (token int64, err error) {
-	r, err := asRecord(b.conn.Do("SIMBA.ACQUIRE", append([]any{name, b.name, bystanderTTL}, options...)...))
+	r, err := simbatest.ToRecord(b.conn.Do("SIMBA.ACQUIRE", append([]any{name, b.name, bystanderTTL}, options...)...))
 	if err != nil {
 		return 0, err
 	}
 	if r["status"] != "acquired" {
 		return 0, fmt.Errorf("acquire %s: %v", name, r)
 	}
-	return r["token"].(int64), nil
+	return r.Number("token"), nil
 }
 
 // servesOthers waits until every bystander has been served some more times. If not, the test fails.
@@ -113,21 +115,4 @@ func (v *victim) servesOthers() {
 			return b.rounds.Load() >= from+times
 		})
 	}
-}
-
-// asRecord converts the reply of a SIMBA command into a map.
-func asRecord(reply any, err error) (map[string]any, error) {
-	fields, err := redis.Values(reply, err)
-	if err != nil {
-		return nil, err
-	}
-	r := make(map[string]any, len(fields)/2)
-	for i := 0; i+1 < len(fields); i += 2 {
-		value := fields[i+1]
-		if b, ok := value.([]byte); ok {
-			value = string(b)
-		}
-		r[string(fields[i].([]byte))] = value
-	}
-	return r, nil
 }

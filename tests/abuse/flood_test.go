@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 func TestAMillionPipelinedCommandsAreAnsweredInBatches(t *testing.T) {
@@ -187,7 +189,7 @@ func fill(t testing.TB, v *victim, n int) {
 			t.Fatal(err)
 		}
 		for range pipeline {
-			if r, err := asRecord(v.eye.Receive()); err != nil || r["status"] != "acquired" {
+			if r, err := simbatest.ToRecord(v.eye.Receive()); err != nil || r["status"] != "acquired" {
 				t.Fatal(r, err)
 			}
 		}

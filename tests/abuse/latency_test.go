@@ -68,7 +68,7 @@ func latencies(b *testing.B, v *victim) []time.Duration {
 	var took []time.Duration
 	for end := time.Now().Add(10 * time.Second); len(took) < 5000 && time.Now().Before(end); {
 		began := time.Now()
-		if r, err := asRecord(c.Do("SIMBA.ACQUIRE", "measured", "c", 10_000)); err != nil || r["status"] != "acquired" {
+		if r, err := simbatest.ToRecord(c.Do("SIMBA.ACQUIRE", "measured", "c", 10_000)); err != nil || r["status"] != "acquired" {
 			b.Fatal(r, err)
 		}
 		if n, err := redis.Int(c.Do("SIMBA.RELEASE", "measured", "c")); err != nil || n != 1 {

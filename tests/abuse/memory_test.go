@@ -158,7 +158,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 	holder, polling := v.client(), v.client()
 	const holderTTL = 10_000 // ms
 	for _, m := range []string{"held", "given-up"} {
-		if r, err := asRecord(holder.Do("SIMBA.ACQUIRE", m, "holder", holderTTL)); err != nil || r["status"] != "acquired" {
+		if r, err := simbatest.ToRecord(holder.Do("SIMBA.ACQUIRE", m, "holder", holderTTL)); err != nil || r["status"] != "acquired" {
 			t.Fatal(r, err)
 		}
 	}
@@ -172,12 +172,12 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 	go func() {
 		for {
 			for _, m := range []string{"held", "given-up"} {
-				if r, err := asRecord(holder.Do("SIMBA.GUARD", m, "holder", holderTTL)); err != nil || r["status"] != "renewed" {
+				if r, err := simbatest.ToRecord(holder.Do("SIMBA.GUARD", m, "holder", holderTTL)); err != nil || r["status"] != "renewed" {
 					guarded <- fmt.Errorf("guard of %s: %v, %w", m, r, err)
 					return
 				}
 			}
-			if r, err := asRecord(holder.Do("SIMBA.ACQUIRE", "held", "holder", holderTTL)); err != nil || r["status"] != "renewed" {
+			if r, err := simbatest.ToRecord(holder.Do("SIMBA.ACQUIRE", "held", "holder", holderTTL)); err != nil || r["status"] != "renewed" {
 				guarded <- fmt.Errorf("acquire by the owner: %v, %w", r, err)
 				return
 			}
@@ -244,7 +244,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.until("who is new is served again", func() bool {
-		r, err := asRecord(polling.Do("SIMBA.ACQUIRE", "new", "late", bystanderTTL))
+		r, err := simbatest.ToRecord(polling.Do("SIMBA.ACQUIRE", "new", "late", bystanderTTL))
 		if err != nil && !isOutOfMemory(err) {
 			t.Fatal(err)
 		}

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 func TestEachOfThousandsOfWaitersIsGrantedOnce(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	owner := v.client()
-	if r, err := asRecord(owner.Do("SIMBA.ACQUIRE", "crowded", "owner", bystanderTTL)); err != nil || r["status"] != "acquired" {
+	if r, err := simbatest.ToRecord(owner.Do("SIMBA.ACQUIRE", "crowded", "owner", bystanderTTL)); err != nil || r["status"] != "acquired" {
 		t.Fatal(r, err)
 	}
 	const waiters = 2000
@@ -79,7 +81,7 @@ func TestOneContenderOnThousandsOfConnectionsIsOneContender(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	owner := v.client()
-	first, err := asRecord(owner.Do("SIMBA.ACQUIRE", "doubled", "owner", bystanderTTL))
+	first, err := simbatest.ToRecord(owner.Do("SIMBA.ACQUIRE", "doubled", "owner", bystanderTTL))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 const (
@@ -282,30 +284,14 @@ func (o *operation) read(raw any) error {
 		o.done = n == 1
 		return err
 	}
-	if raw == nil && o.kind == owner {
-		return nil // free
-	}
-	fields, err := redis.Values(raw, nil)
+	r, err := simbatest.ToRecord(raw, nil) // nil: free
 	if err != nil {
-		return fmt.Errorf("%v is no record: %w", raw, err)
+		return err
 	}
-	for i := 0; i+1 < len(fields); i += 2 {
-		name, _ := redis.String(fields[i], nil)
-		switch name {
-		case "status":
-			o.status, err = redis.String(fields[i+1], nil)
-		case "owner":
-			o.owner, err = redis.String(fields[i+1], nil)
-		case "token":
-			o.reply.token, err = redis.Uint64(fields[i+1], nil)
-		case "transition":
-			var ms int64
-			ms, err = redis.Int64(fields[i+1], nil)
-			o.left = time.Duration(ms) * time.Millisecond
-		}
-		if err != nil {
-			return fmt.Errorf("%s of %v: %w", name, raw, err)
-		}
+	if r == nil && o.kind != owner {
+		return errors.New("the reply is null")
 	}
+	o.status, o.owner, o.reply.token = r.Text("status"), r.Text("owner"), uint64(r.Number("token"))
+	o.left = time.Duration(r.Number("transition")) * time.Millisecond
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // event is a record of SIMBA.HISTORY.
@@ -22,31 +24,14 @@ func (w *world) serverHistory(t *testing.T, server int, mutex string) (events []
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	records, err := redis.Values(conn.Do("SIMBA.HISTORY", mutex, "COUNT", 10_000))
+	records, err := simbatest.ToRecords(conn.Do("SIMBA.HISTORY", mutex, "COUNT", 10_000))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range records {
-		fields, err := redis.Values(r, nil)
-		var e event
-		for i := 0; i+1 < len(fields) && err == nil; i += 2 {
-			switch name, _ := redis.String(fields[i], nil); name {
-			case "event":
-				e.kind, err = redis.String(fields[i+1], nil)
-			case "owner":
-				e.owner, err = redis.String(fields[i+1], nil)
-			case "reason":
-				e.reason, err = redis.String(fields[i+1], nil)
-			case "at":
-				e.at, err = redis.Int64(fields[i+1], nil)
-			case "token":
-				e.token, err = redis.Uint64(fields[i+1], nil)
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		events = append(events, e)
+		events = append(events, event{
+			kind: r.Text("event"), owner: r.Text("owner"), reason: r.Text("reason"), at: r.Number("at"), token: uint64(r.Number("token")),
+		})
 	}
 	return events
 }

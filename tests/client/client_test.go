@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/simba-resp/simba-resp/backends/zookeeper"
 	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/client/registry"
 	"github.com/simba-resp/simba-resp/client/worker"
@@ -279,5 +280,19 @@ func TestOutageIsLoggedOnceForAllMutexes(t *testing.T) {
 		if n := strings.Count(got, "\n"); n != 2 || !strings.Contains(got, "the server does not answer") || !strings.Contains(got, "answers again") {
 			t.Errorf("%d lines:\n%.2000s", n, got)
 		}
+	})
+}
+
+// The guides tell owners to trust a lease no longer than half of the session timeout of zookeeper.
+func TestTheDefaultLeaseIsShorterThanHalfOfTheZooKeeperSession(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		l, err := w.client().Lock(bg, "job")
+		must(t, err)
+		tenure, _, err := w.engine.Owner(bg, "job")
+		must(t, err)
+		if lease := tenure.Transition; lease <= 0 || lease >= zookeeper.DefaultSessionTimeout/2 {
+			t.Errorf("the lease lasts %v, a session %v", lease, zookeeper.DefaultSessionTimeout)
+		}
+		w.unlock(l)
 	})
 }

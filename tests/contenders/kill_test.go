@@ -169,12 +169,12 @@ func (f *fleet) owner() *contender {
 func (f *fleet) waits(contender string) {
 	f.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		queue, err := f.rdb.Do(f.t.Context(), "simba.queue", f.mutex).Slice()
+		queue, err := simbatest.ToRecords(f.rdb.Do(f.t.Context(), "simba.queue", f.mutex).Result())
 		if err != nil {
 			f.t.Fatal(err)
 		}
 		for _, q := range queue {
-			if q.(map[any]any)["contender"] == contender {
+			if q["contender"] == contender {
 				return
 			}
 		}
@@ -185,16 +185,12 @@ func (f *fleet) waits(contender string) {
 // ask asks the server for the present tenure.
 func (f *fleet) ask() (owner string, o tenureEnd) {
 	f.t.Helper()
-	r, err := f.rdb.Do(f.t.Context(), "simba.owner", f.mutex).Result()
-	if err == redis.Nil {
-		return "", o
-	}
+	r, err := simbatest.ToRecord(f.rdb.Do(f.t.Context(), "simba.owner", f.mutex).Result())
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	record := r.(map[any]any)
-	return record["owner"].(string), tenureEnd{
-		uint64(record["token"].(int64)), time.Duration(record["transition_at"].(int64)) * time.Millisecond, nil,
+	return r.Text("owner"), tenureEnd{
+		uint64(r.Number("token")), time.Duration(r.Number("transition_at")) * time.Millisecond, nil,
 	}
 }
 

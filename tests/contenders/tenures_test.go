@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // tenure is a tenure that a contender recorded. from and to are the first and the last time at
@@ -102,16 +103,15 @@ func changes(t testing.TB, rdb *redis.Client, mutex string) []change {
 // changesSince returns the history after the change with that number.
 func changesSince(t testing.TB, rdb *redis.Client, mutex string, seq int64) []change {
 	t.Helper()
-	records, err := rdb.Do(t.Context(), "simba.history", mutex, "count", 10_000, "since", seq).Slice()
+	records, err := simbatest.ToRecords(rdb.Do(t.Context(), "simba.history", mutex, "count", 10_000, "since", seq).Result())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []change
 	for _, r := range records {
-		f := r.(map[any]any)
 		all = append(all, change{
-			seq: f["seq"].(int64), event: f["event"].(string), owner: f["owner"].(string), token: uint64(f["token"].(int64)),
-			at: time.Duration(f["at"].(int64)) * time.Millisecond,
+			seq: r.Number("seq"), event: r.Text("event"), owner: r.Text("owner"), token: uint64(r.Number("token")),
+			at: time.Duration(r.Number("at")) * time.Millisecond,
 		})
 	}
 	return all

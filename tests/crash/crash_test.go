@@ -251,16 +251,16 @@ func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int)
 	}
 	// Before the reply to the first grant, no known state can be lost. The recovery delay may or
 	// may not be on disk then.
-	quiet := rec.Delay >= crashLease
-	if quiet != (mode == persist.Async) && (quiet || p.token > 0) {
-		t.Errorf("quiet time %v after token %d", rec.Delay, p.token)
+	delayed := rec.Delay >= crashLease
+	if delayed != (mode == persist.Async) && (delayed || p.token > 0) {
+		t.Errorf("recovery delay %v after token %d", rec.Delay, p.token)
 	}
-	acquireAfterCrash(t, p, quiet, store, rec, found)
+	acquireAfterCrash(t, p, delayed, store, rec, found)
 	return lost
 }
 
 // acquireAfterCrash lets a new contender acquire mutexes in the run after the crash.
-func acquireAfterCrash(t testing.TB, p picture, quiet bool, store *persist.Store, rec *persist.Recovered, found map[string]holder) {
+func acquireAfterCrash(t testing.TB, p picture, delayed bool, store *persist.Store, rec *persist.Recovered, found map[string]holder) {
 	t.Helper()
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, store, engine.Recovery(*rec))
 	if err != nil {
@@ -284,9 +284,9 @@ func acquireAfterCrash(t testing.TB, p picture, quiet bool, store *persist.Store
 		}
 	}
 	switch o := ask("new"); {
-	case quiet && o.Status != simba.StatusBusy:
-		t.Errorf("granted in the quiet time: %+v", o)
-	case !quiet && (o.Status != simba.StatusAcquired || o.Token <= p.token):
+	case delayed && o.Status != simba.StatusBusy:
+		t.Errorf("granted in the recovery delay: %+v", o)
+	case !delayed && (o.Status != simba.StatusAcquired || o.Token <= p.token):
 		t.Errorf("after token %d a stranger got %+v", p.token, o)
 	}
 }

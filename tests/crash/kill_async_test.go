@@ -26,12 +26,12 @@ func TestKillLosesNothingThatAsyncPromises(test *testing.T) {
 	rounds := simbatest.Count(10, 500)
 	m := &asyncModel{t: t, leases: make(map[string]asyncLease), seen: make(map[int64]string)}
 	dir := t.TempDir() + "/data"
-	quiet := 0
+	delayed := 0
 	for round := range rounds {
 		s := simbatest.StartIn(t, dir, "--durability", "async")
 		if round%10 == 9 { // it dies during a recovery delay
 			m.begin(0, time.Now().Add(rand.N(asyncTTL*time.Millisecond)))
-			quiet++
+			delayed++
 		} else {
 			m.begin(1+rand.IntN(100), time.Now().Add(simbatest.Patience))
 		}
@@ -54,7 +54,7 @@ func TestKillLosesNothingThatAsyncPromises(test *testing.T) {
 			t.Fatalf("in round %d", round)
 		}
 	}
-	t.Counted(rounds, "%d tenures acknowledged, %d of them lost while their leases ran, %d kills in the quiet time", len(m.seen), m.lost, quiet)
+	t.Counted(rounds, "%d tenures acknowledged, %d of them lost while their leases ran, %d kills in the recovery delay", len(m.seen), m.lost, delayed)
 }
 
 // asyncModel is what the clients know of the server.

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // rule is one rule that a generation and our contenders keep together.
@@ -184,8 +185,8 @@ var handoverRules = []rule{
 		if n := released.Val(); n != int64(1) {
 			m.Errorf("SIMBA.RELEASE returns %v", n)
 		}
-		if o := barges.Val().(map[any]any); o["status"] != "busy" {
-			m.Errorf("a later contender gets %v", o)
+		if o, err := simbatest.ToRecord(barges.Result()); err != nil || o["status"] != "busy" {
+			m.Errorf("a later contender gets %v, %v", o, err)
 		}
 		m.must(k.awaitNotice(m.ctx, time.Hour))
 		m.owns(k)

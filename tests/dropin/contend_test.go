@@ -175,7 +175,7 @@ func (c *contest) ownerToken(ctx context.Context, k contender, owner string) (to
 	if o == nil || o["owner"] != owner {
 		return 0, fmt.Errorf("%s owns the mutex, but the server's owner is %v", owner, o)
 	}
-	token = uint64(o["token"].(int64))
+	token = uint64(o.Number("token"))
 	if knows && f.token() != 0 && f.token() != token {
 		c.noted.breaks(oneToken, "%s has token %d, but the server's is %d", owner, f.token(), token)
 	}

@@ -74,13 +74,6 @@ func number(t testing.TB, rdb *redis.Client, command ...any) int64 {
 }
 
 // record returns the record that the command gets; nil = there is none.
-func record(ctx context.Context, rdb *redis.Client, command ...any) (map[any]any, error) {
-	r, err := rdb.Do(ctx, command...).Result()
-	if err == redis.Nil {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return r.(map[any]any), nil
+func record(ctx context.Context, rdb *redis.Client, command ...any) (simbatest.Record, error) {
+	return simbatest.ToRecord(rdb.Do(ctx, command...).Result())
 }

@@ -3,6 +3,7 @@ package dropin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,7 +108,7 @@ func (m *meeting) takes(id string) uint64 {
 	if o["status"] != "acquired" {
 		m.Fatalf("%s acquires a free mutex: %v", id, o)
 	}
-	return uint64(o["token"].(int64))
+	return uint64(o.Number("token"))
 }
 
 // waits has a client of ours wait, and returns when it is in the queue or owns the mutex already.
@@ -125,20 +126,17 @@ func (m *meeting) waits(id string) (owns <-chan uint64) {
 			m.Errorf("%s waits: %v, %v", id, o, err)
 			return
 		}
-		got <- uint64(o["token"].(int64))
+		got <- uint64(o.Number("token"))
 	})
 	m.until(id+" is in the queue", func() bool {
 		if len(got) > 0 {
 			return true
 		}
-		all, err := m.rdb.Do(m.ctx, "simba.queue", m.mutex).Slice()
+		queue, err := simbatest.ToRecords(m.rdb.Do(m.ctx, "simba.queue", m.mutex).Result())
 		m.must(err)
-		for _, q := range all {
-			if r := q.(map[any]any); r["contender"] == id && r["kind"] == "blocked" {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(queue, func(q simbatest.Record) bool {
+			return q["contender"] == id && q["kind"] == "blocked"
+		})
 	})
 	return got
 }
@@ -202,7 +200,7 @@ func (m *meeting) owner(id string) (token uint64) {
 	if o == nil || o["owner"] != id {
 		m.Fatalf("the server's owner is %v, not %s", o, id)
 	}
-	return uint64(o["token"].(int64))
+	return uint64(o.Number("token"))
 }
 
 func (m *meeting) check(token uint64) bool {

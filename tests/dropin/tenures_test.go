@@ -151,7 +151,7 @@ func (l *tenures) neverTwo(engine string) {
 // with a delay. So its history may lack the end of a tenure, and before MySQL whole tenures.
 func (l *tenures) history(t testing.TB, rdb *redis.Client, engine, mutex string) {
 	t.Helper()
-	var records []any
+	var records []simbatest.Record
 	seen := make(map[string]bool)
 	unknown := func() (list []tenure) {
 		for _, n := range l.inOrder() {
@@ -163,12 +163,12 @@ func (l *tenures) history(t testing.TB, rdb *redis.Client, engine, mutex string)
 	}
 	for end := time.Now().Add(simbatest.Patience); ; time.Sleep(10 * time.Millisecond) {
 		var err error
-		if records, err = rdb.Do(t.Context(), "simba.history", mutex, "count", 10_000).Slice(); err != nil {
+		if records, err = simbatest.ToRecords(rdb.Do(t.Context(), "simba.history", mutex, "count", 10_000).Result()); err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range records {
-			if f := r.(map[any]any); f["event"] == "acquired" {
-				seen[f["owner"].(string)+" "+strconv.FormatInt(f["token"].(int64), 10)] = true
+			if r["event"] == "acquired" {
+				seen[r.Text("owner")+" "+strconv.FormatInt(r.Number("token"), 10)] = true
 			}
 		}
 		if engine == "mysql" || len(unknown()) == 0 || time.Now().After(end) {
@@ -183,21 +183,20 @@ func (l *tenures) history(t testing.TB, rdb *redis.Client, engine, mutex string)
 	var owner string
 	var present, last int64 // tokens; 0 = nobody's
 	for _, r := range records {
-		f := r.(map[any]any)
-		token := f["token"].(int64)
-		switch f["event"] {
+		token := r.Number("token")
+		switch r["event"] {
 		case "acquired":
 			if present != 0 && engine == "embedded" {
-				l.breaks(oneOwner, "the server has %v acquire with token %d while %s has it with %d", f["owner"], token, owner, present)
+				l.breaks(oneOwner, "the server has %v acquire with token %d while %s has it with %d", r["owner"], token, owner, present)
 			}
 			if token <= last {
-				l.breaks(ascending, "the server gives %v token %d after %d", f["owner"], token, last)
+				l.breaks(ascending, "the server gives %v token %d after %d", r["owner"], token, last)
 			}
-			owner = f["owner"].(string)
+			owner = r.Text("owner")
 			present, last = token, token
 		case "released", "expired", "broken":
 			if token != present && engine == "embedded" {
-				l.breaks(oneOwner, "the server has token %d of %v %v while %s has it with %d", token, f["owner"], f["event"], owner, present)
+				l.breaks(oneOwner, "the server has token %d of %v %v while %s has it with %d", token, r["owner"], r["event"], owner, present)
 			}
 			present = 0
 		}

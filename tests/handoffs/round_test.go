@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -65,7 +64,7 @@ func (r *round) run() (took []time.Duration) {
 	// Dead waiters that the server does not know as dead still get the mutex. It may be free for a
 	// moment between two of them, while the server reads the state of a lease in its store.
 	if !r.await("every waiter is served", func() (bool, error) {
-		done, err := r.queue(func(q map[string]string) bool { return q["kind"] == "polling" })
+		done, err := r.queue(func(q simbatest.Record) bool { return q["kind"] == "polling" })
 		if !done || err != nil {
 			return false, err
 		}
@@ -116,22 +115,18 @@ func (r *round) queueUp() bool {
 // queued reports whether the queue has n entries, and records their order.
 func (r *round) queued(n int) (bool, error) {
 	r.order = nil
-	_, err := r.queue(func(q map[string]string) bool {
-		r.order = append(r.order, q["contender"])
+	_, err := r.queue(func(q simbatest.Record) bool {
+		r.order = append(r.order, q.Text("contender"))
 		return true
 	})
 	return len(r.order) == n, err
 }
 
 // queue reports whether the predicate holds for all entries of the queue.
-func (r *round) queue(is func(map[string]string) bool) (all bool, err error) {
-	records, err := redis.Values(r.admin.Do("SIMBA.QUEUE", r.mutex, "COUNT", 1000))
+func (r *round) queue(is func(simbatest.Record) bool) (all bool, err error) {
+	records, err := simbatest.ToRecords(r.admin.Do("SIMBA.QUEUE", r.mutex, "COUNT", 1000))
 	all = true
-	for _, record := range records {
-		q, err := fields(record, nil)
-		if err != nil {
-			return false, err
-		}
+	for _, q := range records {
 		all = is(q) && all
 	}
 	return all, err
@@ -153,8 +148,8 @@ func (r *round) die() {
 	r.hole.Blackhole()
 	if r.known = r.rng.IntN(2) == 0; r.known {
 		r.await("the server knows who is dead", func() (bool, error) {
-			return r.queue(func(q map[string]string) bool {
-				f := r.waiters[q["contender"]].fate
+			return r.queue(func(q simbatest.Record) bool {
+				f := r.waiters[q.Text("contender")].fate
 				return f == lives || f.silent() || q["kind"] == "polling"
 			})
 		})
@@ -221,27 +216,14 @@ func (r *round) judge() (took []time.Duration) {
 
 // tenures reads the history.
 func (r *round) tenures() (all []tenure, err error) {
-	records, err := redis.Values(r.admin.Do("SIMBA.HISTORY", r.mutex, "COUNT", 10_000))
+	records, err := simbatest.ToRecords(r.admin.Do("SIMBA.HISTORY", r.mutex, "COUNT", 10_000))
 	if err != nil {
 		return nil, err
 	}
-	for _, record := range records {
-		f, err := fields(record, nil)
-		if err != nil {
-			return nil, err
+	for _, e := range records {
+		if e["event"] == "acquired" {
+			all = append(all, tenure{owner: e.Text("owner"), token: e.Number("token"), at: time.UnixMilli(e.Number("at"))})
 		}
-		if f["event"] != "acquired" {
-			continue
-		}
-		token, err := strconv.ParseInt(f["token"], 10, 64)
-		if err != nil {
-			return nil, err
-		}
-		at, err := strconv.ParseInt(f["at"], 10, 64)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, tenure{owner: f["owner"], token: token, at: time.UnixMilli(at)})
 	}
 	return all, nil
 }

@@ -200,7 +200,7 @@ func (r *round) subscribe(w *waiter) (redis.PubSubConn, error) {
 func (r *round) acquire(w *waiter, request []any) bool {
 	reply, err := w.conn.Do("SIMBA.ACQUIRE", request...)
 	w.granted = time.Now()
-	status, err := fields(reply, err)
+	status, err := simbatest.ToRecord(reply, err)
 	if err != nil {
 		r.t.Errorf("%s: %s acquires: %v", r.mutex, w.id, err)
 	}
@@ -212,22 +212,6 @@ func (r *round) release(w *waiter) {
 	if n, err := redis.Int(w.conn.Do("SIMBA.RELEASE", r.mutex, w.id)); err != nil || n != 1 {
 		r.t.Errorf("%s: %s releases: %d, %v", r.mutex, w.id, n, err)
 	}
-}
-
-// fields converts the reply of a record.
-func fields(reply any, err error) (map[string]string, error) {
-	values, err := redis.Values(reply, err)
-	f := make(map[string]string)
-	for i := 0; i+1 < len(values); i += 2 {
-		name, _ := values[i].([]byte)
-		switch v := values[i+1].(type) {
-		case []byte:
-			f[string(name)] = string(v)
-		default:
-			f[string(name)] = fmt.Sprint(v)
-		}
-	}
-	return f, err
 }
 
 // dial connects. A reply on this connection must come within the test's patience.

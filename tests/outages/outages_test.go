@@ -14,6 +14,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
@@ -31,8 +32,6 @@ type limits struct {
 	// another attempt would take. The server's timer is exact to some milliseconds. The rest is for
 	// a machine that is busy.
 	slack time.Duration
-	// recovery is how soon after the outage every client must be served.
-	recovery time.Duration
 	// session is the session timeout of the engine zookeeper. The server finds a dead connection
 	// after two thirds of it.
 	session time.Duration
@@ -42,9 +41,9 @@ type limits struct {
 // second or two. Long campaigns run on a quiet machine.
 func outageLimits() limits {
 	if simbatest.Long() {
-		return limits{timeout: 2 * time.Second, slack: 1500 * time.Millisecond, recovery: 5 * time.Second, session: 4 * time.Second}
+		return limits{timeout: 2 * time.Second, slack: 1500 * time.Millisecond, session: 4 * time.Second}
 	}
-	return limits{timeout: 4 * time.Second, slack: 3500 * time.Millisecond, recovery: 10 * time.Second, session: 6 * time.Second}
+	return limits{timeout: 4 * time.Second, slack: 3500 * time.Millisecond, session: 6 * time.Second}
 }
 
 // TestAServerRecoversFromEachOfManyPartitions cuts the store off in every way, while clients send
@@ -118,7 +117,7 @@ func (o *outages) play(times int, rng *rand.Rand) {
 			o.until(c.all(), "is served again", func(a *asker) *atomic.Int64 { return &a.served })
 			o.untilReceived(last)
 			took := time.Since(healed)
-			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-lost) > o.limits.recovery {
+			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-lost) > backendtest.Recovery {
 				o.t.Errorf("outage %d (%s): all are served %v after it", i, way, took)
 			}
 			if o.t.Failed() {

@@ -46,20 +46,13 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 		if !done {
 			continue
 		}
-		record, err := redis.Values(reply, nil)
-		if err != nil || len(record) < 6 {
-			o.t.Errorf("%s gets the reply %v, %v", me, reply, err)
-			return
-		}
-		status, _ := redis.String(record[1], nil)
-		owner, _ := redis.String(record[3], nil)
-		token, _ := redis.Uint64(record[5], nil)
-		if status != "acquired" && status != "renewed" || owner != me {
-			o.t.Errorf("%s waits without limit, and gets the reply %q of %s", me, status, owner)
+		r, err := simbatest.ToRecord(reply, nil)
+		if err != nil || r["status"] != "acquired" && r["status"] != "renewed" || r["owner"] != me {
+			o.t.Errorf("%s waits without limit, and gets the reply %v, %v", me, reply, err)
 			return
 		}
 		o.mu.Lock()
-		o.granted = max(o.granted, token)
+		o.granted = max(o.granted, uint64(r.Number("token")))
 		o.mu.Unlock()
 		a.served.Add(1)
 		if _, _, ok := do("SIMBA.RELEASE", outageMutex, me); !ok {

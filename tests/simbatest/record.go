@@ -1,20 +1,37 @@
 package simbatest
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	goredis "github.com/redis/go-redis/v9"
+)
 
 // Record is a reply of SIMBA.ACQUIRE and similar commands: strings and int64s by name.
 type Record map[string]any
 
+// Text returns a field that is a string; "" if there is none.
+func (r Record) Text(name string) string { s, _ := r[name].(string); return s }
+
+// Number returns a field that is a number; 0 if there is none.
+func (r Record) Number(name string) int64 { n, _ := r[name].(int64); return n }
+
 // ToRecord converts a reply that redigo or go-redis returned: a flat array in RESP2 or a map in
-// RESP3. The null of redigo becomes a nil Record.
+// RESP3. A null becomes a nil Record.
 func ToRecord(reply any, err error) (Record, error) {
-	if err != nil || reply == nil {
+	if errors.Is(err, goredis.Nil) || err == nil && reply == nil {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	r := make(Record)
 	switch reply := reply.(type) {
 	case []any:
-		for i := 0; i+1 < len(reply); i += 2 {
+		if len(reply)%2 != 0 {
+			return nil, fmt.Errorf("%q is no record: it has an odd length", reply)
+		}
+		for i := 0; i < len(reply); i += 2 {
 			r[fmt.Sprint(text(reply[i]))] = text(reply[i+1])
 		}
 	case map[any]any:
@@ -25,6 +42,24 @@ func ToRecord(reply any, err error) (Record, error) {
 		return nil, fmt.Errorf("%v is no record", reply)
 	}
 	return r, nil
+}
+
+// ToRecords converts the reply of SIMBA.HISTORY or SIMBA.QUEUE.
+func ToRecords(reply any, err error) ([]Record, error) {
+	if err != nil {
+		return nil, err
+	}
+	list, ok := reply.([]any)
+	if !ok {
+		return nil, fmt.Errorf("%v is no list of records", reply)
+	}
+	records := make([]Record, len(list))
+	for i, e := range list {
+		if records[i], err = ToRecord(e, nil); err != nil {
+			return nil, err
+		}
+	}
+	return records, nil
 }
 
 // text returns a bulk string as a string, and any other value unchanged.

@@ -48,9 +48,9 @@ func acquire(t *testing.T, s *simbatest.Server, id string) string {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer rdb.Close()
-	r, err := rdb.Do(context.Background(), "simba.acquire", "m", id, 60_000, "noqueue").Result()
+	r, err := simbatest.ToRecord(rdb.Do(context.Background(), "simba.acquire", "m", id, 60_000, "noqueue").Result())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.(map[any]any)["owner"].(string)
+	return r.Text("owner")
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // bind sets the token of a tenure when a client learns it for the first time.
@@ -95,7 +97,7 @@ func (d *outcome) show() string {
 func (w *world) status(r *request, v any) string {
 	switch r.kind {
 	case reqAcquire, reqGuard:
-		s, _ := record(v)["status"].(string)
+		s := record(v).Text("status")
 		return s
 	case reqRelease, reqBreak, reqCheck, reqDelete:
 		return fmt.Sprint(v)
@@ -126,11 +128,11 @@ func left(end, now time.Duration) int64 {
 }
 
 // judgeOutcome judges the record of ACQUIRE and GUARD.
-func (w *world) judgeOutcome(r *request, rec map[string]any, at time.Duration) {
+func (w *world) judgeOutcome(r *request, rec simbatest.Record, at time.Duration) {
 	d := r.due
 	s := d.record
 	owner, _ := rec["owner"].(string)
-	token, _ := rec["token"].(int64)
+	token := rec.Number("token")
 	ttl, _ := rec["ttl"].(int64)
 	transition, _ := rec["transition"].(int64)
 	position, _ := rec["position"].(int64)
@@ -198,7 +200,7 @@ func (w *world) judgeOwner(r *request, v any) {
 		return
 	}
 	rec := record(v)
-	token, _ := rec["token"].(int64)
+	token := rec.Number("token")
 	if rec["owner"] != s.held.owner {
 		w.violate(ruleOneOwner, "%s: %v shows %v, it is %s", r.who, r, rec["owner"], s.held.owner)
 		return
@@ -269,9 +271,10 @@ func (w *world) judgeHistory(r *request, v any) {
 	token := uint64(0)
 	for _, e := range list {
 		rec := record(e)
-		num := func(name string) uint64 { n, _ := rec[name].(int64); return uint64(n) }
-		str := func(name string) string { s, _ := rec[name].(string); return s }
-		n := notice{num("seq"), int64(num("at")), str("event"), r.mx.name, str("owner"), num("token"), str("reason")}
+		n := notice{
+			uint64(rec.Number("seq")), rec.Number("at"), rec.Text("event"), r.mx.name, rec.Text("owner"), uint64(rec.Number("token")),
+			rec.Text("reason"),
+		}
 		if n.Seq <= last || w.events[n.Seq] != "" && w.events[n.Seq] != n.String() {
 			w.violate(ruleNotices, "%s: the history has %v after %d, and the message was %q", r.who, n, last, w.events[n.Seq])
 			return

@@ -107,7 +107,7 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 	t := before[at].held
 	t.windows = before[at].lease
 	t.former, t.session, t.waiter = true, nil, nil
-	if token, _ := record(found)["token"].(int64); w.bind(mx, t, uint64(token)) {
+	if token := record(found).Number("token"); w.bind(mx, t, uint64(token)) {
 		mx.restart(t)
 	}
 	w.logf(nil, now, "%s is left to %s #%d until %v", mx.name, t.owner, t.rank, t.end())

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // happening is something that a wire received, or the end of a wire.
@@ -275,21 +277,10 @@ func (r *scanner) value() (any, error) {
 	return nil, io.ErrUnexpectedEOF
 }
 
-// record converts a reply of pairs into a map.
-func record(v any) map[string]any {
-	list, ok := v.([]any)
-	if !ok || len(list)%2 != 0 {
-		return nil
-	}
-	m := make(map[string]any, len(list)/2)
-	for i := 0; i < len(list); i += 2 {
-		key, ok := list[i].(string)
-		if !ok {
-			return nil
-		}
-		m[key] = list[i+1]
-	}
-	return m
+// record converts a reply of pairs; nil = it is something else.
+func record(v any) simbatest.Record {
+	r, _ := simbatest.ToRecord(v, nil)
+	return r
 }
 
 // command encodes a request.

@@ -2,6 +2,10 @@
 // contender that reports each of its steps. Package client sets the variables when it is
 // initialized. Their first argument is a *client.Client or a *client.Contender: this package
 // cannot import client, which imports it.
+//
+// The run itself could live here, but the variables would remain. A subpackage gets a
+// *client.Client from its user, and only package client can look into it. An exported method, or
+// an alias of a type of this package, would show internals to every user of package client.
 package contend
 
 import (

@@ -1,0 +1,226 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// Replies that arrive late, made by hand.
+
+func TestOutcomeHasWindowsOfTheGrantedTicket(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newListener())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	acquire(t, b, "m", "c", time.Second, newWaiter())
+	// The same contender waits by a second request, which never reaches Redis.
+	second, _ := b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
+	release(t, b, "m", "a")
+	o, err := second.End(simba.EndWoken)
+	if err != nil || o.Status == simba.StatusAcquired && o.TTL > time.Second {
+		t.Errorf("the outcome is %+v, %v; Redis has %+v", o, err, owner(t, b, "m"))
+	}
+}
+
+func TestLateReplyPutsOffNoReconciliation(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newListener())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
+	acquire(t, b, "m", "x", time.Minute, nil)
+	acquire(t, b, "m", "c", time.Minute, newWaiter())
+	awaitIdle(t, b, "m", "c")
+	b.applyReply("m", late)
+	b.schedule.mu.Lock()
+	defer b.schedule.mu.Unlock()
+	if x := b.schedule.byMutex["m"]; x == nil || time.Until(x.at) > reconcileInterval {
+		t.Errorf("c waits, and the next reconciliation is %+v", x)
+	}
+}
+
+func TestHistoryWaitsForLateReply(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newListener())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
+	acquire(t, b, "m", "c", time.Minute, nil)
+	time.AfterFunc(replyReorderWindow/5, func() { b.applyReply("m", late) })
+	events, _, err := b.History(t.Context(), simba.HistoryRequest{Mutex: "m"})
+	if err != nil || len(events) != 3 || events[1].Owner != "a" || events[2].Owner != "c" {
+		t.Errorf("%+v %v", events, err)
+	}
+}
+
+// Nobody waits at this server. A polling waiter is in the queue at Redis, and relies on the
+// reconciliation that the request of the owner before it scheduled.
+func TestOlderReplyPutsOffNoReconciliation(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, noNotices{})
+	next := func() time.Duration {
+		b.schedule.mu.Lock()
+		defer b.schedule.mu.Unlock()
+		if x := b.schedule.byMutex["m"]; x != nil {
+			return time.Until(x.at)
+		}
+		return 0
+	}
+	guard := func(ttl time.Duration, after *reply) (st *reply) {
+		until(t, "the clock of Redis goes on", func() bool {
+			st = runScript(t, b, "m", guardScript, "a", ttl.Milliseconds(), int64(0), "0")
+			return after == nil || st.now > after.now
+		})
+		return st
+	}
+	acquired := runScript(t, b, "m", acquireScript, "z", int64(60_000), int64(0), "noqueue", "", "")
+	released := runScript(t, b, "m", releaseScript, "z", "0", "", "")
+	runScript(t, b, "m", acquireScript, "a", int64(60_000), int64(0), "noqueue", "", "")
+	hour := guard(time.Hour, released)
+	minute := guard(time.Minute, hour)
+	day := guard(24*time.Hour, minute)
+
+	b.applyReply("m", minute)
+	b.applyReply("m", hour)
+	if d := next(); d == 0 || d > time.Minute+time.Second {
+		t.Errorf("put off to %v by an older reply", d)
+	}
+	b.applyReply("m", released)
+	if d := next(); d == 0 {
+		t.Error("cancelled by an older release")
+	}
+	b.applyReply("m", acquired)
+	b.applyReply("m", day)
+	if d := next(); d < 23*time.Hour {
+		t.Errorf("scheduled in %v, though the lease was renewed", d)
+	}
+}
+
+func TestLateMessageHandsOffNoAcknowledgedGrant(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newListener())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
+	awaitIdle(t, b, "m", "c")
+	reply := runScript(t, b, "m", releaseScript, "a", "0", "", "")
+	o, err := ticket.End(simba.EndTimeout)
+	if err != nil || o.Status != simba.StatusAcquired {
+		t.Fatalf("%+v %v", o, err)
+	}
+	b.applyReply("m", reply)
+	// The message may arrive after the server has forgotten the grant.
+	b.mu.Lock()
+	b.delivered, b.acknowledged = recentSet[delivery]{}, recentSet[string]{}
+	b.mu.Unlock()
+	b.confirmGrant(t.Context(), "m", grant{contender: "c", token: o.Token, ticket: entryOf(ticket.(waitTicket).Ticket).ticket})
+	mustStay(t, b, "m", "c")
+}
+
+func TestLateReplyOfEarlierWaitEndsNoLaterWait(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newListener())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	_, first := acquire(t, b, "m", "c", time.Minute, newWaiter())
+	awaitIdle(t, b, "m", "c")
+	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
+	if o, err := first.End(simba.EndTimeout); err != nil || o.Status != simba.StatusAcquired {
+		t.Fatalf("%+v %v", o, err)
+	}
+	release(t, b, "m", "c")
+	acquire(t, b, "m", "a", time.Minute, nil)
+	w := newWaiter()
+	_, second := acquire(t, b, "m", "c", time.Minute, w)
+	awaitIdle(t, b, "m", "c")
+	b.applyReply("m", late)
+	if t2 := b.waiters.Find("m", "c"); t2 != second.(waitTicket).Ticket {
+		t.Fatalf("%v waits, not %v", t2, second)
+	}
+	release(t, b, "m", "a")
+	w.await(t)
+	if o, err := second.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+		t.Errorf("%+v %v", o, err)
+	}
+}
+
+func TestWaiterIsGrantedThoughItsEarlierRequestRanLater(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newListener())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	_, first := b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
+	w := newWaiter()
+	_, second := acquire(t, b, "m", "c", time.Minute, w)
+	awaitIdle(t, b, "m", "c")
+	runScript(t, b, "m", acquireScript, "c", int64(60_000), int64(0), "wait", "", first.ticket)
+	release(t, b, "m", "a")
+	w.await(t)
+	o, err := second.End(simba.EndWoken)
+	if err != nil || o.Status != simba.StatusAcquired {
+		t.Errorf("%+v %v", o, err)
+	}
+	if o.TTL < time.Minute-reconcileInterval+time.Second {
+		t.Errorf("only the regular reconciliation has found the grant: %v are left", o.TTL)
+	}
+}
+
+func TestGrantOfEarlierWaitIsHandedOffIfLaterRequestFails(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newListener())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	acquire(t, b, "m", "c", time.Minute, wakeFunc(func() {
+		release(t, b, "m", "a")
+		s.Pause()
+	}))
+	awaitIdle(t, b, "m", "c")
+	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	defer cancel()
+	_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
+	s.Resume()
+	if lost := (*simba.UnavailableError)(nil); !errors.As(err, &lost) {
+		t.Fatalf("the later wait: %v", err)
+	}
+	until(t, "nobody owns the mutex", func() bool {
+		o, _, err := b.Owner(t.Context(), "m")
+		return err == nil && o.Owner == ""
+	})
+}
+
+func TestReplyThatTheMutexIsOwnedWinsOverMessages(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newListener())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	acquire(t, b, "m", "c", time.Minute, wakeFunc(func() {
+		release(t, b, "m", "c") // also ends the later wait
+		release(t, b, "m", "a")
+	}))
+	awaitIdle(t, b, "m", "c")
+	o, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
+	if o.Status == simba.StatusWaiting {
+		o, _ = ticket.End(simba.EndWoken)
+	}
+	if o.Status != simba.StatusAcquired {
+		t.Errorf("the outcome is %+v; Redis has %+v", o, owner(t, b, "m"))
+	}
+}
+
+func TestReplyGrantsNoWaitThatBeganLater(t *testing.T) {
+	s := stores.Redis(t)
+	e := &hook{listener: newListener()}
+	b := serve(t, "redis://"+s.Addr, e)
+	var second *proxy.Ticket
+	w := newWaiter()
+	e.first = func() { // while the reply is being applied
+		runScript(t, b, "m", releaseScript, "c", "0", "", "")
+		runScript(t, b, "m", acquireScript, "a", int64(60_000), int64(0), "noqueue", "", "")
+		second, _ = b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: w})
+		runScript(t, b, "m", acquireScript, "c", int64(60_000), int64(0), "wait", "", entryOf(second).ticket)
+	}
+	acquire(t, b, "m", "c", time.Minute, nil)
+	release(t, b, "m", "a")
+	w.await(t)
+	if o, err := second.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+		t.Errorf("%+v %v", o, err)
+	}
+}

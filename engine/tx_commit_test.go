@@ -1,0 +1,213 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+func TestNoPartOfATransactionIsShownBeforeAllOfItIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		w := newWorldOn(t, g, Recovery{})
+		tx := w.e.begin()
+		tx.Take("a", str("x", sec))
+		tx.Take("b", str("x", sec))
+		tx.Publish("news", "done")
+		seq, err := tx.commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		committed := make(chan struct{})
+		go func() {
+			defer close(committed)
+			w.mustCommit(seq, nil)
+		}()
+		synctest.Wait()
+		if heard := w.recorder.published("news"); len(heard) != 0 || len(w.recorder.published(simba.MutexChannel("a"))) != 0 {
+			t.Errorf("published %q", heard)
+		}
+		g.set(true)
+		<-committed
+		if got := w.recorder.published("news"); !slices.Equal(got, []string{"done"}) {
+			t.Errorf("news %q", got)
+		}
+	})
+}
+
+func TestATransactionBlocksOthersForABoundedTime(t *testing.T) {
+	inBubble(t, func(w *world) {
+		for name, fill := range map[string]func(tx simba.Tx, i int){
+			"keys":     func(tx simba.Tx, i int) { tx.Take(fmt.Sprint("k", i), str("a", sec)) },
+			"messages": func(tx simba.Tx, i int) { tx.Publish("news", "x") },
+		} {
+			for _, n := range []int{simba.MaxTxKeys, simba.MaxTxKeys + 1} {
+				tx := w.e.begin()
+				for i := range n {
+					fill(tx, i)
+				}
+				seq, err := tx.commit()
+				if errors.Is(err, simba.ErrTooLarge) != (n > simba.MaxTxKeys) {
+					w.t.Errorf("%d %s: %v", n, name, err)
+				}
+				tx.end()
+				w.mustCommit(seq, nil)
+			}
+		}
+		if n := w.e.Stats().Held; n != simba.MaxTxKeys {
+			w.t.Errorf("%d are held", n)
+		}
+	})
+}
+
+func TestATransactionThatIsTooLargeGrowsNoMore(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.commit(func(tx simba.Tx) {
+			tx.Take("held", str("a", sec))
+			tx.Enqueue("held", "b", 1)
+		})
+		for range 2 { // a tx is used again
+			tx := w.e.begin()
+			for i := range 2 * simba.MaxTxKeys {
+				tx.Unchanged(fmt.Sprint("w", i), false, 0)
+				tx.Lock(fmt.Sprint("k", i))
+			}
+			if n := len(tx.keys); n != simba.MaxTxKeys {
+				w.t.Errorf("it remembers %d keys", n)
+			}
+			if l, places := tx.Lock("held"), tx.Queue("held"); !tx.TooLarge() || l.Exists() || len(places) > 0 {
+				w.t.Errorf("it goes on reading: %v, %v", l, places)
+			}
+			if _, err := tx.commit(); !errors.Is(err, simba.ErrTooLarge) {
+				w.t.Error(err)
+			}
+			tx.end()
+			for i := range w.e.shards {
+				if n := len(w.e.shards[i].watched); n != 0 {
+					w.t.Fatalf("shard %d has %d watches left", i, n)
+				}
+			}
+		}
+	})
+}
+
+func TestDiscardKeepsTheReadsAlone(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.commit(func(tx simba.Tx) {
+			tx.Take("m", str("a", sec))
+			tx.Enqueue("m", "b", 1)
+			tx.Publish("news", "x")
+			tx.Discard()
+			if l := tx.Lock("m"); l.Exists() || len(tx.Queue("m")) != 0 {
+				w.t.Errorf("%+v", l)
+			}
+		})
+		if w.lock("m").Exists() || len(w.recorder.published("news")) != 0 {
+			w.t.Error("something is left")
+		}
+		tx := w.e.begin()
+		tx.Lock("m")
+		tx.Lock("n")
+		tx.Discard()
+		w.acquire("m", "a", sec, 0)
+		conflicts(w.t, tx)
+	})
+}
+
+// Transactions that move all keys together, and others that read them, on many processors.
+func TestTransactionsAreSerializable(t *testing.T) {
+	e, err := New(Config{Clock: NewClock(0)}, Memory(), Recovery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Stop()
+	keys := []string{"a", "b", "c", "d"}
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for n := range 300 {
+				for {
+					var same bool
+					_, err := e.Update(func(tx simba.Tx) error {
+						first := tx.Lock(keys[(i+n)%4]).Owner
+						same = true
+						for _, k := range keys {
+							same = same && tx.Lock(k).Owner == first
+							tx.Take(k, str(fmt.Sprint(i, "-", n), simba.Endless))
+						}
+						return nil
+					})
+					if err == nil {
+						if !same {
+							t.Error("it has read half of another's changes")
+						}
+						break
+					}
+					if !errors.Is(err, simba.ErrConflict) {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := e.Stats().Held; n != 4 {
+		t.Errorf("%d are held", n)
+	}
+}
+
+func TestUpdateRunsAgainUntilItDoesNotConflict(t *testing.T) {
+	interfere := func(w *world, i int) { // changes m
+		if i%2 == 0 {
+			w.acquire("m", "other", sec, 0)
+		} else {
+			w.release(simba.ReleaseRequest{Mutex: "m", Contender: "other"})
+		}
+	}
+	failed := errors.New("failed")
+	for _, test := range []struct {
+		name      string
+		conflicts int
+		err, want error
+		runs      int
+	}{
+		{"no conflict", 0, nil, nil, 1},
+		{"three conflicts", 3, nil, nil, 4},
+		{"an error depends on what was read", 3, failed, failed, 4},
+		{"too many conflicts", maxAttempts, nil, simba.ErrConflict, maxAttempts},
+		{"too many conflicts of an error", maxAttempts, failed, simba.ErrConflict, maxAttempts},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				runs := 0
+				seq, err := w.e.Update(func(tx simba.Tx) error {
+					runs++
+					if tx.Lock("x").Exists() {
+						w.t.Error("it sees changes of the run before")
+					}
+					tx.Lock("m")
+					tx.Take("x", str("y", sec))
+					if runs <= test.conflicts {
+						interfere(w, runs-1)
+					}
+					return test.err
+				})
+				if !errors.Is(err, test.want) || runs != test.runs {
+					w.t.Errorf("%d runs: %v", runs, err)
+				}
+				if w.lock("x").Exists() != (err == nil) {
+					w.t.Errorf("x is taken: %t", err != nil)
+				}
+				if test.conflicts > 0 && seq == 0 {
+					w.t.Error("the result rests on no change")
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+func TestDroppingAKeyHandsTheMutexOff(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.commit(func(tx simba.Tx) { tx.Take("m", str("a", simba.Endless)) })
+		b := w.block("m", "b", 3*sec, sec)
+		w.commit(func(tx simba.Tx) { tx.Drop("m") })
+		if o := b.granted(); o.Owner != "b" || o.Transition != 4*sec {
+			w.t.Errorf("%+v", o)
+		}
+		if got, want := w.history("m"), []string{"acquired a", "queued b", "released a", "acquired b"}; !slices.Equal(got, want) {
+			w.t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestATransactionThatTakesWhatItDroppedGoesBeforeTheWaiters(t *testing.T) {
+	inBubble(t, func(w *world) {
+		first := w.acquire("m", "a", 9*sec, 0)
+		b := w.block("m", "b", 3*sec, 0)
+		w.commit(func(tx simba.Tx) {
+			tx.Drop("m")
+			tx.Take("m", str("c", sec))
+		})
+		if o := w.owner("m"); b.isWoken() || o.Owner != "c" || o.Token <= first.Token {
+			w.t.Errorf("%+v", o)
+		}
+		time.Sleep(sec)
+		b.granted()
+	})
+}
+
+func TestOverwritingBreaksTheTenure(t *testing.T) {
+	inBubble(t, func(w *world) {
+		first := w.acquire("m", "a", 9*sec, 0)
+		w.commit(func(tx simba.Tx) { tx.Take("m", str("b", sec)) })
+		if o := w.owner("m"); o.Owner != "b" || o.Token <= first.Token {
+			w.t.Errorf("%+v", o)
+		}
+		if got, want := w.history("m"), []string{"acquired a", "broken a", "acquired b"}; !slices.Equal(got, want) {
+			w.t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestAChangeKeepsTheTenure(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.commit(func(tx simba.Tx) {
+			tx.Take("h", simba.Lock{Owner: "f", TTL: sec, Fields: []simba.Field{{Name: "f", Value: "1"}}})
+		})
+		before := w.lock("h")
+		w.commit(func(tx simba.Tx) {
+			l := tx.Lock("h")
+			l.Fields = append(slices.Clone(l.Fields), simba.Field{Name: "g", Value: "2"})
+			tx.Change("h", l, false)
+			if l := tx.Lock("h"); l.TTL != sec || len(l.Fields) != 2 {
+				w.t.Errorf("%+v", l)
+			}
+		})
+		if l := w.lock("h"); l.Token != before.Token || len(l.Fields) != 2 || l.EndsAt != before.EndsAt {
+			w.t.Errorf("%+v after %+v", l, before)
+		}
+		w.commit(func(tx simba.Tx) { tx.Change("h", simba.Lock{Owner: "f", TTL: simba.Endless}, true) })
+		if l := w.lock("h"); l.Token != before.Token || l.Fields != nil || l.TTL != simba.Endless || l.EndsAt != 0 {
+			w.t.Errorf("%+v", l)
+		}
+	})
+}
+
+func TestAKeyThatIsChangedAgainAndAgainIsChangedOnce(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.commit(func(tx simba.Tx) { tx.Take("m", str("a", sec)) })
+		before := w.lock("m")
+		for _, c := range []struct {
+			what    string
+			changes []op
+			want    simba.Lock
+		}{
+			{"the last value and lease", []op{{lock: str("b", 2*sec), renew: true}, {lock: str("c", 3*sec), renew: true}}, str("c", 3*sec)},
+			{"the last value, the only lease", []op{{lock: str("d", 4*sec), renew: true}, {lock: str("e", 9*sec)}}, str("e", 4*sec)},
+			{"a lease after a value", []op{{lock: str("f", 9*sec)}, {lock: str("g", 5*sec), renew: true}}, str("g", 5*sec)},
+			{"values only", []op{{lock: str("h", 9*sec)}, {lock: str("i", 8*sec)}}, str("i", 5*sec)},
+			{"an end after none", []op{{lock: str("j", simba.Endless), renew: true}, {lock: str("j", 6*sec), renew: true}}, str("j", 6*sec)},
+			{"no end", []op{{lock: str("k", 6*sec), renew: true}, {lock: str("k", simba.Endless), renew: true}, {lock: str("l", sec)}}, str("l", simba.Endless)},
+		} {
+			w.commit(func(t simba.Tx) {
+				for _, o := range c.changes {
+					t.Change("m", o.lock, o.renew)
+				}
+				if n := len(t.(*tx).first.work); n != 1 {
+					w.t.Errorf("%s: %d changes", c.what, n)
+				}
+				if l := t.Lock("m"); l.Owner != c.want.Owner || l.TTL != c.want.TTL {
+					w.t.Errorf("%s: it sees %+v, want %+v", c.what, l, c.want)
+				}
+			})
+			if l := w.lock("m"); l.Owner != c.want.Owner || l.TTL != c.want.TTL || l.Token != before.Token {
+				w.t.Errorf("%s: %+v, want %+v of tenure %d", c.what, l, c.want, before.Token)
+			}
+		}
+		w.commit(func(tx simba.Tx) {
+			tx.Change("m", str("n", sec), true)
+			tx.Take("m", str("o", sec))
+			tx.Change("m", str("p", 7*sec), true)
+		})
+		if l := w.lock("m"); l.Owner != "p" || l.TTL != 7*sec || l.Token == before.Token {
+			w.t.Errorf("a change before and after a tenure's begin: %+v", l)
+		}
+	})
+}
+
+func TestALeaseMayBeLongOrWithoutEnd(t *testing.T) {
+	inBubble(t, func(w *world) {
+		const year = 365 * 24 * time.Hour
+		w.commit(func(tx simba.Tx) {
+			tx.Take("long", str("a", 2*year))
+			tx.Take("endless", str("", simba.Endless))
+		})
+		time.Sleep(2*year - 1)
+		if l := w.lock("long"); l.TTL != time.Millisecond {
+			w.t.Errorf("%+v", l)
+		}
+		time.Sleep(time.Nanosecond)
+		if w.lock("long").Exists() || !w.lock("endless").Exists() {
+			w.t.Error("the wrong one has ended")
+		}
+		if o := w.owner("endless"); o.Transition != simba.MaxTTL || o.TransitionAt != o.Now+simba.MaxTTL.Milliseconds() {
+			w.t.Errorf("%+v", o)
+		}
+		if o := w.acquire("endless", "b", sec, 0); o.Transition != simba.MaxTTL {
+			w.t.Errorf("b got %+v", o)
+		}
+		time.Sleep(longestLapse + testGrace - 1)
+		if got := w.queue("endless"); !slices.Equal(got, []string{"b"}) {
+			w.t.Errorf("queue %q", got)
+		}
+		time.Sleep(time.Nanosecond)
+		if got := w.queue("endless"); len(got) != 0 {
+			w.t.Errorf("nobody has heard of %q", got)
+		}
+		w.commit(func(tx simba.Tx) { tx.Change("endless", simba.Lock{EndsAt: tx.Now().UnixMilli() + 1500}, true) })
+		time.Sleep(1500 * time.Millisecond)
+		if w.lock("endless").Exists() {
+			w.t.Error("it did not end when it should")
+		}
+	})
+}
+
+func TestDuringTheRecoveryDelayNoKeyIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{Delay: 5 * sec})
+		tx := w.e.begin()
+		if tx.Open("m", "a") {
+			t.Error("it is open")
+		}
+		tx.Take("m", str("a", sec))
+		if _, err := tx.commit(); !errors.Is(err, simba.ErrRecovering) {
+			t.Errorf("committed: %v", err)
+		}
+		time.Sleep(5 * sec)
+		w.commit(func(tx simba.Tx) { tx.Take("m", str("a", sec)) })
+	})
+}
