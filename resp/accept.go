@@ -69,11 +69,11 @@ func (s *Server) startConn(nc net.Conn, config *tls.Config) {
 // adopt moves nc to the poller and returns its new connection. Without a poller it returns nc.
 func (s *Server) adopt(nc net.Conn) net.Conn {
 	p := s.currentPoller()
-	tcp, ok := nc.(*net.TCPConn)
+	socket, ok := nc.(poll.Socket)
 	if !ok || p == nil {
 		return nc
 	}
-	if polled, err := p.Adopt(tcp); err == nil {
+	if polled, err := p.Adopt(socket); err == nil {
 		return polled
 	}
 	return nc
