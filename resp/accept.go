@@ -56,12 +56,16 @@ func (s *Server) startConn(nc net.Conn, config *tls.Config) {
 	if config == nil {
 		nc = s.adopt(nc)
 	}
-	c := s.admit(nc, config)
-	switch {
-	case c == nil:
-	case c.sock != nil:
+	if c := s.admit(nc, config); c != nil {
+		c.start()
+	}
+}
+
+// start serves the connection by the poller if it has adopted it, else on a goroutine.
+func (c *Conn) start() {
+	if c.sock != nil {
 		c.sock.Start(c.run)
-	default:
+	} else {
 		go c.run()
 	}
 }
