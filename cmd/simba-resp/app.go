@@ -195,6 +195,10 @@ func (a *app) reloadTLS(c *config) error {
 
 // reloadCertificate is called after a SIGHUP.
 func (a *app) reloadCertificate() {
+	if a.certs == nil {
+		a.log.Info("nothing to reload: the server does not serve TLS")
+		return
+	}
 	if err := a.settings.reload(); err != nil {
 		a.log.Error("TLS reload failed; keeping the current certificate", "err", err)
 	}
