@@ -64,9 +64,9 @@ type Options struct {
 	// MinFree is how many bytes must be free at the start; 0 means 128 MiB. That is enough for the
 	// journal's four files (64 MiB) and a checkpoint of three segments (48 MiB).
 	MinFree uint64
-	// CommitTimeout bounds one write with its fsync; 0 means DefaultCommitTimeout. While a commit waits for a
-	// checkpoint, it bounds each write and each sync of that. The checkpoint may read and compute
-	// between them for six times as long.
+	// CommitTimeout bounds one write with its fsync; 0 means DefaultCommitTimeout. While a commit
+	// waits for a checkpoint, it bounds each write and each sync of that. The checkpoint may read
+	// and compute between them for six times as long.
 	CommitTimeout time.Duration
 	// Fatal is called once, when the store can make no change durable any more. It must end the
 	// process. If it returns, the goroutine that failed stays blocked and keeps what it has. If
