@@ -179,6 +179,13 @@ type Tenure struct {
 	TTL          time.Duration // until the TTL window ends, at least 0
 	Transition   time.Duration // until the transition window ends, at least 0
 	Waiters      int
+
+	// StartedAt is when the tenure began, in Unix milliseconds; 0 = the engine does not know. It
+	// is wall time of the grant. The other times may have moved against it since, by a step of the
+	// clock.
+	StartedAt int64
+	// Session is the session of this server that the lease is bound to; 0 = none.
+	Session uint64
 }
 
 // IsFree reports whether the mutex is free.

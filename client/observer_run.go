@@ -287,6 +287,7 @@ func (r *observerRun) ask() (Owner, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, r.o.c.timeout)
 	defer cancel()
 	owner, err := r.o.c.owner(ctx, r.o.cfg.Mutex)
+	owner.Since, owner.Connection = time.Time{}, Connection{} // notices do not have them
 	switch {
 	case err == nil && r.refused:
 		r.refused = false

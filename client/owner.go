@@ -15,6 +15,22 @@ type Owner struct {
 	// tenure they are late by the time that the reply took.
 	TTLAt        time.Time
 	TransitionAt time.Time
+
+	// Only Client.Owner sets the next two.
+
+	// Since is when the tenure began, by the server's wall clock. It is the zero time if the
+	// server's engine does not know that.
+	Since time.Time
+	// Connection is the one that the lease is bound to by SESSION. It is the zero Connection if
+	// there is none, or if it is one of another server.
+	Connection Connection
+}
+
+// Connection is a connection of the server, as CLIENT LIST shows it.
+type Connection struct {
+	ID   int64
+	Addr string
+	Name string // by CLIENT SETNAME
 }
 
 // IsZero reports whether the mutex is free.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +63,9 @@ func (c *Client) owner(ctx context.Context, mutex string) (Owner, error) {
 	owner := reply{
 		owner: r.text("owner"), token: uint64(r.number("token")), ttl: r.millis("ttl"), transition: r.millis("transition"),
 	}
-	return ownerOf(owner, time.Now()), r.fault
+	o := ownerOf(owner, time.Now())
+	o.Since, o.Connection = r.moment("since"), r.connection("connection")
+	return o, r.fault
 }
 
 // The statuses of a reply.
@@ -113,9 +116,17 @@ func record(cmd *redis.Cmd) (*fields, error) {
 	if err != nil {
 		return nil, requestError(err)
 	}
-	switch r := reply.(type) {
+	if m := toMap(reply); m != nil {
+		return &fields{byName: m}, nil
+	}
+	return nil, fmt.Errorf("the server replies with a %T, not a record: not a simba-resp server?", reply)
+}
+
+// toMap returns the fields of a record, nil if value is none.
+func toMap(value any) map[any]any {
+	switch r := value.(type) {
 	case map[any]any:
-		return &fields{byName: r}, nil
+		return r
 	case []any:
 		m := make(map[any]any, len(r)/2)
 		for i := 0; i+1 < len(r); i += 2 {
@@ -123,15 +134,34 @@ func record(cmd *redis.Cmd) (*fields, error) {
 				m[name] = r[i+1]
 			}
 		}
-		return &fields{byName: m}, nil
+		return m
 	}
-	return nil, fmt.Errorf("the server replies with a %T, not a record: not a simba-resp server?", reply)
+	return nil
 }
 
 func (f *fields) text(name string) string  { return field[string](f, name) }
 func (f *fields) number(name string) int64 { return field[int64](f, name) }
 func (f *fields) millis(name string) time.Duration {
 	return time.Duration(f.number(name)) * time.Millisecond
+}
+
+// moment returns a time in Unix milliseconds, the zero time for null or no field.
+func (f *fields) moment(name string) (at time.Time) {
+	if f.byName[name] != nil {
+		at = time.UnixMilli(f.number(name))
+	}
+	return at
+}
+
+// connection returns a record of a connection, the zero Connection for null or no field.
+func (f *fields) connection(name string) (c Connection) {
+	if f.byName[name] == nil {
+		return c
+	}
+	r := fields{byName: toMap(f.byName[name])}
+	c = Connection{ID: r.number("id"), Addr: r.text("addr"), Name: r.text("name")}
+	f.fault = cmp.Or(f.fault, r.fault)
+	return c
 }
 
 func field[T any](f *fields, name string) (value T) {

@@ -175,6 +175,7 @@ func (c *client) flags(conn *resp.Conn) string {
 		{conn.SubscriptionCount() > 0, 'P'},
 		{c.queued.Load() >= 0, 'x'},
 		{conn.Blocked(), 'b'},
+		{conn.UnixSocket() != "", 'U'},
 		{c.noEvict.Load(), 'e'},
 		{c.noTouch.Load(), 'T'},
 	} {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/simba-resp/simba-resp/resp"
 )
 
 var monitorCommands = []command{
@@ -63,13 +65,21 @@ func (m *monitors) feed(c *client, args [][]byte) {
 	if m.n.Load() == 0 {
 		return
 	}
-	line := monitorLine(time.Now(), c.conn.RemoteAddr(), args)
+	line := monitorLine(time.Now(), monitorAddr(c.conn), args)
 	m.mu.RLock()
 	watchers := slices.Collect(maps.Keys(m.clients))
 	m.mu.RUnlock()
 	for _, w := range watchers {
 		w.watch(line)
 	}
+}
+
+// monitorAddr returns a client's address as MONITOR shows it.
+func monitorAddr(conn *resp.Conn) string {
+	if path := conn.UnixSocket(); path != "" {
+		return "unix:" + path
+	}
+	return conn.RemoteAddr()
 }
 
 func (c *client) setMonitoring(on bool) {

@@ -10,7 +10,7 @@ import (
 var simbaOwnerRow = command{
 	name: "simba.owner", arity: 2, flags: readonly | fast, keys: mutexRead,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaOwner,
-	summary:    "Shows the owner of the mutex, its token and when its windows end",
+	summary:    "Shows the owner of the mutex, its token, its windows, its start and its connection",
 	complexity: "O(1)",
 	args:       []argument{mutexArg},
 }
@@ -64,7 +64,7 @@ func (c *client) simbaOwner(args [][]byte) {
 		w.Null()
 		return
 	}
-	w.Map(9)
+	w.Map(11)
 	w.BulkString("owner")
 	w.BulkString(t.Owner)
 	w.BulkString("token")
@@ -83,6 +83,30 @@ func (c *client) simbaOwner(args [][]byte) {
 	w.Int(t.Transition.Milliseconds())
 	w.BulkString("waiters")
 	w.Int(int64(t.Waiters))
+	w.BulkString("since")
+	if t.StartedAt == 0 {
+		w.Null()
+	} else {
+		w.Int(t.StartedAt)
+	}
+	w.BulkString("connection")
+	c.writeConnection(t.Session)
+}
+
+// writeConnection writes the connection of a session, null if it is none of this server.
+func (c *client) writeConnection(session uint64) {
+	conn := c.x.server.Conn(session)
+	if conn == nil {
+		c.w.Null()
+		return
+	}
+	c.w.Map(3)
+	c.w.BulkString("id")
+	c.w.Uint(conn.ID())
+	c.w.BulkString("addr")
+	c.w.BulkString(conn.RemoteAddr())
+	c.w.BulkString("name")
+	c.w.BulkString(conn.Name())
 }
 
 // parseQueue reads SIMBA.QUEUE. The default COUNT is the largest.

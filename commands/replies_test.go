@@ -53,8 +53,15 @@ func TestRepliesOfTheSimbaCommands(t *testing.T) {
 			if m == "free" {
 				return simba.Tenure{}, 0, nil
 			}
-			return simba.Tenure{Owner: "o", Token: 7, AcquiredAt: 1000, TTLAt: 2000, TransitionAt: 2500, Now: 1700,
-				TTL: 300 * time.Millisecond, Transition: 800 * time.Millisecond, Waiters: 2}, 0, nil
+			t := simba.Tenure{Owner: "o", Token: 7, AcquiredAt: 1000, TTLAt: 2000, TransitionAt: 2500, Now: 1700,
+				TTL: 300 * time.Millisecond, Transition: 800 * time.Millisecond, Waiters: 2}
+			switch m {
+			case "bound":
+				t.StartedAt, t.Session = 900, 1
+			case "closed":
+				t.Session = 99
+			}
+			return t, 0, nil
 		},
 		queue: func(m string, _ int) ([]simba.QueueEntry, simba.Seq, error) {
 			if m == "free" {
@@ -76,10 +83,16 @@ func TestRepliesOfTheSimbaCommands(t *testing.T) {
 		},
 	}
 	p := newSite(t, Config{Backend: backend}).dial()
+	p.expect("CLIENT SETNAME worker", "+OK\r\n")
 
 	outcome := func(proto int, status, owner string, numbers ...int64) string {
 		return record(proto, "status", bulk(status), "owner", bulk(owner), "token", integers(numbers[0]),
 			"ttl", integers(numbers[1]), "transition", integers(numbers[2]), "position", integers(numbers[3]))
+	}
+	owner := func(proto int, since, connection string) string {
+		return record(proto, "owner", bulk("o"), "token", integers(7), "acquired_at", integers(1000),
+			"ttl_at", integers(2000), "transition_at", integers(2500), "now", integers(1700), "ttl", integers(300),
+			"transition", integers(800), "waiters", integers(2), "since", since, "connection", connection)
 	}
 	for _, proto := range []int{2, 3} {
 		p.do(fmt.Sprintf("HELLO %d", proto))
@@ -102,9 +115,10 @@ func TestRepliesOfTheSimbaCommands(t *testing.T) {
 			{"SIMBA.BREAK mine", ":1\r\n"},
 			{"SIMBA.BREAK theirs", ":0\r\n"},
 			{"SIMBA.OWNER free", null},
-			{"SIMBA.OWNER held", record(proto, "owner", bulk("o"), "token", integers(7), "acquired_at", integers(1000),
-				"ttl_at", integers(2000), "transition_at", integers(2500), "now", integers(1700), "ttl", integers(300),
-				"transition", integers(800), "waiters", integers(2))},
+			{"SIMBA.OWNER held", owner(proto, null, null)},
+			{"SIMBA.OWNER closed", owner(proto, null, null)},
+			{"SIMBA.OWNER bound", owner(proto, integers(900),
+				record(proto, "id", integers(1), "addr", bulk("pipe"), "name", bulk("worker")))},
 			{"SIMBA.QUEUE free", "*0\r\n"},
 			{"SIMBA.QUEUE held", "*2\r\n" +
 				record(proto, "contender", bulk("a"), "position", integers(1), "waiting", integers(1), "kind", bulk("blocked")) +

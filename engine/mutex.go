@@ -236,6 +236,10 @@ func (m *mutex) tenure(now simba.Instant) simba.Tenure {
 		TTL:        left(m.ttlEnd(), now),
 		Transition: left(m.end(), now),
 		Waiters:    m.waiters(),
+		StartedAt:  m.startedAt,
+	}
+	if m.contention != nil {
+		t.Session = m.contention.session
 	}
 	if m.end() == never {
 		t.TTLAt = t.Now + t.TTL.Milliseconds()

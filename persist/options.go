@@ -17,6 +17,9 @@ import (
 // of sysexits.h.
 const ExitCode = 74
 
+// DefaultCommitTimeout is how long one write with its fsync may take by default.
+const DefaultCommitTimeout = 10 * time.Second
+
 // exitPatience bounds the time to log why the process ends.
 const exitPatience = 500 * time.Millisecond
 
@@ -61,9 +64,9 @@ type Options struct {
 	// MinFree is how many bytes must be free at the start; 0 means 128 MiB. That is enough for the
 	// journal's four files (64 MiB) and a checkpoint of three segments (48 MiB).
 	MinFree uint64
-	// CommitTimeout bounds one write with its fsync; 0 means 10 s. While a commit waits for a
-	// checkpoint, it bounds each write and each sync of that. The checkpoint may read and compute
-	// between them for six times as long.
+	// CommitTimeout bounds one write with its fsync; 0 means DefaultCommitTimeout. While a commit
+	// waits for a checkpoint, it bounds each write and each sync of that. The checkpoint may read
+	// and compute between them for six times as long.
 	CommitTimeout time.Duration
 	// Fatal is called once, when the store can make no change durable any more. It must end the
 	// process. If it returns, the goroutine that failed stays blocked and keeps what it has. If
@@ -122,7 +125,7 @@ func (o *Options) ensureDefaults() error {
 	}
 	o.SyncEvery = cmp.Or(o.SyncEvery, 10*time.Millisecond)
 	o.MinFree = cmp.Or(o.MinFree, 128<<20)
-	o.CommitTimeout = cmp.Or(o.CommitTimeout, 10*time.Second)
+	o.CommitTimeout = cmp.Or(o.CommitTimeout, DefaultCommitTimeout)
 	o.HistoryLen = cmp.Or(o.HistoryLen, 10000)
 	o.SegmentSize = cmp.Or(o.SegmentSize, 16<<20)
 	o.Logger = cmp.Or(o.Logger, slog.Default())

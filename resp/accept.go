@@ -56,12 +56,16 @@ func (s *Server) startConn(nc net.Conn, config *tls.Config) {
 	if config == nil {
 		nc = s.adopt(nc)
 	}
-	c := s.admit(nc, config)
-	switch {
-	case c == nil:
-	case c.sock != nil:
+	if c := s.admit(nc, config); c != nil {
+		c.start()
+	}
+}
+
+// start serves the connection by the poller if it has adopted it, else on a goroutine.
+func (c *Conn) start() {
+	if c.sock != nil {
 		c.sock.Start(c.run)
-	default:
+	} else {
 		go c.run()
 	}
 }
@@ -69,11 +73,11 @@ func (s *Server) startConn(nc net.Conn, config *tls.Config) {
 // adopt moves nc to the poller and returns its new connection. Without a poller it returns nc.
 func (s *Server) adopt(nc net.Conn) net.Conn {
 	p := s.currentPoller()
-	tcp, ok := nc.(*net.TCPConn)
+	socket, ok := nc.(poll.Socket)
 	if !ok || p == nil {
 		return nc
 	}
-	if polled, err := p.Adopt(tcp); err == nil {
+	if polled, err := p.Adopt(socket); err == nil {
 		return polled
 	}
 	return nc

@@ -37,6 +37,7 @@ type Conn struct {
 	sock    *poll.Conn    // the polled socket; nil = own goroutine
 	id      uint64
 	created time.Time
+	unix    string // the path of the unix socket; "" = another kind
 	remote  string
 	local   string
 	ctx     context.Context // the handler's; see Context
@@ -92,6 +93,10 @@ func newConn(s *Server, nc net.Conn) *Conn {
 		local:   nc.LocalAddr().String(),
 		in:      newReader(s.limits),
 	}
+	if at, ok := nc.LocalAddr().(*net.UnixAddr); ok {
+		c.unix, c.remote = at.Name, at.Name+":0"
+		c.local = c.remote
+	}
 	c.stream = &c.wire
 	c.sock, _ = nc.(*poll.Conn)
 	c.push.init()
@@ -103,7 +108,12 @@ func newConn(s *Server, nc net.Conn) *Conn {
 // ids. Any goroutine may call it.
 func (c *Conn) ID() uint64 { return c.id }
 
-// RemoteAddr returns the client's address. Any goroutine may call it.
+// UnixSocket returns the path of the unix socket that the client connected to, "" for another kind
+// of connection. Any goroutine may call it.
+func (c *Conn) UnixSocket() string { return c.unix }
+
+// RemoteAddr returns the client's address. Clients of a unix socket all have "path:0", as in Redis.
+// Any goroutine may call it.
 func (c *Conn) RemoteAddr() string { return c.remote }
 
 // LocalAddr returns the address that the client connected to. Any goroutine may call it.

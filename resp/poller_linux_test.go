@@ -23,6 +23,12 @@ import (
 func polled(t *testing.T, cfg Config, h Handler) (s *Server, dial func() *client) {
 	t.Helper()
 	cfg.Poll = true
+	return serving(t, cfg, h)
+}
+
+// serving is polled, with a poller if the configuration wants one.
+func serving(t *testing.T, cfg Config, h Handler) (s *Server, dial func() *client) {
+	t.Helper()
 	s = NewServer(cfg, h)
 	addr, done := serveTCP(t, s)
 	t.Cleanup(func() {

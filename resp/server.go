@@ -111,18 +111,10 @@ func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 		c.speakTLS(config)
 	}
 	s.received.Add(1)
-
-	s.mu.Lock()
-	full := int64(len(s.conns)) >= s.maxClients.Load()
-	if !full && !s.closing {
-		s.lastID++
-		c.id = s.lastID
-		s.conns[c.id] = c
-		s.mu.Unlock()
+	added, full := s.add(c, int(s.maxClients.Load()))
+	if added {
 		return c
 	}
-	s.mu.Unlock()
-
 	if full {
 		s.rejected.Add(1)
 		if config == nil { // over TLS the error would need a handshake first
@@ -131,6 +123,20 @@ func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 	}
 	c.Close()
 	return nil
+}
+
+// add adds c to the connections, unless there are limit connections or the server is shutting down.
+func (s *Server) add(c *Conn, limit int) (added, full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	full = len(s.conns) >= limit
+	if full || s.closing {
+		return false, full
+	}
+	s.lastID++
+	c.id = s.lastID
+	s.conns[c.id] = c
+	return true, false
 }
 
 // reject sends an error to a client beyond MaxClients, if the client reads it at once.

@@ -35,10 +35,33 @@ func leaseRules() []rule {
 			if d := time.Until(time.UnixMilli(o.Now)).Abs(); d > time.Minute {
 				tc.t.Errorf("now is %v off", d)
 			}
+			if o.StartedAt != 0 && o.StartedAt != o.AcquiredAt {
+				tc.t.Errorf("the tenure began with its first lease: %+v", o)
+			}
 			tc.checkLeft("ttl", o.TTL, 10*sec, sent)
 			tc.checkLeft("transition", o.Transition, 15*sec, sent)
 			if d := (o.Transition - 5*sec - o.TTL).Abs(); d > rounding {
 				tc.t.Errorf("ttl %v and transition %v are not 5 s apart", o.TTL, o.Transition)
+			}
+		}},
+		{"since", "OWNER reports the start of the tenure, which renewals keep", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
+			first := s.owner(m)
+			if first.StartedAt == 0 || first.StartedAt != first.AcquiredAt {
+				tc.t.Errorf("a new tenure: %+v", first)
+			}
+			tc.await("a renewal begins later", func() bool {
+				s.guard(m, "a", long, 0, first.Token)
+				return s.owner(m).AcquiredAt > first.AcquiredAt
+			})
+			if o := s.owner(m); o.StartedAt != first.StartedAt {
+				tc.t.Errorf("%+v after a renewal of %+v", o, first)
+			}
+			s.mustRelease(m, "a")
+			s.mustAcquire(m, "a", long, 0)
+			if o := s.owner(m); o.StartedAt != o.AcquiredAt || o.StartedAt == first.StartedAt {
+				tc.t.Errorf("%+v in the tenure after %+v", o, first)
 			}
 		}},
 		{"2", "a free mutex has no owner", 0, func(tc *testCase) {

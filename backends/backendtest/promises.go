@@ -115,6 +115,8 @@ const tenThousand = "backends/proxy.TestEventLogKeepsDocumentedHistory"
 var (
 	singleServer = NotApplicable("a single server owns the data")
 	noStore      = NotApplicable("there is no separate store")
+
+	unknownStart = NotKept("it is null. The store has the start of the present lease only")
 )
 
 // Promises lists what each engine keeps, in the order of the design's rules.
@@ -125,6 +127,10 @@ var Promises = []Promise{
 		Redis:    KeptIf(redisDurable + ". Redis must evict no keys either (`maxmemory-policy noeviction`)"), MySQL: KeptIf(mysqlDurable), ZooKeeper: KeptIf(sessionLives),
 	},
 	{ID: "2", Rule: "`ttl_at = acquired_at + ttl`, `transition_at = ttl_at + transition`"},
+	{
+		ID: "since", Rule: "`since` of SIMBA.OWNER is the start of the tenure",
+		Redis: unknownStart, MySQL: unknownStart, ZooKeeper: unknownStart,
+	},
 	{
 		ID: "3", Rule: "GUARD never creates or revives a tenure; a renewal sets both windows, longer or shorter",
 		ZooKeeper: KeptIf("two conditions hold. The clocks of the ensemble agree and are not set. The last renewal was through the server that granted the lease. Otherwise that server may renew a lease whose end other servers have reported, if the lease still runs by its own clock. A server that has lost its session may publish a notice of an end before the ensemble ends the session. A renewal through another server can follow that notice. Replies never report such an end"),

@@ -131,6 +131,29 @@ func tokenRules() []rule {
 				tc.t.Error("a's lease is gone")
 			}
 		}},
+		{"session", "OWNER reports the session", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			for _, session := range []uint64{7, 8, 0, 9} { // 0: acquired again without one
+				s.acquireAs(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: session})
+				s.guard(m, "a", long, 0, 0)
+				if o := s.owner(m); o.Session != session {
+					tc.t.Errorf("session %d, want %d", o.Session, session)
+				}
+			}
+			w, _ := s.acquireWait(simba.AcquireRequest{Mutex: m, Contender: "b", TTL: long, Session: 10})
+			s.mustRelease(m, "a")
+			w.granted()
+			if o := s.owner(m); o.Owner != "b" || o.Session != 10 {
+				tc.t.Errorf("%+v after the grant to a waiter with session 10", o)
+			}
+		}},
+		{"session", "OWNER reports no session of another server", shared, func(tc *testCase) {
+			s, other, m := tc.server(), tc.server(), tc.mutex()
+			s.acquireAs(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: 7})
+			if mine, theirs := s.owner(m), other.owner(m); mine.Session != 7 || theirs.Session != 0 || theirs.Owner != "a" {
+				tc.t.Errorf("%+v, and at the other server %+v", mine, theirs)
+			}
+		}},
 		{"session", "the end of a session hands off, and does not change the queue", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.acquireAs(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: 7})

@@ -189,12 +189,15 @@ func (b *Backend) Owner(ctx context.Context, mutex string) (t simba.Tenure, _ si
 		return t, 0, err
 	}
 	b.mu.Lock()
-	waiters := len(m.entries)
+	waiters, session := len(m.entries), uint64(0)
+	if bound := b.sessions[mutex]; bound.contender == s.owner && bound.token == s.token {
+		session = bound.session
+	}
 	b.mu.Unlock()
 	return simba.Tenure{
 		Owner: s.owner, Token: s.token,
 		AcquiredAt: s.acquiredAt, TTLAt: s.ttlAt, TransitionAt: s.transitionAt, Now: s.now,
-		TTL: s.ttlLeft(), Transition: s.left(), Waiters: waiters,
+		TTL: s.ttlLeft(), Transition: s.left(), Waiters: waiters, Session: session,
 	}, 0, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -83,6 +84,16 @@ func (b *Backend) session(id uint64) string {
 		return ""
 	}
 	return b.id + ":" + strconv.FormatUint(id, 10)
+}
+
+// boundSession returns the id in a session of this server, 0 for any other.
+func (b *Backend) boundSession(session string) uint64 {
+	text, own := strings.CutPrefix(session, b.id+":")
+	if !own {
+		return 0
+	}
+	id, _ := strconv.ParseUint(text, 10, 64) // it was made by session
+	return id
 }
 
 func tokenText(token uint64) string { return strconv.FormatUint(token, 10) }

@@ -232,7 +232,11 @@ func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.
 	if err != nil {
 		return simba.Tenure{}, 0, err
 	}
-	return s.tenure(), 0, nil
+	t := s.tenure()
+	if _, session := s.read(); !t.IsFree() {
+		t.Session = b.boundSession(session)
+	}
+	return t, 0, nil
 }
 
 // Check implements simba.Backend.

@@ -73,7 +73,7 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 	if err := b.subscriptionError(mutex); err != nil {
 		b.waiters.Fail(mutex, err)
 	}
-	waiters, _ := s.extra.(int64)
+	waiters, _ := s.read()
 	switch {
 	case b.waiters.Count(mutex) > 0:
 		at := time.Now().Add(reconcileInterval)

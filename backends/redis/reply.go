@@ -177,12 +177,21 @@ func (s *reply) reconcileAt() time.Time {
 	return time.Now().Add(proxy.Remaining(s.now, s.due) + time.Millisecond)
 }
 
-// tenure returns the reply of a script whose extra is the number of waiters.
+// read returns the extra of reconcile: the number of waiters, and the session of the lease.
+func (s *reply) read() (waiters int64, session string) {
+	if extra, _ := s.extra.([]any); len(extra) == 2 {
+		waiters, _ = extra[0].(int64)
+		session, _ = extra[1].(string)
+	}
+	return waiters, session
+}
+
+// tenure returns the reply of reconcile, but not its session.
 func (s *reply) tenure() simba.Tenure {
 	if s.owner == "" {
 		return simba.Tenure{}
 	}
-	waiters, _ := s.extra.(int64)
+	waiters, _ := s.read()
 	return simba.Tenure{
 		Owner: s.owner, Token: s.token,
 		AcquiredAt: s.acquired, TTLAt: s.ttlAt, TransitionAt: s.ends, Now: s.now,

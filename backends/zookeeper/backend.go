@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -168,6 +169,16 @@ func (b *Backend) binding(session uint64) string {
 		return ""
 	}
 	return b.id + ":" + strconv.FormatUint(session, 10)
+}
+
+// boundSession returns the session that a binding names, 0 if it is none of this server.
+func (b *Backend) boundSession(binding string) uint64 {
+	text, own := strings.CutPrefix(binding, b.id+":")
+	if !own {
+		return 0
+	}
+	session, _ := strconv.ParseUint(text, 10, 64) // it was made by binding
+	return session
 }
 
 // keyLock lets one request of a contender for a mutex run at a time.

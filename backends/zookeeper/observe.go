@@ -20,6 +20,7 @@ type head struct {
 	token     uint64
 	owned     bool // it owns the mutex; else the mutex is reserved for it
 	bare      bool // a JVM's, without a lease
+	binding   string
 
 	acquiredAt, now int64 // Unix milliseconds on the ensemble's clock
 	ttl, transition time.Duration
@@ -228,7 +229,7 @@ func (b *Backend) createdLocked(mutex, child string) *node {
 // headLocked returns the head for a node that is the first.
 func (b *Backend) headLocked(n *node) head {
 	now := time.Now()
-	h := head{child: n.child, contender: n.contender, token: n.token, bare: n.bare, now: b.clock.at(now)}
+	h := head{child: n.child, contender: n.contender, token: n.token, bare: n.bare, binding: n.binding, now: b.clock.at(now)}
 	switch {
 	case n.kind == kindPolling && !n.reservedUntil.IsZero():
 		h.transitionLeft = max(0, n.reservedUntil.Sub(now))
@@ -326,6 +327,7 @@ func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.
 	t := simba.Tenure{
 		Owner: h.contender, Token: h.token, AcquiredAt: h.acquiredAt, Now: h.now,
 		TTL: h.ttlLeft, Transition: h.transitionLeft, Waiters: h.waiters(),
+		Session: b.boundSession(h.binding),
 	}
 	t.TTLAt = t.AcquiredAt + h.ttl.Milliseconds()
 	t.TransitionAt = t.TTLAt + h.transition.Milliseconds()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"slices"
@@ -31,6 +32,7 @@ type app struct {
 	server *resp.Server
 	ln     net.Listener  // of plain RESP, nil = none
 	tlsLn  net.Listener  // of TLS, nil = none
+	unixLn net.Listener  // of the unix socket, nil = none
 	certs  *certificates // nil without tlsLn
 
 	handler  *commands.Commands
@@ -105,14 +107,16 @@ func (a *app) listen() (err error) {
 		}
 		a.undo = append(a.undo, func(context.Context) error { a.certs.close(); return nil })
 	}
+	unix := func(path string) (net.Listener, error) { return listenUnix(path, fs.FileMode(a.cfg.UnixSocketPerm)) }
 	for _, l := range []struct {
 		addr string
+		open func(string) (net.Listener, error)
 		ln   *net.Listener
-	}{{a.cfg.Addr, &a.ln}, {a.cfg.TLSAddr, &a.tlsLn}} {
+	}{{a.cfg.Addr, listen, &a.ln}, {a.cfg.TLSAddr, listen, &a.tlsLn}, {a.cfg.UnixSocket, unix, &a.unixLn}} {
 		if l.addr == "" {
 			continue
 		}
-		ln, err := listen(l.addr)
+		ln, err := l.open(l.addr)
 		if err != nil {
 			return err
 		}
@@ -136,7 +140,7 @@ func listen(addr string) (net.Listener, error) {
 
 // start accepts connections. The channel receives an error if that ends without stop.
 func (a *app) start() <-chan error {
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	var serving sync.WaitGroup
 	serve := func(ln net.Listener, serve func(net.Listener) error) {
 		serving.Go(func() {
@@ -153,6 +157,10 @@ func (a *app) start() <-chan error {
 	if a.tlsLn != nil {
 		serve(a.tlsLn, func(ln net.Listener) error { return a.server.ServeTLS(ln, a.certs.serverConfig()) })
 		ready = append(ready, "tls", a.tlsLn.Addr().String())
+	}
+	if a.unixLn != nil {
+		serve(a.unixLn, a.server.Serve)
+		ready = append(ready, "unixsocket", a.cfg.UnixSocket)
 	}
 	// Connections end first: Shutdown wakes blocked commands, commits and sends their replies. For
 	// that it needs the engine and the store.
@@ -187,6 +195,10 @@ func (a *app) reloadTLS(c *config) error {
 
 // reloadCertificate is called after a SIGHUP.
 func (a *app) reloadCertificate() {
+	if a.certs == nil {
+		a.log.Info("nothing to reload: the server does not serve TLS")
+		return
+	}
 	if err := a.settings.reload(); err != nil {
 		a.log.Error("TLS reload failed; keeping the current certificate", "err", err)
 	}
@@ -234,16 +246,18 @@ func portOf(ln net.Listener) int {
 	return tcp.Port
 }
 
-// about returns the TLS fields of INFO's section server, nil without TLS.
+// about returns the fields of INFO's section server for TLS and the unix socket.
 func (a *app) about() func() []commands.Field {
-	if a.certs == nil {
-		return nil
-	}
-	return func() []commands.Field {
-		return []commands.Field{
-			{Name: "tls_port", Value: strconv.Itoa(portOf(a.tlsLn))},
-			{Name: "tls_cert_expires_at", Value: strconv.FormatInt(a.certs.expires().Unix(), 10)},
+	return func() (fields []commands.Field) {
+		if a.unixLn != nil {
+			fields = append(fields, commands.Field{Name: "unixsocket", Value: a.cfg.UnixSocket})
 		}
+		if a.certs != nil {
+			fields = append(fields,
+				commands.Field{Name: "tls_port", Value: strconv.Itoa(portOf(a.tlsLn))},
+				commands.Field{Name: "tls_cert_expires_at", Value: strconv.FormatInt(a.certs.expires().Unix(), 10)})
+		}
+		return fields
 	}
 }
 

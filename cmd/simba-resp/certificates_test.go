@@ -90,7 +90,7 @@ func TestAllTLSErrorsAreReportedAtOnce(t *testing.T) {
 		args string
 		want []string
 	}{
-		{"--addr= ", []string{"--addr: it is empty, and so is --tls-addr"}},
+		{"--addr= ", []string{"--addr: it is empty, and so are --tls-addr and --unixsocket"}},
 		{"--tls-cert-file " + cert + " --tls-key-file " + key + " --tls-auth-clients yes --tls-min-version 1.3", []string{
 			"--tls-cert-file: it needs --tls-addr", "--tls-key-file: it needs --tls-addr",
 			"--tls-auth-clients: it needs --tls-addr", "--tls-min-version: it needs --tls-addr",

@@ -25,6 +25,9 @@ type config struct {
 
 	Addr string // "" = no plain RESP, the default with TLS
 
+	UnixSocket     string // "" = none
+	UnixSocketPerm uint32
+
 	TLSAddr        string // "" = no TLS
 	TLSCertFile    string
 	TLSKeyFile     string
@@ -195,10 +198,11 @@ func (c *config) Validate() configErrors {
 	}
 
 	c.checkTLS(refuse)
+	c.checkUnixSocket(refuse)
 	switch open, err := isPublic(c.Addr); {
 	case c.Addr == "":
-		if c.TLSAddr == "" {
-			refuse("addr", "it is empty, and so is --tls-addr: no client could connect")
+		if c.TLSAddr == "" && c.UnixSocket == "" {
+			refuse("addr", "it is empty, and so are --tls-addr and --unixsocket: no client could connect")
 		}
 	case err != nil:
 		refuse("addr", "%w", err)

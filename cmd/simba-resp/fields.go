@@ -57,6 +57,16 @@ var fields = []field{
 		value: func(c *config) flag.Value { return (*text)(&c.Addr) },
 	},
 	{
+		name: "unixsocket", kind: "path",
+		help:  "Unix socket for clients of this machine, without TLS. The permission of the file protects it, so it needs no password. The server removes the file when it stops.",
+		value: func(c *config) flag.Value { return (*text)(&c.UnixSocket) },
+	},
+	{
+		name: "unixsocketperm", kind: "octal number", initial: "700",
+		help:  "Permission of the unix socket, as of chmod. A client needs the right to write. 0 = by the umask, Redis' default.",
+		value: func(c *config) flag.Value { return (*permission)(&c.UnixSocketPerm) },
+	},
+	{
 		name: "requirepass", kind: "password", secret: true,
 		help:  "Password of the default user. Other users of this machine can read a flag, so prefer --requirepass-file.",
 		value: func(c *config) flag.Value { return (*text)(&c.RequirePass) },

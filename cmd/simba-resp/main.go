@@ -85,13 +85,14 @@ func serve(ctx context.Context, cfg *config, out *logBuffer) error {
 		return err
 	}
 	reloads := make(chan os.Signal, 1)
-	if cfg.TLSAddr != "" {
+	if cfg.TLSAddr != "" || underSystemd() {
 		// From now on SIGHUP reloads the certificates and does not end the process. Between the
 		// two calls it is ignored.
 		signal.Ignore(syscall.SIGHUP)
 		signal.Notify(reloads, syscall.SIGHUP)
 	}
 	failed := a.start()
+	systemd := reportToSystemd(a)
 	for serving := true; serving; {
 		select {
 		case <-ctx.Done():
@@ -99,10 +100,11 @@ func serve(ctx context.Context, cfg *config, out *logBuffer) error {
 		case err = <-failed:
 			serving = false
 		case <-reloads:
-			a.reloadCertificate()
+			systemd.reload(a.reloadCertificate)
 		}
 	}
 	log.Info("stopping")
+	systemd.stop()
 	// ctx has ended, but the stop needs time of its own.
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
 	defer cancel()

@@ -95,6 +95,16 @@ var wirings = []wiring{
 			w.t.Errorf("a clerk's BREAK: %v", err)
 		}
 	}},
+	{"unixsocket", "--addr= --unixsocket $dir/s", func(w *wired) {
+		if got := w.unixLn.Addr().String(); got != w.dir+"/s" || w.ln != nil {
+			w.t.Errorf("it listens on %s and %v", got, w.ln)
+		}
+	}},
+	{"unixsocketperm", "--addr= --unixsocket $dir/s --unixsocketperm 0751", func(w *wired) {
+		if info, err := os.Stat(w.dir + "/s"); err != nil || info.Mode() != os.ModeSocket|0o751 {
+			w.t.Errorf("its mode is %v, %v", info.Mode(), err)
+		}
+	}},
 	{"insecure", "--addr 0.0.0.0:0 --insecure", func(w *wired) {
 		w.must(w.connect(), "PING")
 	}},

@@ -1,5 +1,16 @@
 package poll
 
+import (
+	"net"
+	"syscall"
+)
+
+// Socket is a connection whose socket a Poller can adopt: a *net.TCPConn or a *net.UnixConn.
+type Socket interface {
+	net.Conn
+	syscall.Conn
+}
+
 // Start runs the connection's coroutine, which ends when run returns. It is called once.
 func (c *Conn) Start(run func()) { c.task.start(run) }
 

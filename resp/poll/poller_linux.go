@@ -3,7 +3,6 @@ package poll
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime"
 	"slices"
@@ -97,7 +96,7 @@ func (p *Poller) Close() {
 }
 
 // Adopt moves the socket of nc to the poller and closes nc. On an error nc is unchanged.
-func (p *Poller) Adopt(nc *net.TCPConn) (*Conn, error) {
+func (p *Poller) Adopt(nc Socket) (*Conn, error) {
 	raw, err := nc.SyscallConn()
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ type Poller struct{}
 func New() (*Poller, error) { return nil, errors.ErrUnsupported }
 
 // Adopt is never called.
-func (p *Poller) Adopt(*net.TCPConn) (*Conn, error) { return nil, errors.ErrUnsupported }
+func (p *Poller) Adopt(Socket) (*Conn, error) { return nil, errors.ErrUnsupported }
 
 // Wake is never called.
 func (p *Poller) Wake() {}

@@ -47,6 +47,24 @@ func BenchmarkRestart(b *testing.B) {
 	}
 }
 
+func TestTheStartOfATenureSurvivesARestart(t *testing.T) {
+	s := simbatest.Start(t)
+	first := simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.ACQUIRE", "job", "a", 600_000, "SESSION")
+	held := simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.OWNER", "job")
+	if held["since"] != held["acquired_at"] || held["connection"] == nil {
+		t.Fatalf("%v", held)
+	}
+	s.Restart()
+	c := simbatest.Conn(t, s)
+	if r := simbatest.DoRecord(t, c, "SIMBA.GUARD", "job", "a", 600_000); r["token"] != first["token"] {
+		t.Fatalf("after the restart %v, before %v", r, first)
+	}
+	r := simbatest.DoRecord(t, c, "SIMBA.OWNER", "job")
+	if r["since"] != held["since"] || r["acquired_at"] == held["acquired_at"] || r["connection"] != nil {
+		t.Errorf("after the restart and a renewal %v, before %v", r, held)
+	}
+}
+
 // holdMany makes a data directory with n leases.
 func holdMany(b *testing.B, dir string, n int) {
 	b.Helper()

@@ -5,7 +5,7 @@
 --       … of each wakeup: the contender that was notified, the releaser
 --       … of each waiter here that must have a queue entry: contender, score, ttl, transition,
 --         session, ticket
--- The extra of the reply is the length of the queue.
+-- The extra of the reply is a list: the length of the queue, the session of the lease.
 local sweep, renotify, wakeups = ARGV[7] == '1', ARGV[8], tonumber(ARGV[9])
 if owner ~= '' then compareEnds() end
 local unconfirmed, status = revokeUnconfirmed(), 'ok'
@@ -117,4 +117,4 @@ end
 local due = owner ~= '' and ends or reserved ~= '' and reservedUntil or 0
 if unconfirmed then due = math.min(due, now + LATE / 2) end
 if sweep and nextLapse ~= 0 and (due == 0 or nextLapse < due) then due = nextLapse end
-return reply(status, 0, call('ZCARD', queue), due)
+return reply(status, 0, { call('ZCARD', queue), session }, due)

@@ -11,7 +11,7 @@ if #ARGV == 9 and ARGV[7] == '0' and ARGV[8] == '' and ARGV[9] == '0' and reserv
     -- transaction in the append only file, even if that write changed nothing.
     redis.set_repl(redis.REPL_NONE)
     requireWritable(queue)
-    return { 'ok', owner, lockOwner and token or '0', acquired, acquired + ttl, ends, now, 0, waiters, ends, {}, {} }
+    return { 'ok', owner, lockOwner and token or '0', acquired, acquired + ttl, ends, now, 0, { waiters, held and session or '' }, ends, {}, {} }
   end
 end
 

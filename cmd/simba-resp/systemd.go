@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/simba-resp/simba-resp/persist"
+)
+
+// systemd reports the state of the service, as sd_notify(3) says. Without NOTIFY_SOCKET it reports
+// nothing.
+type systemd struct {
+	log     *slog.Logger
+	end     context.CancelFunc // of the goroutines
+	running sync.WaitGroup
+}
+
+// underSystemd reports whether systemd, or another manager of services, wants reports.
+func underSystemd() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
+
+// reportToSystemd reports that a serves. If systemd has set a watchdog, it reports from now on that
+// a still serves, until stop.
+func reportToSystemd(a *app) *systemd {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &systemd{log: a.log.Logger, end: cancel}
+	if !underSystemd() {
+		return s
+	}
+	delay := a.engine.Stats().RecoveryDelay
+	if delay > 0 {
+		s.notify(daemon.SdNotifyReady, fmt.Sprintf("STATUS=Recovering from an unclean shutdown: new grants are delayed for %v", delay.Round(time.Second)))
+		s.running.Go(func() {
+			select {
+			case <-time.After(delay):
+				s.notify(statusServing)
+			case <-ctx.Done():
+			}
+		})
+	} else {
+		s.notify(daemon.SdNotifyReady, statusServing)
+	}
+	timeout, err := daemon.SdWatchdogEnabled(false)
+	switch {
+	case err != nil:
+		s.log.Warn("the watchdog of systemd gets no reports", "err", err)
+	case timeout > 0:
+		if a.store != nil && timeout <= persist.DefaultCommitTimeout {
+			// A disk that hangs for that long ends the process, with a reason in the log.
+			s.log.Warn("WatchdogSec is too short: it must be longer than the commit timeout",
+				"watchdog", timeout, "commit-timeout", persist.DefaultCommitTimeout)
+		}
+		s.running.Go(func() {
+			feedWatchdog(ctx, timeout, a.server.Ping, func(err error) {
+				if err == nil {
+					s.notify(daemon.SdNotifyWatchdog)
+				} else {
+					s.log.Error("the server does not answer its own PING; the watchdog gets no report", "err", err)
+				}
+			})
+		})
+	}
+	return s
+}
+
+const statusServing = "STATUS=Serving"
+
+// feedWatchdog pings four times in each timeout, and reports each result, until ctx ends. A PING
+// has half of the timeout. So after a slow one there is still time for another.
+func feedWatchdog(ctx context.Context, timeout time.Duration, ping func(context.Context) error, report func(error)) {
+	ticker := time.NewTicker(timeout / 4)
+	defer ticker.Stop()
+	for {
+		within, cancel := context.WithTimeout(ctx, timeout/2)
+		err := ping(within)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		report(err)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reload reports to systemd that f reloads the settings.
+func (s *systemd) reload(f func()) {
+	s.notify(daemon.SdNotifyReloading, strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))
+	f()
+	s.notify(daemon.SdNotifyReady)
+}
+
+// stop reports that the server stops, and ends the reports.
+func (s *systemd) stop() {
+	s.end()
+	s.running.Wait()
+	s.notify(daemon.SdNotifyStopping, "STATUS=Stopping")
+}
+
+// notify sends assignments, one a line.
+func (s *systemd) notify(assignments ...string) {
+	if _, err := daemon.SdNotify(false, strings.Join(assignments, "\n")); err != nil {
+		s.log.Warn("cannot report to systemd", "err", err)
+	}
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+func TestUnixSocketHasItsPermissionFromTheStart(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	path := filepath.Join(t.TempDir(), "s")
+	for perm, want := range map[fs.FileMode]fs.FileMode{0o700: 0o700, 0o660: 0o660, 0o777: 0o777, 0: 0o777} {
+		ln, err := listenUnix(path, perm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode() != want|fs.ModeSocket {
+			t.Errorf("%o: %v, %v", perm, info.Mode(), err)
+		}
+		ln.Close()
+		if _, err := os.Lstat(path); !os.IsNotExist(err) {
+			t.Errorf("%o: after Close: %v", perm, err)
+		}
+	}
+}
+
+func TestStaleUnixSocketIsReplacedAndNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	stale := filepath.Join(dir, "stale")
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.SetUnlinkOnClose(false)
+	left.Close()
+	ln, err := listenUnix(stale, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		stale: "another process listens on", file: "is not a socket", link: "is not a socket", dir: "is not a socket",
+		filepath.Join(dir, "none", "s"): "no such file",
+	} {
+		got, err := listenUnix(path, 0o700)
+		if err == nil {
+			got.Close()
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), "unixsocket: ") || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "mine" {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+	if nc, err := net.Dial("unix", stale); err != nil {
+		t.Errorf("the live socket: %v", err)
+	} else {
+		nc.Close()
+	}
+}
+
+func TestUnixSocketSettingsAreChecked(t *testing.T) {
+	long := "/" + strings.Repeat("x", maxSocketPath)
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--unixsocket", long}, "--unixsocket: the path has"},
+		{[]string{"--unixsocket", "@abstract"}, `--unixsocket: "@abstract" is not the path of a file`},
+		{[]string{"--unixsocket", "a\nb"}, `--unixsocket: "a\nb" is not`},
+		{[]string{"--unixsocket", "s", "--unixsocketperm", "888"}, "--unixsocketperm: '888' is not an octal number from 0 to 777"},
+		{[]string{"--unixsocket", "s", "--unixsocketperm", "1000"}, "--unixsocketperm: '1000' is not"},
+		{[]string{"--unixsocketperm", "770"}, "--unixsocketperm: it needs --unixsocket"},
+		{[]string{"--addr", ""}, "so are --tls-addr and --unixsocket"},
+		{[]string{"--unixsocket", "s", "--addr", "0.0.0.0:0"}, "is open to other machines"},
+	} {
+		if _, err := loadTest(t, tt.args, nil, ""); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: %v, want %q", tt.args, err, tt.want)
+		}
+	}
+	c, err := loadTest(t, []string{"--addr", "", "--unixsocket", long[:maxSocketPath], "--unixsocketperm", "0770"}, nil, "")
+	if err != nil || c.UnixSocketPerm != 0o770 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// A server of the unix socket alone needs no password and has no port.
+func TestUnixSocketServesWithoutAPort(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	a, _ := newTestApp(t, io.Discard, "--addr", "", "--unixsocket", path, "--unixsocketperm", "770", "--maxclients", "2")
+	a.start()
+	connect := func() redis.Conn {
+		c, err := redis.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	c := connect()
+	values, err := redis.StringMap(c.Do("CONFIG", "GET", "*"))
+	if err != nil || values["unixsocket"] != path || values["unixsocketperm"] != "770" || values["port"] != "0" || values["bind"] != "" {
+		t.Errorf("%q %q %q %q, %v", values["unixsocket"], values["unixsocketperm"], values["port"], values["bind"], err)
+	}
+	info, err := redis.String(c.Do("INFO", "server"))
+	if err != nil || !strings.Contains(info, "\r\nunixsocket:"+path+"\r\n") || !strings.Contains(info, "\r\ntcp_port:0\r\n") {
+		t.Errorf("%v, %v", info, err)
+	}
+	list, err := redis.String(c.Do("CLIENT", "LIST"))
+	if err != nil || !strings.Contains(list, " addr="+path+":0 laddr="+path+":0 ") || !strings.Contains(list, " flags=U ") {
+		t.Errorf("%v, %v", list, err)
+	}
+	second, third := connect(), connect()
+	if pong, err := second.Do("PING"); pong != "PONG" || err != nil {
+		t.Errorf("%v, %v", pong, err)
+	}
+	if _, err := third.Receive(); err == nil || !strings.Contains(err.Error(), "max number of clients") {
+		t.Errorf("the third client: %v", err)
+	}
+	if killed, err := redis.Int(c.Do("CLIENT", "KILL", "ADDR", path+":0")); killed != 1 || err != nil {
+		t.Errorf("killed %d, %v", killed, err)
+	}
+	if err := a.stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("after the stop: %v", err)
+	}
+}

@@ -1,0 +1,76 @@
+package clients
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func TestRedisCLIOverAUnixSocket(t *testing.T) {
+	simbatest.NeedRedisTools(t)
+	path := filepath.Join(t.TempDir(), "simba.sock")
+	s := simbatest.Start(t, "--unixsocket", path)
+	over := func(args ...string) []string { return append([]string{"-s", path}, args...) }
+	if got := simbatest.Output(t, "redis-cli", over("PING")...); strings.Trim(got, "\"\n") != "PONG" {
+		t.Errorf("PING: %q", got)
+	}
+	monitor := simbatest.Run(t, "redis-cli", over("MONITOR")...)
+	monitor.Wants(t, "^OK$")
+
+	// A session over the socket shows its connection to clients of TCP, and ends with it.
+	owner, err := redis.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owner.Close()
+	if r := simbatest.DoRecord(t, owner, "SIMBA.ACQUIRE", "job", "a", 600_000, "SESSION"); r["status"] != "acquired" {
+		t.Fatal(r)
+	}
+	if shown := cli(t, s, "SIMBA.OWNER", "job"); !strings.Contains(shown, `"`+path+`:0"`) {
+		t.Errorf("the owner's connection is missing:\n%s", shown)
+	}
+	waiter := simbatest.Run(t, "redis-cli", over("SIMBA.ACQUIRE", "job", "b", "600000", "WAIT", "0")...)
+	simbatest.AwaitBlocked(t, s.Addr, 1)
+	owner.Close()
+	waiter.Wants(t, `"acquired"`)
+	monitor.Wants(t, `\[0 unix:`+path+`\] "SIMBA.ACQUIRE" "job" "b"`)
+
+	simbatest.Refused(t, 1, "another process listens on "+path, "--addr", "127.0.0.1:0", "--data-dir", t.TempDir()+"/data", "--unixsocket", path)
+	s.Restart() // a killed server leaves the file
+	if got := simbatest.Output(t, "redis-cli", over("PING")...); strings.Trim(got, "\"\n") != "PONG" {
+		t.Errorf("PING after a crash: %q", got)
+	}
+}
+
+func TestGoClientsOverAUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "simba.sock")
+	simbatest.Start(t, "--unixsocket", path)
+	o, err := goredis.ParseURL("unix://" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.ContextTimeoutEnabled = true
+	rdb := goredis.NewClient(o)
+	defer rdb.Close()
+	c, err := client.New(rdb, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	l, err := c.Lock(t.Context(), "job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := c.Owner(t.Context(), "job"); err != nil || o.Token != l.Token() || o.Since.IsZero() {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

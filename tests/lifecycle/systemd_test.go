@@ -1,0 +1,107 @@
+package lifecycle
+
+import (
+	"net"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// notifySocket receives the reports of a service, as systemd does.
+type notifySocket struct {
+	t    *testing.T
+	conn *net.UnixConn
+	path string
+	got  []string // assignments so far
+}
+
+func newNotifySocket(t *testing.T) *notifySocket {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &notifySocket{t: t, conn: conn, path: path}
+}
+
+// run starts a server with the environment that systemd gives to a service.
+func (n *notifySocket) run(args, env []string) *simbatest.Process {
+	n.t.Helper()
+	cmd := exec.Command(simbatest.Binary(n.t), args...)
+	cmd.Env = slices.Concat(simbatest.Environ(), []string{"NOTIFY_SOCKET=" + n.path}, env)
+	return simbatest.RunCmd(n.t, cmd)
+}
+
+// await receives reports until one has an assignment with that prefix, and returns it.
+func (n *notifySocket) await(prefix string) string {
+	n.t.Helper()
+	if err := n.conn.SetReadDeadline(time.Now().Add(simbatest.Patience)); err != nil {
+		n.t.Fatal(err)
+	}
+	b := make([]byte, 4096)
+	for {
+		size, err := n.conn.Read(b)
+		if err != nil {
+			n.t.Fatalf("no report %s: %v; so far %q", prefix, err, n.got)
+		}
+		lines := strings.Split(string(b[:size]), "\n")
+		n.got = append(n.got, lines...)
+		if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, prefix) }); i >= 0 {
+			return lines[i]
+		}
+	}
+}
+
+func TestReportsToSystemd(t *testing.T) {
+	n := newNotifySocket(t)
+	data := filepath.Join(t.TempDir(), "data")
+	p := n.run([]string{"--addr", "127.0.0.1:0", "--data-dir", data}, []string{"WATCHDOG_USEC=2000000", "WATCHDOG_PID="})
+	n.await("READY=1")
+	if want := []string{"READY=1", "STATUS=Serving"}; !slices.Equal(n.got, want) {
+		t.Errorf("the first reports are %q, want %q", n.got, want)
+	}
+	p.Wants(t, `level=WARN msg="WatchdogSec is too short`) // shorter than 10 s
+	n.await("WATCHDOG=1")
+	n.await("WATCHDOG=1")
+
+	p.Signal(syscall.SIGHUP) // without TLS there is nothing to reload, and the server goes on
+	n.await("RELOADING=1")
+	if clock := n.got[len(n.got)-1]; !strings.HasPrefix(clock, "MONOTONIC_USEC=") {
+		t.Errorf("after RELOADING comes %q", clock)
+	}
+	n.await("READY=1")
+	n.await("WATCHDOG=1")
+
+	p.Signal(syscall.SIGTERM)
+	n.await("STOPPING=1")
+	if code := p.Wait(t); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, p.Output())
+	}
+}
+
+func TestStatusReportsTheRecoveryDelay(t *testing.T) {
+	n := newNotifySocket(t)
+	s := simbatest.Start(t, "--durability", "async")
+	if r := simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.ACQUIRE", "job", "a", 60_000); r["status"] != "acquired" {
+		t.Fatal(r)
+	}
+	s.Kill()
+	p := n.run([]string{"--addr", "127.0.0.1:0", "--data-dir", s.Dir, "--durability", "async"}, nil)
+	if got := n.await("STATUS="); !strings.HasPrefix(got, "STATUS=Recovering from an unclean shutdown: new grants are delayed for ") {
+		t.Errorf("%s", got)
+	}
+	p.Signal(syscall.SIGTERM)
+	n.await("STOPPING=1")
+	if slices.ContainsFunc(n.got, func(r string) bool { return strings.HasPrefix(r, "WATCHDOG") }) {
+		t.Errorf("reports for a watchdog that is off: %q", n.got)
+	}
+	p.Wait(t)
+}

@@ -1,0 +1,87 @@
+package lifecycle
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/persist"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+const (
+	unit         = "../../deploy/systemd/simba-resp.service"
+	unitSettings = "../../deploy/systemd/simba-resp.toml"
+	// maxExposure is the highest exposure level that the unit may have, from 0 to 10.
+	maxExposure = 3.0
+)
+
+// analyze runs systemd-analyze and returns what it writes.
+func analyze(t *testing.T, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip("systemd-analyze is not installed: see tools/install")
+	}
+	out, err := exec.Command("systemd-analyze", args...).CombinedOutput()
+	if err != nil {
+		t.Errorf("systemd-analyze %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+func TestUnitIsHardened(t *testing.T) {
+	out := analyze(t, "security", "--offline=yes", unit)
+	level := regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`).FindStringSubmatch(out)
+	if level == nil {
+		t.Fatalf("no exposure level:\n%s", out)
+	}
+	if got, err := strconv.ParseFloat(level[1], 64); err != nil || got >= maxExposure {
+		t.Errorf("exposure level %s, want below %v:\n%s", level[1], maxExposure, out)
+	}
+}
+
+// A watchdog that is quicker than the commit timeout would hide why the disk ended the server.
+func TestWatchdogOfTheUnitIsLongerThanTheCommitTimeout(t *testing.T) {
+	text, err := os.ReadFile(unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := regexp.MustCompile(`(?m)^WatchdogSec=(\d+s)$`).FindSubmatch(text)
+	if match == nil {
+		t.Fatal("the unit has no WatchdogSec in seconds")
+	}
+	if d, err := time.ParseDuration(string(match[1])); err != nil || d <= persist.DefaultCommitTimeout {
+		t.Errorf("WatchdogSec is %s, %v", match[1], err)
+	}
+}
+
+// The server is installed elsewhere in the test, so ExecStart names the built one.
+func TestUnitIsValid(t *testing.T) {
+	text, err := os.ReadFile(unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := strings.Replace(string(text), "=/usr/bin/simba-resp ", "="+simbatest.Binary(t)+" ", 1)
+	path := filepath.Join(t.TempDir(), filepath.Base(unit))
+	if err := os.WriteFile(path, []byte(here), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out := analyze(t, "verify", path); strings.Contains(out, filepath.Base(unit)) {
+		t.Errorf("%s", out)
+	}
+}
+
+func TestUnitSettingsAreValid(t *testing.T) {
+	p := simbatest.Launch(t, "--config", unitSettings, "--check-config")
+	if code := p.Wait(t); code != 0 {
+		t.Errorf("exit code %d: %s", code, p.Output())
+	}
+}
