@@ -2,10 +2,15 @@ package monitor
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"math"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
@@ -60,6 +65,23 @@ func newCollector(s *Sources, p *prober) *collector {
 		c.descs = append(c.descs, prometheus.NewDesc(r.Name, r.Help, r.Labels, nil))
 	}
 	return c
+}
+
+// maxScrapes bounds the scrapes at the same time.
+const maxScrapes = 4
+
+// handler returns the handler of /metrics.
+func handler(s *Sources, p *prober, log *slog.Logger) (http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	err := errors.Join(
+		registry.Register(newCollector(s, p)),
+		registry.Register(collectors.NewGoCollector()),
+		registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+	)
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelError),
+		MaxRequestsInFlight: maxScrapes,
+	}), err
 }
 
 // Describe implements prometheus.Collector.

@@ -247,9 +247,9 @@ func label(name string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(quoted, `"`), `"`)
 }
 
-// counts emits one series for each count.
+// counts emits one series for each count. A script may choose the code of an error.
 func (s *sink) counts(all []commands.Count) {
 	for _, c := range all {
-		s.value(float64(c.N), c.Name)
+		s.value(float64(c.N), label(c.Name))
 	}
 }
