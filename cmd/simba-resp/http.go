@@ -24,10 +24,9 @@ func (c *config) checkHTTP(refuse func(name, format string, args ...any)) {
 	switch open, err := isPublic(c.HTTPAddr); {
 	case err != nil:
 		refuse("http-addr", "%w", err)
-	case strings.HasSuffix(c.HTTPAddr, ":0"):
-	case c.HTTPAddr == c.Addr:
+	case c.HTTPAddr == c.Addr && !strings.HasSuffix(c.HTTPAddr, ":0"):
 		refuse("http-addr", "%s is --addr too", c.HTTPAddr)
-	case c.HTTPAddr == c.TLSAddr:
+	case c.HTTPAddr == c.TLSAddr && !strings.HasSuffix(c.HTTPAddr, ":0"):
 		refuse("http-addr", "%s is --tls-addr too", c.HTTPAddr)
 	case !open || c.hasAuth():
 	case c.TLSAddr == "":
