@@ -10,13 +10,13 @@ import (
 	"github.com/simba-resp/simba-resp/access"
 )
 
-// Errors of Commands.Permit.
+// Errors of Commands.Authorize.
 var (
 	// ErrNotAuthenticated is returned when the credentials are wrong, or when there are none and
 	// the default user needs a password.
 	ErrNotAuthenticated = errors.New("authentication required")
-	// ErrNotPermitted is returned when the user may not run the command.
-	ErrNotPermitted = errors.New("the user has no permission")
+	// ErrForbidden is returned when the user may not run the command.
+	ErrForbidden = errors.New("the user has no permission")
 )
 
 // Credentials are what an HTTP request presents.
@@ -27,10 +27,10 @@ type Credentials struct {
 	RemoteAddr     string // host:port
 }
 
-// Permit checks that the sender of an HTTP request may run a command. A name with a password goes
+// Authorize checks that the sender of an HTTP request may run a command. A name and password go
 // before a certificate; without either the sender is the default user. Wrong passwords are delayed,
 // counted and logged as those of AUTH are. The delay ends early when ctx does.
-func (x *Commands) Permit(ctx context.Context, c Credentials, command string) error {
+func (x *Commands) Authorize(ctx context.Context, c Credentials, command string) error {
 	account := x.httpAccount(ctx, c)
 	if account == nil {
 		return ErrNotAuthenticated
@@ -45,7 +45,7 @@ func (x *Commands) Permit(ctx context.Context, c Credentials, command string) er
 	d := &denial{reason: deniedCommand, object: command}
 	x.aclLog.add(httpClient(c, u.Name()), aclRecord{reason: d.reason, context: httpContext, object: d.object, user: u.Name()})
 	x.audit.denied([]slog.Attr{slog.String("user", u.Name()), slog.String("addr", c.RemoteAddr)}, d, httpContext)
-	return ErrNotPermitted
+	return ErrForbidden
 }
 
 // httpContext is the context of ACL LOG and of the audit log for HTTP requests.

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-func TestPermitDelaysWrongPasswordsAsAUTHDoes(t *testing.T) {
+func TestAuthorizeDelaysWrongPasswordsAsAUTHDoes(t *testing.T) {
 	guarded(t, func(t *testing.T, s *site) {
 		guess := Credentials{Given: true, Password: "guess", RemoteAddr: "192.0.2.1:1000"}
-		permit := func(c Credentials) (time.Duration, error) {
+		authorize := func(c Credentials) (time.Duration, error) {
 			began := time.Now()
-			err := s.x.Permit(t.Context(), c, "info")
+			err := s.x.Authorize(t.Context(), c, "info")
 			return time.Since(began), err
 		}
 		for i, ms := range []int{0, 0, 0, 100, 200} {
-			if took, err := permit(guess); took != time.Duration(ms)*time.Millisecond || !errors.Is(err, ErrNotAuthenticated) {
+			if took, err := authorize(guess); took != time.Duration(ms)*time.Millisecond || !errors.Is(err, ErrNotAuthenticated) {
 				t.Errorf("guess %d: %v after %v, want %d ms", i+1, err, took, ms)
 			}
 		}
@@ -25,26 +25,26 @@ func TestPermitDelaysWrongPasswordsAsAUTHDoes(t *testing.T) {
 			t.Errorf("the next guess by AUTH took %v", d)
 		}
 		right := Credentials{Given: true, Password: "sesam", RemoteAddr: "192.0.2.1:3000"}
-		if took, err := permit(right); took != 0 || err != nil {
+		if took, err := authorize(right); took != 0 || err != nil {
 			t.Errorf("the right one: %v after %v", err, took)
 		}
-		if took, err := permit(Credentials{RemoteAddr: "192.0.2.1:4000"}); took != 0 || !errors.Is(err, ErrNotAuthenticated) {
+		if took, err := authorize(Credentials{RemoteAddr: "192.0.2.1:4000"}); took != 0 || !errors.Is(err, ErrNotAuthenticated) {
 			t.Errorf("without credentials: %v after %v", err, took)
 		}
 		s.dialFrom("192.0.2.1:5000").expect("AUTH sesam", ok)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		began := time.Now()
-		if err := s.x.Permit(ctx, guess, "info"); !errors.Is(err, ErrNotAuthenticated) || time.Since(began) != 0 {
+		if err := s.x.Authorize(ctx, guess, "info"); !errors.Is(err, ErrNotAuthenticated) || time.Since(began) != 0 {
 			t.Errorf("a client that left: %v after %v", err, time.Since(began))
 		}
 	})
 }
 
-func TestPermitWithoutUsersServesEverybody(t *testing.T) {
+func TestAuthorizeWithoutUsersServesEverybody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, Config{})
-		if err := s.x.Permit(t.Context(), Credentials{RemoteAddr: "192.0.2.1:1000"}, "config|get"); err != nil {
+		if err := s.x.Authorize(t.Context(), Credentials{RemoteAddr: "192.0.2.1:1000"}, "config|get"); err != nil {
 			t.Error(err)
 		}
 	})

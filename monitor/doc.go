@@ -8,7 +8,7 @@
 //
 // Invariants:
 //
-//   - A request runs on its own goroutine and takes no lock of the server for longer than INFO does.
+//   - A request runs on its own goroutine and holds no lock of the server for longer than INFO.
 //   - The number of series is bounded. Names of mutexes are labels only if the operator lists them,
 //     and then at most maxMutexes. Package commands bounds the codes of errors that scripts choose.
 //   - At most one probe asks the store at a time, and at most one a second.

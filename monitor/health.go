@@ -54,7 +54,7 @@ func (s *Server) health(r *http.Request) Health {
 		h.State = "stopping"
 	}
 	h.Ready = h.Store && h.State == "running"
-	if err != nil && o.Commands.Permit(r.Context(), credentials(r), metricsCommand) == nil {
+	if err != nil && o.Commands.Authorize(r.Context(), credentials(r), metricsCommand) == nil {
 		h.Error = err.Error()
 	}
 	return h

@@ -25,8 +25,7 @@ const (
 	requestTimeout = 5 * time.Second
 	// replyTimeout bounds how long a reply may take, that of a profile included.
 	replyTimeout = 2 * time.Minute
-	// idleTimeout is how long a connection may wait for its next request. A usual scrape interval is
-	// shorter.
+	// idleTimeout is how long a connection may wait for its next request. Scrapes come sooner.
 	idleTimeout = 2 * time.Minute
 )
 
@@ -71,14 +70,14 @@ func New(cfg Config) *Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", s.live)
 	mux.HandleFunc("GET /readyz", s.ready)
-	mux.HandleFunc("GET /metrics", s.permitted(metricsCommand, func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /metrics", s.authorized(metricsCommand, func(w http.ResponseWriter, r *http.Request) {
 		s.opened.Load().metrics.ServeHTTP(w, r)
 	}))
 	if cfg.Pprof {
 		for path, serve := range map[string]http.HandlerFunc{
 			"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
 		} {
-			mux.HandleFunc("GET /debug/pprof/"+path, s.permitted(pprofCommand, serve))
+			mux.HandleFunc("GET /debug/pprof/"+path, s.authorized(pprofCommand, serve))
 		}
 	}
 	s.http = &http.Server{
@@ -156,15 +155,15 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-// permitted serves a request only if its sender may run the command.
-func (s *Server) permitted(command string, serve http.HandlerFunc) http.HandlerFunc {
+// authorized serves a request only if its sender may run the command.
+func (s *Server) authorized(command string, serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		o := s.opened.Load()
 		if o == nil {
 			http.Error(w, "the server is starting", http.StatusServiceUnavailable)
 			return
 		}
-		switch err := o.Commands.Permit(r.Context(), credentials(r), command); {
+		switch err := o.Commands.Authorize(r.Context(), credentials(r), command); {
 		case errors.Is(err, commands.ErrNotAuthenticated):
 			w.Header().Set("WWW-Authenticate", `Basic realm="simba-resp", charset="UTF-8"`)
 			http.Error(w, err.Error(), http.StatusUnauthorized)

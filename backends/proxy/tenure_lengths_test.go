@@ -14,7 +14,7 @@ func TestHoldsMeasureATenureFromItsBeginningToItsEnd(t *testing.T) {
 		simba.Event{At: 1000, Kind: simba.EventAcquired, Mutex: "b", Token: 1},
 		simba.Event{At: 3000, Kind: simba.EventReleased, Mutex: "a", Token: 1},
 		simba.Event{At: 3000, Kind: simba.EventReleased, Mutex: "a", Token: 1}, // learned twice
-		simba.Event{At: 9000, Kind: simba.EventExpired, Mutex: "b", Token: 2},  // its beginning is unknown
+		simba.Event{At: 9000, Kind: simba.EventExpired, Mutex: "b", Token: 2},  // begun elsewhere
 		simba.Event{At: 9000, Kind: simba.EventBroken, Mutex: "c", Token: 5},
 	)
 	got := l.Holds()

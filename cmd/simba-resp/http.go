@@ -46,7 +46,7 @@ func (c *config) metricsMutexes() (globs []string) {
 	return globs
 }
 
-// serveHTTP begins to serve HTTP, before the server is ready: recovery, or the wait for a store, may
+// serveHTTP begins to serve HTTP before the server is ready. Recovery, or the wait for a store, may
 // take long.
 func (a *app) serveHTTP() error {
 	if a.cfg.HTTPAddr == "" {

@@ -229,7 +229,7 @@ func TestEachMetricMoves(t *testing.T) {
 	}
 }
 
-// checkNames reports series of this server that the page of metrics lacks, or that have other labels.
+// checkNames reports series that the page of metrics lacks, or that have other labels.
 func checkNames(t *testing.T, s *server) {
 	known := make(map[string][]string)
 	for _, m := range monitor.Metrics() {

@@ -68,8 +68,8 @@ func (s *server) scrape(t *testing.T) string {
 	return body
 }
 
-// value returns the sum of the series of a metric whose labels contain all the texts. Of a histogram
-// it is the number of observations.
+// value returns the sum of the series of a metric whose labels contain all texts. The value of a
+// histogram is its number of observations.
 func value(t *testing.T, scrape, metric string, labels ...string) (sum float64) {
 	t.Helper()
 	for line := range lines(scrape) {
