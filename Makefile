@@ -40,7 +40,7 @@ define newline
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-long lint prose fuzz bench gobench simulate bugs chaos attacks variants timed jvm campaigns programs docs
+.PHONY: help run build test test-long lint prose fuzz bench monitoring gobench simulate bugs chaos attacks variants timed jvm campaigns programs docs
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -151,8 +151,11 @@ bugs: ## test the tests: build servers with the bugs of tests/bugs, each of whic
 bench: ## this server beside what one would take instead, some 10 minutes: docs/development/benchmarks.md
 	cd bench && go run .
 
+monitoring: ## the processor time of a server with metrics and without, in ten pairs, a minute
+	cd bench && go run . -monitoring 10
+
 docs: ## write the generated pages and tables of docs/ anew; make bench writes docs/development/benchmarks.md
-	go test -count 1 -run 'PageOfCommands|PageOfSettings|TableOfPromises' ./commands ./cmd/simba-resp ./backends/backendtest -update
+	go test -count 1 -run 'PageOfCommands|PageOfSettings|PageOfMetrics|TableOfPromises' ./commands ./cmd/simba-resp ./monitor ./backends/backendtest -update
 
 gobench: ## Go benchmarks of the hot paths, with allocations
 	$(foreach m,$(MODULES),$(if $(call in-module,$m),cd $m && go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(call in-module,$m)$(newline)))

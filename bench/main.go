@@ -23,6 +23,7 @@ var (
 	rounds = flag.Int("rounds", 6, "how often each load runs on each server; an even number has both orders as often")
 	during = flag.Duration("time", time.Second, "how long a load runs each time")
 	only   = flag.String("only", "", "measure only servers whose name has this text")
+	pairs  = flag.Int("monitoring", 0, "measure only what metrics cost, in that many pairs of loads, and write no page")
 	many   = flag.Int("mutexes", 1_000_000, "how many mutexes are held to see what one costs")
 )
 
@@ -45,6 +46,10 @@ func (program) Run() int {
 	}
 	b.dir = data
 	b.say("%s", disk)
+	if *pairs > 0 {
+		b.try("monitoring", func(tb *testbed) { b.monitoring(tb, *pairs) })
+		return len(b.faults)
+	}
 	b.try("lines of Go", func(tb *testbed) {
 		n, err := countLines(codeParts)
 		tb.must(err)

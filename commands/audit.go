@@ -100,20 +100,20 @@ func auditedWords(x *Commands, e *entry, args [][]byte) string {
 func quoteForAudit(b []byte) string { return string(cutArgument(b, maxAuditText)) }
 
 // failedLogin logs the name of a failed login, without the password.
-func (a *audit) failedLogin(c *client, name []byte) {
+func (a *audit) failedLogin(name []byte, addr string) {
 	if open, missed := a.logins.allow(); open {
 		a.log.LogAttrs(context.Background(), slog.LevelWarn, auditLogin,
-			slog.String("user", quoteForAudit(name)), slog.String("addr", c.conn.RemoteAddr()), slog.Int("unlogged", missed))
+			slog.String("user", quoteForAudit(name)), slog.String("addr", addr), slog.Int("unlogged", missed))
 	}
 }
 
-// denied logs a denial.
-func (a *audit) denied(c *client, d *denial, where string) {
+// denied logs a denial of a sender, which who describes.
+func (a *audit) denied(who []slog.Attr, d *denial, where string) {
 	open, missed := a.refusals.allow()
 	if !open {
 		return
 	}
-	attrs := append(whoAsked(c), slog.String("denied", denialWords[d.reason].name), slog.String("object", d.object), slog.String("context", where))
+	attrs := append(who, slog.String("denied", denialWords[d.reason].name), slog.String("object", d.object), slog.String("context", where))
 	if d.reason == deniedKey {
 		attrs = append(attrs, slog.String("mutex", quoteForAudit([]byte(parseKey([]byte(d.object)).Mutex))))
 	}

@@ -128,6 +128,7 @@ func (c *client) run(e *entry, args [][]byte) {
 	c.last.Store(e)
 	started := c.started
 	e.run(c, args)
+	c.countSession()
 	ended := c.x.age()
 
 	took := ended - started - c.parked

@@ -43,9 +43,9 @@ const (
 	aclLogWindow = time.Minute
 )
 
-func (l *aclLog) add(c *client, r aclRecord) {
+// add adds a denial of a client, which who describes.
+func (l *aclLog) add(who string, r aclRecord) {
 	now := time.Now()
-	who := describe(c.conn, now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.counts[r.reason]++

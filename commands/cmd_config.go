@@ -270,6 +270,9 @@ func (c *client) configResetStat([][]byte) {
 	for e := range c.x.table.all() {
 		e.tally.reset()
 	}
+	c.x.acquires.reset()
+	c.x.guards.reset()
+	c.x.waited.reset()
 	c.x.errors.reset()
 	c.x.aclLog.resetCounts()
 	c.x.rates.reset()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/resp"
 )
 
@@ -149,12 +150,14 @@ func (r *report) simba() {
 	r.known("mutexes_held", s.Held)
 	r.line("waiters_blocked", s.Blocked)
 	r.known("waiters_polling", s.Polling)
+	r.line("sessions", r.x.sessions.Load())
 	r.line("tenures_acquired", s.Acquired)
 	r.line("tenures_handed_on", s.Handoffs)
 	r.line("tenures_released", s.Released)
 	r.line("tenures_expired", s.Expired)
 	r.line("tenures_broken", s.Broken)
 	r.line("leases_renewed", s.Renewed)
+	r.line("guards_lost", r.x.guards[simba.StatusLost].Load())
 	r.line("last_token", s.Token)
 	r.line("last_seq", uint64(s.Seq))
 	r.line("quiet_ms", s.RecoveryDelay.Milliseconds())

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 var latencyCommands = []command{
@@ -186,7 +188,7 @@ func namesEntry(names [][]byte, e *entry) bool {
 }
 
 func (c *client) writeHistogram(t *tally) {
-	var sums [durationBuckets]uint64
+	var sums [simba.DurationBuckets]uint64
 	var calls uint64
 	filled := 0
 	for i := range t.buckets {

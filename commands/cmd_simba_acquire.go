@@ -85,6 +85,7 @@ func (o *options) wait() time.Duration {
 func (c *client) simbaAcquire(args [][]byte) {
 	a, err := parseAcquire(args)
 	if err != nil {
+		c.x.acquires.add(0)
 		c.fail(err)
 		return
 	}
@@ -106,9 +107,14 @@ func (c *client) simbaAcquire(args [][]byte) {
 		out, _, err = c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
 	}
 	if err != nil {
+		c.x.acquires.add(0)
 		c.bindUnknown(&a, err)
 		c.fail(err)
 		return
+	}
+	c.x.acquires.add(out.Status)
+	if a.wait && !c.executing && out.Status == simba.StatusAcquired {
+		c.x.waited.add(c.x.age() - c.started)
 	}
 	c.bindOrUnbind(&a, &out)
 	c.writeOutcome(&out)

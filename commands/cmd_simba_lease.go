@@ -58,14 +58,17 @@ func parseGuard(args [][]byte) (g simba.GuardRequest, err error) {
 func (c *client) simbaGuard(args [][]byte) {
 	g, err := parseGuard(args)
 	if err != nil {
+		c.x.guards.add(0)
 		c.fail(err)
 		return
 	}
 	out, err := c.backend().Guard(c.conn.Context(), g)
 	if err != nil {
+		c.x.guards.add(0)
 		c.fail(err)
 		return
 	}
+	c.x.guards.add(out.Status)
 	c.unbind(g.Mutex, out.Token)
 	c.writeOutcome(&out)
 }

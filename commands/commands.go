@@ -112,6 +112,11 @@ type Commands struct {
 	audit       audit
 	loginDelays loginDelays
 
+	acquires results // of SIMBA.ACQUIRE
+	guards   results // of SIMBA.GUARD
+	waited   durations
+	sessions atomic.Int64
+
 	certificateName func(*resp.Conn) string // tests replace it
 	memPeak         atomic.Uint64           // the largest used_memory in an INFO
 }
@@ -226,6 +231,7 @@ func (x *Commands) Closed(conn *resp.Conn) {
 	}
 	x.monitors.remove(c)
 	c.endTransaction()
+	c.endSession()
 	if !conn.ServerStopping() {
 		c.releaseSession()
 	}

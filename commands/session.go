@@ -14,7 +14,8 @@ import (
 // that another session has taken meanwhile.
 type sessionLeases struct {
 	byMutex map[string]boundLease
-	sweepAt int // the number of leases at which to sweep
+	sweepAt int  // the number of leases at which to sweep
+	counted bool // in Commands.sessions
 }
 
 type boundLease struct {

@@ -1,10 +1,11 @@
 package commands
 
 import (
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 // ratePeriod is the approximate period of the instantaneous figures of INFO.
@@ -84,45 +85,53 @@ func (x *Commands) commandsProcessed() (n uint64) {
 
 // tally counts the calls of one command. All connections add to it without locks.
 type tally struct {
-	// buckets counts calls by duration. Bucket i counts durations of more than 2^(i-1) and at most
-	// 2^i microseconds. The sum of all buckets is the number of calls.
-	buckets  [durationBuckets]atomic.Uint64
-	nanos    atomic.Int64
-	rejected atomic.Uint64 // refused before it ran: arity, NOAUTH, ...
-	failed   atomic.Uint64 // ran and replied with an error
+	durations               // of each call; their number is the number of calls
+	rejected  atomic.Uint64 // refused before it ran: arity, NOAUTH, ...
+	failed    atomic.Uint64 // ran and replied with an error
 }
 
-// durationBuckets is the number of buckets. The last one but one ends at 2^24 microseconds, 17 s.
-const durationBuckets = 26
-
 func (t *tally) add(took time.Duration, failed bool) {
-	t.buckets[bucketOf(took)].Add(1)
-	t.nanos.Add(int64(took))
+	t.durations.add(took)
 	if failed {
 		t.failed.Add(1)
 	}
 }
 
-func bucketOf(took time.Duration) int {
-	if took <= time.Microsecond {
-		return 0
-	}
-	micros := uint64((took + time.Microsecond - 1) / time.Microsecond)
-	return min(bits.Len64(micros-1), durationBuckets-1)
+func (t *tally) reset() {
+	t.durations.reset()
+	t.rejected.Store(0)
+	t.failed.Store(0)
 }
 
-func (t *tally) calls() (n uint64) {
-	for i := range t.buckets {
-		n += t.buckets[i].Load()
+// durations is simba.Durations for concurrent use.
+type durations struct {
+	buckets [simba.DurationBuckets]atomic.Uint64
+	nanos   atomic.Int64
+}
+
+func (d *durations) add(took time.Duration) {
+	d.buckets[simba.DurationBucket(took)].Add(1)
+	d.nanos.Add(int64(took))
+}
+
+func (d *durations) calls() (n uint64) {
+	for i := range d.buckets {
+		n += d.buckets[i].Load()
 	}
 	return n
 }
 
-func (t *tally) reset() {
-	for i := range t.buckets {
-		t.buckets[i].Store(0)
+func (d *durations) read() (r simba.Durations) {
+	for i := range d.buckets {
+		r.Buckets[i] = d.buckets[i].Load()
 	}
-	t.nanos.Store(0)
-	t.rejected.Store(0)
-	t.failed.Store(0)
+	r.Sum = time.Duration(d.nanos.Load())
+	return r
+}
+
+func (d *durations) reset() {
+	for i := range d.buckets {
+		d.buckets[i].Store(0)
+	}
+	d.nanos.Store(0)
 }

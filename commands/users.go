@@ -2,6 +2,7 @@ package commands
 
 import (
 	"errors"
+	"time"
 
 	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/resp"
@@ -62,8 +63,8 @@ func (c *client) authenticate(command, name, password []byte) error {
 		c.become(account)
 		return nil
 	}
-	c.x.aclLog.add(c, aclRecord{reason: deniedAuth, context: "toplevel", object: string(command), user: string(shorten(name))})
-	c.x.audit.failedLogin(c, name)
+	c.x.aclLog.add(describe(c.conn, time.Now()), aclRecord{reason: deniedAuth, context: "toplevel", object: string(command), user: string(shorten(name))})
+	c.x.audit.failedLogin(name, c.conn.RemoteAddr())
 	c.pause(c.x.loginDelays.failed(host))
 	return errWrongPass
 }
@@ -87,8 +88,8 @@ func (c *client) noteDenial(err error, context string) {
 		return
 	}
 	name := c.account.Load().Name()
-	c.x.aclLog.add(c, aclRecord{reason: d.reason, context: context, object: d.object, user: name})
-	c.x.audit.denied(c, d, context)
+	c.x.aclLog.add(describe(c.conn, time.Now()), aclRecord{reason: d.reason, context: context, object: d.object, user: name})
+	c.x.audit.denied(whoAsked(c), d, context)
 }
 
 // rejudge applies changed rules at once to clients that wait and may send no further command. It

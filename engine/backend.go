@@ -214,7 +214,7 @@ func (e *Engine) Stats() simba.Stats {
 	for i := range e.shards {
 		sh := &e.shards[i]
 		sh.mu.Lock()
-		c.add(sh.counts)
+		c.add(&sh.counts)
 		mutexes += int64(sh.table.len)
 		sh.mu.Unlock()
 	}
@@ -224,7 +224,7 @@ func (e *Engine) Stats() simba.Stats {
 	return simba.Stats{
 		Held: c.held, Mutexes: mutexes, Blocked: c.blocked, Polling: c.polling,
 		Acquired: c.acquired, Renewed: c.renewed, Released: c.released,
-		Expired: c.expired, Broken: c.broken, Handoffs: c.handedOn,
+		Expired: c.expired, Broken: c.broken, Handoffs: c.handedOn, Holds: c.holds,
 		Seq: seq, Token: e.token.Load(),
 		RecoveryDelay: left(e.recoverUntil, e.clock.Now()),
 	}

@@ -204,6 +204,24 @@ func TestAnIdleMutexCostsNothing(t *testing.T) {
 	})
 }
 
+func TestHoldsAreTheLengthsOfTenuresThatEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		time.Sleep(3 * sec)
+		w.acquire("m", "a", time.Hour, 0) // a renewal begins no tenure
+		time.Sleep(2 * sec)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.acquire("n", "a", sec, sec) // it expires after 2 s
+		w.acquire("still held", "a", time.Hour, 0)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if h := w.e.Stats().Holds; h.Count() != 2 || h.Sum != 7*sec {
+			t.Errorf("%d tenures of %v are counted, want two of 7 s in all", h.Count(), h.Sum)
+		}
+	})
+}
+
 func TestHistoryHasEveryChangeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Seq: 100})

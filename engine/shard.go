@@ -28,9 +28,10 @@ type shard struct {
 type counts struct {
 	held, blocked, polling                                 int64
 	acquired, renewed, released, expired, broken, handedOn int64
+	holds                                                  simba.Durations
 }
 
-func (c *counts) add(o counts) {
+func (c *counts) add(o *counts) {
 	c.held += o.held
 	c.blocked += o.blocked
 	c.polling += o.polling
@@ -40,6 +41,7 @@ func (c *counts) add(o counts) {
 	c.expired += o.expired
 	c.broken += o.broken
 	c.handedOn += o.handedOn
+	c.holds.Merge(&o.holds)
 }
 
 func (sh *shard) start(e *Engine, hash uint64, onTimer func(hash uint64)) {
@@ -179,6 +181,9 @@ func (sh *shard) count(m *mutex, s *step, before mutexStats) {
 		case simba.EventBroken:
 			c.broken++
 		}
+	}
+	for _, held := range s.holds {
+		c.holds.Add(held)
 	}
 	if s.changed && len(s.events) == 0 {
 		c.renewed++

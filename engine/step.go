@@ -41,6 +41,8 @@ type step struct {
 	events       []simba.Event
 	reservations []reservation // for polling waiters, in order
 	wakes        []*ticket     // of blocked waiters to wake
+	// holds are the lengths of the tenures that ended, for the statistics.
+	holds []time.Duration
 }
 
 // reservation is the notice to a polling waiter that the mutex is reserved for it.
@@ -55,6 +57,7 @@ func (s *step) forget() {
 	s.changed, s.renewed, s.forced = false, false, false
 	s.began, s.freed, s.last, s.spent, s.chosen = "", false, "", 0, 0
 	s.events, s.reservations, s.wakes = emptied(s.events), emptied(s.reservations), emptied(s.wakes)
+	s.holds = emptied(s.holds)
 }
 
 // emptied returns an empty list for reuse, or nil if it has room for many.

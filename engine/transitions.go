@@ -293,6 +293,7 @@ func (m *mutex) renew(s *step, ttl, transition time.Duration) {
 func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 	owner := m.owner()
 	s.event(kind, m, owner, m.token, reason)
+	s.holds = append(s.holds, time.Duration(s.wall-m.startedAt)*time.Millisecond)
 	s.changed = true
 	s.freed, s.last = kind != simba.EventExpired, owner // contenders know when a lease ends
 	// The recovery delay after a crash covers the leases of the run that crashed. The end of an

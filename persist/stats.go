@@ -1,6 +1,11 @@
 package persist
 
-import "time"
+import (
+	"math/bits"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
 
 // Stats are a Store's figures since it was opened.
 type Stats struct {
@@ -11,6 +16,17 @@ type Stats struct {
 	LargestCommit int64 // changes that shared one fsync, at most
 	LastCommit    time.Duration
 	LongestCommit time.Duration
+
+	Syncs  simba.Durations // of each write with its fsync
+	Groups GroupSizes      // changes of each commit
+}
+
+// GroupSizes counts commits by their number of changes. Entry i counts commits of more than 2^(i-1)
+// and at most 2^i changes, and the last entry all larger ones.
+type GroupSizes [16]int64
+
+func (s *GroupSizes) add(changes int) {
+	s[min(bits.Len(uint(max(changes, 1)-1)), len(s)-1)]++
 }
 
 // Stats returns the figures of now.
@@ -27,4 +43,6 @@ func (st *Stats) add(g *group, took time.Duration) {
 	st.LargestCommit = max(st.LargestCommit, int64(g.changes))
 	st.LastCommit = took
 	st.LongestCommit = max(st.LongestCommit, took)
+	st.Syncs.Add(took)
+	st.Groups.add(g.changes)
 }

@@ -35,6 +35,8 @@ type EventLog struct {
 	ring history.Ring
 	seen map[boundary]struct{}  // of the events in ring
 	last map[string]simba.Event // the last beginning or end in ring, by mutex
+
+	tenures tenureLengths
 }
 
 // boundary is the beginning or the end of a tenure. Each happens once.
@@ -131,6 +133,7 @@ func (l *EventLog) add(e *simba.Event) bool {
 		}
 		l.seen[b] = struct{}{}
 		l.last[e.Mutex] = *e
+		l.tenures.note(*e)
 	}
 	l.seq++
 	e.Seq = l.seq
@@ -164,6 +167,13 @@ func (l *EventLog) Seq() simba.Seq {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seq
+}
+
+// Holds returns the lengths of the tenures whose beginning and end the log has recorded.
+func (l *EventLog) Holds() simba.Durations {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tenures.lengths
 }
 
 // Find returns the newest events that a request asks for, from old to new.

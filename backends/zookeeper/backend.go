@@ -237,6 +237,7 @@ func (b *Backend) Stats() simba.Stats {
 		Expired:  b.counters.expired.Load(),
 		Broken:   b.counters.broken.Load(),
 		Handoffs: b.counters.handoffs.Load(),
+		Holds:    b.eventLog.Holds(),
 		Seq:      b.eventLog.Seq(),
 		Token:    b.counters.token.Load(),
 	}

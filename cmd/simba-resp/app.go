@@ -13,7 +13,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/commands"
+	"github.com/simba-resp/simba-resp/monitor"
 	"github.com/simba-resp/simba-resp/persist"
 	"github.com/simba-resp/simba-resp/resp"
 )
@@ -34,6 +37,12 @@ type app struct {
 	tlsLn  net.Listener  // of TLS, nil = none
 	unixLn net.Listener  // of the unix socket, nil = none
 	certs  *certificates // nil without tlsLn
+
+	httpLn   net.Listener    // nil = no HTTP
+	monitor  *monitor.Server // on httpLn
+	backend  simba.Backend   // engine, or requests
+	requests *proxy.Timed    // measures engine; nil on the embedded engine
+	recovery time.Duration   // how long openEngine took
 
 	handler  *commands.Commands
 	settings *settings
@@ -56,12 +65,21 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		}
 	}()
 
+	if err := a.openCertificates(); err != nil {
+		return nil, err
+	}
+	if err := a.serveHTTP(); err != nil {
+		return nil, err
+	}
+
 	// The engine publishes at once which leases expired while the process was down. So the broker
 	// must exist before the server.
 	broker := resp.NewBroker()
+	began := time.Now()
 	if err := a.openEngine(ctx, commands.Notices(broker)); err != nil {
 		return nil, err
 	}
+	a.timeStore(began)
 
 	// The server listens only now, so that the first client finds all leases restored.
 	if err := a.listen(); err != nil {
@@ -70,7 +88,7 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 
 	a.settings = newSettings(a)
 	a.handler = commands.New(commands.Config{
-		Backend:      a.engine,
+		Backend:      a.backend,
 		StoreTimeout: cfg.BackendTimeout,
 		Settings:     append(a.settings.list(), aliases(a)...),
 		Users:        cfg.users,
@@ -96,17 +114,23 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		Poll:         a.cfg.Engine == engineEmbedded, // others wait for their stores
 	}, a.handler)
 	a.handler.Attach(a.server)
-	return a, nil
+	return a, a.openMonitor()
 }
 
-// listen opens the listeners.
-func (a *app) listen() (err error) {
-	if a.cfg.TLSAddr != "" {
-		if a.certs, err = openCertificates(a.cfg, a.log.Logger); err != nil {
-			return err
-		}
-		a.undo = append(a.undo, func(context.Context) error { a.certs.close(); return nil })
+// openCertificates reads the TLS files, if the server serves TLS.
+func (a *app) openCertificates() (err error) {
+	if a.cfg.TLSAddr == "" {
+		return nil
 	}
+	if a.certs, err = openCertificates(a.cfg, a.log.Logger); err != nil {
+		return err
+	}
+	a.undo = append(a.undo, func(context.Context) error { a.certs.close(); return nil })
+	return nil
+}
+
+// listen opens the listeners of RESP.
+func (a *app) listen() (err error) {
 	unix := func(path string) (net.Listener, error) { return listenUnix(path, fs.FileMode(a.cfg.UnixSocketPerm)) }
 	for _, l := range []struct {
 		addr string
@@ -173,6 +197,10 @@ func (a *app) start() <-chan error {
 		}
 		return err
 	})
+	if a.httpLn != nil {
+		ready = append(ready, "http", a.httpLn.Addr().String())
+		a.undo = append(a.undo, func(context.Context) error { a.monitor.Drain(); return nil })
+	}
 	ready = append(ready, "engine", a.cfg.Engine)
 	if a.cfg.Engine == engineEmbedded { // other engines leave both to their stores
 		ready = append(ready, "durability", a.cfg.Durability, "mutexes", a.engine.Stats().Mutexes)

@@ -35,6 +35,10 @@ type config struct {
 	TLSAuthClients string
 	TLSMinVersion  string
 
+	HTTPAddr       string // "" = no HTTP
+	HTTPPprof      bool
+	MetricsMutexes string
+
 	Engine           string
 	RedisURL         string
 	MySQLDSN         string
@@ -209,6 +213,7 @@ func (c *config) Validate() configErrors {
 	case open && !c.hasAuth():
 		refuse("addr", "%s is open to other machines: set --requirepass-file, --requirepass or --aclfile, or --insecure to accept all clients", c.Addr)
 	}
+	c.checkHTTP(refuse)
 	if len(c.RequirePass) > maxPassword {
 		refuse("requirepass", "it has %d bytes, at most %d are allowed", len(c.RequirePass), maxPassword)
 	}

@@ -117,6 +117,21 @@ var fields = []field{
 		value: func(c *config) flag.Value { return choice{&c.TLSMinVersion, tlsVersions} },
 	},
 	{
+		name: "http-addr", kind: "host:port",
+		help:  "Address for metrics and health checks over HTTP: /metrics, /livez and /readyz. With --tls-addr it serves HTTPS with the same certificate and --tls-auth-clients. Outside loopback it needs the same as --addr, or as --tls-addr.",
+		value: func(c *config) flag.Value { return (*text)(&c.HTTPAddr) },
+	},
+	{
+		name: "http-pprof", kind: "true|false", initial: "false",
+		help:  "Serve profiles of the process at /debug/pprof/ of --http-addr, to users who may run CONFIG GET.",
+		value: func(c *config) flag.Value { return (*boolean)(&c.HTTPPprof) },
+	},
+	{
+		name: "metrics-mutexes", kind: "glob,…",
+		help:  "Mutexes that have metrics of their own, as globs between commas. At most 200 mutexes have. With an asterisk, each scrape reads the list of all mutexes.",
+		value: func(c *config) flag.Value { return (*text)(&c.MetricsMutexes) },
+	},
+	{
 		name: "engine", kind: strings.Join(engines, "|"), initial: engineEmbedded,
 		help:  "Where mutexes are kept: in this server (embedded), or in a store that several servers share.",
 		value: func(c *config) flag.Value { return choice{&c.Engine, engines} },

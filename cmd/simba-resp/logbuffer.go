@@ -36,11 +36,12 @@ type logBuffer struct {
 	w     io.Writer
 	ended chan struct{} // closed when the goroutine has ended
 
-	mu      sync.Mutex     // protects this group
-	changed sync.Cond      // signals a change of queue or closed
-	queue   []logEntry     // to be written; the first of them may be in Write
-	held    [lineKinds]int // bytes in queue
-	lost    [lineKinds]int // lines that no report in queue counts
+	mu      sync.Mutex        // protects this group
+	changed sync.Cond         // signals a change of queue or closed
+	queue   []logEntry        // to be written; the first of them may be in Write
+	held    [lineKinds]int    // bytes in queue
+	lost    [lineKinds]int    // lines that no report in queue counts
+	dropped [lineKinds]uint64 // lines that were lost, ever
 	// report returns the report of n lost lines; nil = no reports.
 	report func(kind lineKind, n int) []byte
 	closed bool
@@ -51,6 +52,8 @@ type logEntry struct {
 	kind  lineKind
 	text  []byte
 	lines int // lost if it cannot be written: 1, or the number in a report
+	// report says that it replaces lines, which are in dropped already.
+	report bool
 }
 
 // newLogBuffer returns a buffer that writes to w. The caller must close it.
@@ -59,6 +62,13 @@ func newLogBuffer(w io.Writer) *logBuffer {
 	b.changed.L = &b.mu
 	go b.run()
 	return b
+}
+
+// droppedLines returns how many lines of that kind were lost.
+func (b *logBuffer) droppedLines(kind lineKind) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.dropped[kind]
 }
 
 // setReport sets the function that reports lost lines. The buffer is locked during its calls.
@@ -86,10 +96,11 @@ func (b *logBuffer) add(kind lineKind, line []byte) (int, error) {
 	}
 	if b.closed || b.held[kind]+len(line) > room {
 		b.lost[kind]++
+		b.dropped[kind]++
 		return len(line), nil
 	}
 	b.reportLocked(kind)
-	b.appendLocked(logEntry{kind, bytes.Clone(line), 1})
+	b.appendLocked(logEntry{kind: kind, text: bytes.Clone(line), lines: 1})
 	return len(line), nil
 }
 
@@ -97,7 +108,7 @@ func (b *logBuffer) add(kind lineKind, line []byte) (int, error) {
 func (b *logBuffer) reportLocked(kind lineKind) {
 	if lost := b.lost[kind]; lost > 0 && b.report != nil {
 		b.lost[kind] = 0
-		b.appendLocked(logEntry{kind, b.report(kind, lost), lost})
+		b.appendLocked(logEntry{kind: kind, text: b.report(kind, lost), lines: lost, report: true})
 	}
 }
 
@@ -136,6 +147,9 @@ func (b *logBuffer) run() {
 			b.held[e.kind] -= len(e.text)
 			if err != nil && written < 0 {
 				b.lost[e.kind] += e.lines
+				if !e.report {
+					b.dropped[e.kind]++
+				}
 			}
 		}
 		clear(b.queue[:lines]) // for the collector

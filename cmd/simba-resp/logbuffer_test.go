@@ -124,12 +124,15 @@ func TestPartialLogWriteCountsOnlyMissingLines(t *testing.T) {
 	b.setReport(func(lineKind, int) []byte { return nil })
 	b.mu.Lock() // so that one write takes all of them
 	for _, line := range []string{"four\n", "five\n", "lost\n", "gone\n"} {
-		b.appendLocked(logEntry{plainLine, []byte(line), 1})
+		b.appendLocked(logEntry{kind: plainLine, text: []byte(line), lines: 1})
 	}
 	b.mu.Unlock()
 	b.close(time.Minute)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.dropped[plainLine] != 2 {
+		t.Errorf("%d of two missing lines are counted for the metrics", b.dropped[plainLine])
+	}
 	if b.lost[plainLine] != 2 || b.held[plainLine] != 0 {
 		t.Errorf("%d of two missing lines are counted, %d bytes are held", b.lost[plainLine], b.held[plainLine])
 	}

@@ -46,5 +46,5 @@ func (c *config) exposed() bool {
 		is, err := isPublic(addr)
 		return err == nil && is
 	}
-	return !c.Insecure && (open(c.Addr) || open(c.TLSAddr) && c.TLSAuthClients != authYes)
+	return !c.Insecure && (open(c.Addr) || (open(c.TLSAddr) || open(c.HTTPAddr)) && c.TLSAuthClients != authYes)
 }

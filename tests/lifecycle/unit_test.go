@@ -80,7 +80,7 @@ func TestUnitIsValid(t *testing.T) {
 }
 
 func TestUnitSettingsAreValid(t *testing.T) {
-	p := simbatest.Launch(t, "--config", unitSettings, "--check-config")
+	p := simbatest.Launch(t, "check", "--config", unitSettings)
 	if code := p.Wait(t); code != 0 {
 		t.Errorf("exit code %d: %s", code, p.Output())
 	}

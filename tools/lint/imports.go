@@ -30,6 +30,7 @@ var mayImport = map[string][]string{
 	"commands":           {module, module + "/access", module + "/resp", module + "/script"},
 	"engine":             {module, module + "/history", "golang.org/x/sys"},
 	"persist":            {module, module + "/persist/journal", "github.com/cockroachdb/pebble/v2", "golang.org/x/sys"},
+	"monitor":            {module, module + "/commands", module + "/resp", module + "/persist", module + "/backends/proxy", "github.com/prometheus/client_golang"},
 	"persist/journal":    {"github.com/cespare/xxhash/v2", "github.com/cockroachdb/pebble/v2"},
 	"backends/proxy":     {module, module + "/history"},
 	"backends/redis":     {module, module + "/backends/proxy", "github.com/redis/go-redis/v9"},

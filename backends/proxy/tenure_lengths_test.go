@@ -1,0 +1,40 @@
+package proxy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+func TestHoldsMeasureATenureFromItsBeginningToItsEnd(t *testing.T) {
+	l := NewEventLog(new(recorder), 0)
+	l.Record(
+		simba.Event{At: 1000, Kind: simba.EventAcquired, Mutex: "a", Token: 1},
+		simba.Event{At: 1000, Kind: simba.EventAcquired, Mutex: "b", Token: 1},
+		simba.Event{At: 3000, Kind: simba.EventReleased, Mutex: "a", Token: 1},
+		simba.Event{At: 3000, Kind: simba.EventReleased, Mutex: "a", Token: 1}, // learned twice
+		simba.Event{At: 9000, Kind: simba.EventExpired, Mutex: "b", Token: 2},  // begun elsewhere
+		simba.Event{At: 9000, Kind: simba.EventBroken, Mutex: "c", Token: 5},
+	)
+	got := l.Holds()
+	if got.Count() != 1 || got.Sum != 2*time.Second {
+		t.Errorf("counted %d tenures of %v, want one of 2s", got.Count(), got.Sum)
+	}
+}
+
+func TestHoldsBoundTheTenuresThatTheyMeasure(t *testing.T) {
+	var x tenureLengths
+	for i := range uint64(maxOpenTenures + 5) {
+		x.note(simba.Event{Kind: simba.EventAcquired, Mutex: string(binaryName(i)), Token: i + 1})
+	}
+	if len(x.begun) != maxOpenTenures {
+		t.Errorf("it keeps %d tenures, want %d", len(x.begun), maxOpenTenures)
+	}
+	x.note(simba.Event{Kind: simba.EventReleased, Mutex: string(binaryName(0)), Token: 1})
+	if len(x.begun) != maxOpenTenures-1 || x.lengths.Count() != 1 {
+		t.Errorf("after an end it keeps %d tenures and has measured %d", len(x.begun), x.lengths.Count())
+	}
+}
+
+func binaryName(i uint64) []byte { return []byte{byte(i), byte(i >> 8), byte(i >> 16)} }

@@ -1,0 +1,96 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// Timed is a Backend that measures the requests to a store. The waits of tickets are not requests.
+// It is safe for concurrent use.
+type Timed struct {
+	simba.Backend
+
+	mu    sync.Mutex // guards stats
+	stats RequestStats
+}
+
+// RequestStats are the figures of requests to a store.
+type RequestStats struct {
+	Durations simba.Durations
+	Failed    uint64 // the store did not answer, or refused what the engine needs
+}
+
+// NewTimed returns a Timed of b.
+func NewTimed(b simba.Backend) *Timed { return &Timed{Backend: b} }
+
+// RequestStats returns the figures since the start.
+func (t *Timed) RequestStats() RequestStats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stats
+}
+
+// measure counts a request. It is deferred, so err is a pointer.
+func (t *Timed) measure(began time.Time, err *error) {
+	took := time.Since(began)
+	unavailable, misconfigured := (*simba.UnavailableError)(nil), (*simba.MisconfiguredError)(nil)
+	failed := *err != nil && (errors.As(*err, &unavailable) || errors.As(*err, &misconfigured))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stats.Durations.Add(took)
+	if failed {
+		t.stats.Failed++
+	}
+}
+
+// Acquire implements simba.Backend.
+func (t *Timed) Acquire(ctx context.Context, r simba.AcquireRequest) (_ simba.Outcome, _ simba.Ticket, err error) {
+	defer t.measure(time.Now(), &err)
+	return t.Backend.Acquire(ctx, r)
+}
+
+// Guard implements simba.Backend.
+func (t *Timed) Guard(ctx context.Context, r simba.GuardRequest) (_ simba.Outcome, err error) {
+	defer t.measure(time.Now(), &err)
+	return t.Backend.Guard(ctx, r)
+}
+
+// Release implements simba.Backend.
+func (t *Timed) Release(ctx context.Context, r simba.ReleaseRequest) (_ bool, _ simba.Seq, err error) {
+	defer t.measure(time.Now(), &err)
+	return t.Backend.Release(ctx, r)
+}
+
+// Owner implements simba.Backend.
+func (t *Timed) Owner(ctx context.Context, mutex string) (_ simba.Tenure, _ simba.Seq, err error) {
+	defer t.measure(time.Now(), &err)
+	return t.Backend.Owner(ctx, mutex)
+}
+
+// Queue implements simba.Backend.
+func (t *Timed) Queue(ctx context.Context, mutex string, count int) (_ []simba.QueueEntry, _ simba.Seq, err error) {
+	defer t.measure(time.Now(), &err)
+	return t.Backend.Queue(ctx, mutex, count)
+}
+
+// Scan implements simba.Backend.
+func (t *Timed) Scan(ctx context.Context, r simba.ScanRequest) (_ simba.ScanPage, _ simba.Seq, err error) {
+	defer t.measure(time.Now(), &err)
+	return t.Backend.Scan(ctx, r)
+}
+
+// Check implements simba.Backend.
+func (t *Timed) Check(ctx context.Context, mutex string, token uint64) (_ bool, _ simba.Seq, err error) {
+	defer t.measure(time.Now(), &err)
+	return t.Backend.Check(ctx, mutex, token)
+}
+
+// Break implements simba.Backend.
+func (t *Timed) Break(ctx context.Context, mutex, reason string) (_ bool, _ simba.Seq, err error) {
+	defer t.measure(time.Now(), &err)
+	return t.Backend.Break(ctx, mutex, reason)
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/monitor"
+)
+
+// checkHTTP reports errors of the HTTP settings.
+func (c *config) checkHTTP(refuse func(name, format string, args ...any)) {
+	if c.HTTPAddr == "" {
+		if c.HTTPPprof {
+			refuse("http-pprof", "it needs --http-addr")
+		}
+		if c.MetricsMutexes != "" {
+			refuse("metrics-mutexes", "it needs --http-addr")
+		}
+		return
+	}
+	switch open, err := isPublic(c.HTTPAddr); {
+	case err != nil:
+		refuse("http-addr", "%w", err)
+	case c.HTTPAddr == c.Addr && !strings.HasSuffix(c.HTTPAddr, ":0"):
+		refuse("http-addr", "%s is --addr too", c.HTTPAddr)
+	case c.HTTPAddr == c.TLSAddr && !strings.HasSuffix(c.HTTPAddr, ":0"):
+		refuse("http-addr", "%s is --tls-addr too", c.HTTPAddr)
+	case !open || c.hasAuth():
+	case c.TLSAddr == "":
+		refuse("http-addr", "%s is open to other machines: set --requirepass-file, --requirepass or --aclfile, or --insecure to accept all clients", c.HTTPAddr)
+	case c.TLSAuthClients != authYes:
+		refuse("http-addr", "%s is open to other machines: set --tls-auth-clients yes, --requirepass-file, --requirepass or --aclfile, or --insecure to accept all clients", c.HTTPAddr)
+	}
+}
+
+// metricsMutexes returns the globs of MetricsMutexes, each once.
+func (c *config) metricsMutexes() (globs []string) {
+	for glob := range strings.SplitSeq(c.MetricsMutexes, ",") {
+		if glob = strings.TrimSpace(glob); glob != "" && !slices.Contains(globs, glob) {
+			globs = append(globs, glob)
+		}
+	}
+	return globs
+}
+
+// serveHTTP begins to serve HTTP before the server is ready. Recovery, or the wait for a store, may
+// take long.
+func (a *app) serveHTTP() error {
+	if a.cfg.HTTPAddr == "" {
+		return nil
+	}
+	ln, err := listen(a.cfg.HTTPAddr)
+	if err != nil {
+		return err
+	}
+	cfg := monitor.Config{Pprof: a.cfg.HTTPPprof, Logger: a.log.Logger}
+	if a.certs != nil {
+		cfg.TLS = a.certs.serverConfig()
+	}
+	a.httpLn, a.monitor = ln, monitor.New(cfg)
+	a.undo = append(a.undo, a.monitor.Close)
+	a.monitor.Serve(ln)
+	return nil
+}
+
+// openMonitor makes the HTTP server ready.
+func (a *app) openMonitor() error {
+	if a.monitor == nil {
+		return nil
+	}
+	src := monitor.Sources{
+		Build:    monitor.Build{Version: version, GoVersion: runtime.Version(), Engine: a.cfg.Engine},
+		Backend:  a.engine,
+		Server:   a.server,
+		Commands: a.handler,
+		DroppedLines: func() (server, audit uint64) {
+			return a.log.out.droppedLines(plainLine), a.log.out.droppedLines(auditLine)
+		},
+		Recovery: a.recovery,
+		Mutexes:  a.cfg.metricsMutexes(),
+	}
+	if a.cfg.Engine == engineEmbedded {
+		src.Build.Durability = a.cfg.Durability
+	}
+	if a.store != nil {
+		src.Journal = a.store.Stats
+	}
+	if a.requests != nil {
+		src.Requests = a.requests.RequestStats
+	}
+	if a.certs != nil {
+		src.CertificateExpires = a.certs.expires
+	}
+	return a.monitor.Open(src)
+}
+
+// timeStore makes the server measure the requests to a store. On the embedded engine the journal
+// has its own figures.
+func (a *app) timeStore(began time.Time) {
+	a.backend, a.recovery = a.engine, time.Since(began)
+	if a.cfg.Engine != engineEmbedded {
+		a.requests = proxy.NewTimed(a.engine)
+		a.backend = a.requests
+	}
+}

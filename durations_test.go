@@ -1,0 +1,34 @@
+package simba
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+func TestDurationBucketHoldsDurationsUpToAPowerOfTwoMicroseconds(t *testing.T) {
+	for _, c := range []struct {
+		d    time.Duration
+		want int
+	}{
+		{-time.Second, 0}, {0, 0}, {1, 0}, {time.Microsecond, 0}, {time.Microsecond + 1, 1},
+		{2 * time.Microsecond, 1}, {2*time.Microsecond + 1, 2}, {time.Millisecond, 10},
+		{1024 * time.Microsecond, 10}, {1<<38*time.Microsecond - 1, 38}, {1 << 38 * time.Microsecond, 38},
+		{1<<38*time.Microsecond + 1, DurationBuckets - 1}, {math.MaxInt64, DurationBuckets - 1},
+	} {
+		if got := DurationBucket(c.d); got != c.want {
+			t.Errorf("bucket of %v: %d, want %d", c.d, got, c.want)
+		}
+	}
+}
+
+func TestDurationsAddUp(t *testing.T) {
+	var a, b Durations
+	a.Add(time.Millisecond)
+	a.Add(-time.Hour)
+	b.Add(3 * time.Millisecond)
+	a.Merge(&b)
+	if a.Count() != 3 || a.Sum != 4*time.Millisecond || a.Buckets[0] != 1 {
+		t.Errorf("got %+v", a)
+	}
+}

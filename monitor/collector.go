@@ -1,0 +1,169 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/commands"
+	"github.com/simba-resp/simba-resp/persist"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// Sources are the parts of the server that have the figures. None of them counts for the metrics
+// alone: INFO shows the same counters. A nil function means that the server has no such part.
+type Sources struct {
+	Build              Build
+	Backend            simba.Backend // not a proxy.Timed: probes are not requests of clients
+	Server             *resp.Server
+	Commands           *commands.Commands
+	Journal            func() persist.Stats
+	Requests           func() proxy.RequestStats
+	CertificateExpires func() time.Time
+	DroppedLines       func() (server, audit uint64)
+	Recovery           time.Duration // how long the start took to restore the leases
+	Mutexes            []string      // globs of the mutexes that have series of their own
+}
+
+// Build describes the server. It does not change while it runs.
+type Build struct {
+	Version, GoVersion, Engine string
+	Durability                 string // "" = the store decides
+}
+
+// reading is what one scrape has read.
+type reading struct {
+	*Sources
+	engine   simba.Stats
+	server   resp.Stats
+	commands commands.Stats
+	journal  persist.Stats
+	requests proxy.RequestStats
+	up       bool
+	mutexes  mutexes
+}
+
+// collector reads the sources at each scrape. It is a prometheus.Collector.
+type collector struct {
+	sources *Sources
+	prober  *prober
+	descs   []*prometheus.Desc // of table
+}
+
+func newCollector(s *Sources, p *prober) *collector {
+	c := &collector{sources: s, prober: p}
+	for _, r := range table {
+		c.descs = append(c.descs, prometheus.NewDesc(r.Name, r.Help, r.Labels, nil))
+	}
+	return c
+}
+
+// maxScrapes bounds the scrapes at the same time.
+const maxScrapes = 4
+
+// handler returns the handler of /metrics.
+func handler(s *Sources, p *prober, log *slog.Logger) (http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	err := errors.Join(
+		registry.Register(newCollector(s, p)),
+		registry.Register(collectors.NewGoCollector()),
+		registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+	)
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelError),
+		MaxRequestsInFlight: maxScrapes,
+	}), err
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), probeWait)
+	defer cancel()
+	s := c.sources
+	r := &reading{
+		Sources: s, engine: s.Backend.Stats(), server: s.Server.Stats(), commands: s.Commands.Stats(),
+		up: c.prober.check(ctx) == nil,
+	}
+	if s.Journal != nil {
+		r.journal = s.Journal()
+	}
+	if s.Requests != nil {
+		r.requests = s.Requests()
+	}
+	if r.up {
+		r.mutexes = readMutexes(ctx, s.Backend, s.Mutexes)
+	}
+	for i, row := range table {
+		row.collect(r, &sink{ch, c.descs[i], row.Kind})
+	}
+}
+
+// sink emits the series of one metric.
+type sink struct {
+	ch   chan<- prometheus.Metric
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+func (s *sink) value(v float64, labels ...string) {
+	s.ch <- orInvalid(s.desc)(prometheus.NewConstMetric(s.desc, s.kind, v, labels...))
+}
+
+// orInvalid returns a metric, or one that makes the scrape fail with the error.
+func orInvalid(d *prometheus.Desc) func(prometheus.Metric, error) prometheus.Metric {
+	return func(m prometheus.Metric, err error) prometheus.Metric {
+		if err != nil {
+			return prometheus.NewInvalidMetric(d, err)
+		}
+		return m
+	}
+}
+
+// known emits a figure of the engine. A negative value means that the engine does not count it.
+func (s *sink) known(v int64, labels ...string) {
+	if v >= 0 {
+		s.value(float64(v), labels...)
+	}
+}
+
+// durations emits a histogram in seconds.
+func (s *sink) durations(d *simba.Durations, b buckets, labels ...string) {
+	upTo := make(map[float64]uint64)
+	var sum uint64
+	for i, n := range d.Buckets {
+		sum += n
+		if i >= b.first && i <= b.last && (i-b.first)%b.step == 0 {
+			upTo[math.Ldexp(1, i)/1e6] = sum
+		}
+	}
+	s.ch <- orInvalid(s.desc)(prometheus.NewConstHistogram(s.desc, sum, d.Sum.Seconds(), upTo, labels...))
+}
+
+// sizes emits a histogram of numbers. Entry i of counts is for those of at most 2^i.
+func (s *sink) sizes(counts []int64, total float64) {
+	upTo := make(map[float64]uint64)
+	var sum uint64
+	for i, n := range counts {
+		sum += uint64(n)
+		if i < len(counts)-1 {
+			upTo[math.Ldexp(1, i)] = sum
+		}
+	}
+	s.ch <- orInvalid(s.desc)(prometheus.NewConstHistogram(s.desc, sum, total, upTo))
+}

@@ -1,0 +1,61 @@
+package monitor
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+)
+
+// Health is the body of /readyz, in JSON.
+type Health struct {
+	Ready bool `json:"ready"`
+	// State is "starting", "running" or "stopping".
+	State string `json:"state"`
+	// Store reports whether the store answered a probe. On the embedded engine that is the disk.
+	Store bool `json:"store"`
+	// RecoveryDelay is what is left of the recovery delay, in seconds. It does not make the server
+	// unready: owners can renew.
+	RecoveryDelay float64 `json:"recovery_delay_seconds"`
+	// Error says why the store did not answer, to a user who may run INFO.
+	Error string `json:"error,omitempty"`
+}
+
+// live replies that the process serves requests. It asks nothing: a restart repairs no store.
+func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("ok\n")) // fails if the client has left
+}
+
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	h := s.health(r)
+	body, err := json.Marshal(h)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if !h.Ready {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_, _ = w.Write(append(body, '\n')) // fails if the client has left
+}
+
+func (s *Server) health(r *http.Request) Health {
+	o := s.opened.Load()
+	if o == nil {
+		return Health{State: "starting"}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), probeWait)
+	defer cancel()
+	h := Health{State: "running", RecoveryDelay: o.Backend.Stats().RecoveryDelay.Seconds()}
+	err := o.prober.check(ctx)
+	h.Store = err == nil
+	if s.draining.Load() {
+		h.State = "stopping"
+	}
+	h.Ready = h.Store && h.State == "running"
+	if err != nil && o.Commands.Authorize(r.Context(), credentials(r), metricsCommand) == nil {
+		h.Error = err.Error()
+	}
+	return h
+}

@@ -1,0 +1,99 @@
+package monitor
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// maxMutexes bounds the mutexes that have series, and so the size of a scrape.
+const maxMutexes = 200
+
+// scanCount is how many mutexes one call of Scan examines.
+const scanCount = 10_000
+
+// mutexes are the mutexes that have series.
+type mutexes struct {
+	list     []mutexReading // in no order
+	complete bool
+}
+
+type mutexReading struct {
+	name    string
+	held    bool
+	waiters int
+}
+
+// readMutexes returns the mutexes with an owner or waiters whose names match one of the globs. If
+// they are more than maxMutexes, it returns those whose names come first among the found ones.
+func readMutexes(ctx context.Context, b simba.Backend, globs []string) (found mutexes) {
+	if len(globs) == 0 {
+		return found
+	}
+	names, complete := matching(ctx, b, globs)
+	var rests simba.Seq
+	for _, name := range names {
+		m, seq, err := readMutex(ctx, b, name)
+		if err != nil {
+			return mutexes{}
+		}
+		rests = max(rests, seq)
+		if m.held || m.waiters > 0 {
+			found.list = append(found.list, m)
+		}
+	}
+	if err := b.Commit(ctx, rests); err != nil { // nobody may see what is not durable
+		return mutexes{}
+	}
+	found.complete = complete
+	return found
+}
+
+// maxQueue bounds the waiters that are counted of a free mutex. A mutex is free and has waiters for
+// moments only.
+const maxQueue = 10_000
+
+func readMutex(ctx context.Context, b simba.Backend, name string) (mutexReading, simba.Seq, error) {
+	t, rests, err := b.Owner(ctx, name)
+	if err != nil || !t.IsFree() {
+		return mutexReading{name, true, t.Waiters}, rests, err
+	}
+	queue, seq, err := b.Queue(ctx, name, maxQueue)
+	return mutexReading{name, false, len(queue)}, max(rests, seq), err
+}
+
+// matching returns the names that match, at most maxMutexes, and whether these are all.
+func matching(ctx context.Context, b simba.Backend, globs []string) (names []string, complete bool) {
+	if !slices.ContainsFunc(globs, isGlob) { // no need to look at all mutexes
+		return globs[:min(len(globs), maxMutexes)], len(globs) <= maxMutexes
+	}
+	known := make(map[string]bool)
+	match := func(name string) bool {
+		return slices.ContainsFunc(globs, func(glob string) bool { return resp.Match(glob, name) })
+	}
+	for cursor := uint64(0); ; {
+		page, _, err := b.Scan(ctx, simba.ScanRequest{Cursor: cursor, Count: scanCount, Match: match})
+		if err != nil || ctx.Err() != nil {
+			return names, false
+		}
+		for _, name := range page.Mutexes {
+			switch {
+			case known[name]:
+			case len(names) == maxMutexes:
+				return names, false
+			default:
+				known[name] = true
+				names = append(names, name)
+			}
+		}
+		if cursor = page.Cursor; cursor == 0 {
+			return names, true
+		}
+	}
+}
+
+// isGlob reports whether a pattern can match other names than itself.
+func isGlob(pattern string) bool { return strings.ContainsAny(pattern, `*?[\`) }

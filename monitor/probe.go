@@ -1,0 +1,109 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+const (
+	// probeMutex is the mutex whose owner a probe reads. It needs no owner.
+	probeMutex = "simba-resp:health"
+	// probeTimeout bounds one probe, if the store does not do so itself.
+	probeTimeout = 5 * time.Second
+	// probeWait is how long a request waits for a probe. Prometheus waits for 10 s by default.
+	probeWait = 8 * time.Second
+	// probeAge is how long the result of a probe is used again. It bounds the load of a store by
+	// requests.
+	probeAge = time.Second
+)
+
+var errNoProbe = errors.New("no answer in time")
+
+// prober finds out whether the store answers. Requests at the same time share one probe. It is safe
+// for concurrent use.
+type prober struct {
+	backend simba.Backend
+	life    context.Context // ends with close
+	end     context.CancelFunc
+	probes  sync.WaitGroup
+
+	mu     sync.Mutex // guards the rest
+	last   *probe
+	closed bool
+}
+
+// probe is one request to the store.
+type probe struct {
+	done  chan struct{} // closed when err is set
+	err   error
+	ended time.Time
+}
+
+func newProber(b simba.Backend) *prober {
+	p := &prober{backend: b}
+	p.life, p.end = context.WithCancel(context.Background())
+	return p
+}
+
+// check returns nil if the store answers. Otherwise the error says why it does not.
+func (p *prober) check(ctx context.Context) error {
+	current := p.current()
+	if current == nil {
+		return simba.ErrStopped
+	}
+	select {
+	case <-current.done:
+		return current.err
+	case <-ctx.Done():
+		return errNoProbe
+	}
+}
+
+// current returns the probe that runs, or a recent one, or starts one; nil after close.
+func (p *prober) current() *probe {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	if last := p.last; last != nil {
+		select {
+		case <-last.done:
+			if time.Since(last.ended) < probeAge {
+				return last
+			}
+		default:
+			return last
+		}
+	}
+	next := &probe{done: make(chan struct{})}
+	p.last = next
+	p.probes.Go(func() { p.run(next) })
+	return next
+}
+
+// run reads the owner of a mutex, and waits until the answer is durable: on the embedded engine the
+// disk must answer too.
+func (p *prober) run(current *probe) {
+	defer close(current.done)
+	ctx, cancel := context.WithTimeout(p.life, probeTimeout)
+	defer cancel()
+	_, seq, err := p.backend.Owner(ctx, probeMutex)
+	if err == nil {
+		err = p.backend.Commit(ctx, seq)
+	}
+	current.err, current.ended = err, time.Now()
+}
+
+// close ends the probe that runs and waits for it.
+func (p *prober) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.end()
+	p.probes.Wait()
+}

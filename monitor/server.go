@@ -1,0 +1,186 @@
+package monitor
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/simba-resp/simba-resp/commands"
+)
+
+const (
+	// maxConns bounds the open connections, so that their files are never missing elsewhere.
+	maxConns = 64
+	// maxHeader is the maximum size of a request's header in bytes.
+	maxHeader = 16 << 10
+	// requestTimeout bounds how long a client may take to send a request.
+	requestTimeout = 5 * time.Second
+	// replyTimeout bounds how long a reply may take, that of a profile included.
+	replyTimeout = 2 * time.Minute
+	// idleTimeout is how long a connection may wait for its next request. Scrapes come sooner.
+	idleTimeout = 2 * time.Minute
+)
+
+// The commands of which a user must be allowed to run one.
+const (
+	metricsCommand = "info"       // for /metrics, and for errors in /readyz
+	pprofCommand   = "config|get" // for /debug/pprof
+)
+
+// Config configures New.
+type Config struct {
+	TLS    *tls.Config  // nil = plain HTTP
+	Pprof  bool         // serve /debug/pprof
+	Logger *slog.Logger // gets errors of connections at level debug
+}
+
+// Server serves metrics and health over HTTP. It is live at once. It becomes ready by Open, and
+// stays so until Drain. All methods are safe for concurrent use.
+type Server struct {
+	http    *http.Server
+	tls     *tls.Config
+	log     *slog.Logger
+	serving sync.WaitGroup
+	stop    context.CancelFunc // of all requests
+	conns   atomic.Int64
+
+	opened   atomic.Pointer[opened] // nil = the server starts
+	draining atomic.Bool
+}
+
+// opened are the parts that exist once the server has started.
+type opened struct {
+	*Sources
+	prober  *prober
+	metrics http.Handler
+}
+
+// New returns a server that does not listen yet.
+func New(cfg Config) *Server {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Server{tls: cfg.TLS, log: cfg.Logger, stop: stop}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", s.live)
+	mux.HandleFunc("GET /readyz", s.ready)
+	mux.HandleFunc("GET /metrics", s.authorized(metricsCommand, func(w http.ResponseWriter, r *http.Request) {
+		s.opened.Load().metrics.ServeHTTP(w, r)
+	}))
+	if cfg.Pprof {
+		for path, serve := range map[string]http.HandlerFunc{
+			"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+		} {
+			mux.HandleFunc("GET /debug/pprof/"+path, s.authorized(pprofCommand, serve))
+		}
+	}
+	s.http = &http.Server{
+		Handler:           withHeaders(mux),
+		ReadHeaderTimeout: requestTimeout,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      replyTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnState:         s.limitConns,
+	}
+	return s
+}
+
+// withHeaders adds the headers of every reply.
+func withHeaders(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// limitConns closes a new connection if maxConns are open.
+func (s *Server) limitConns(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if s.conns.Add(1) > maxConns {
+			c.Close()
+		}
+	case http.StateClosed:
+		s.conns.Add(-1)
+	}
+}
+
+// Serve accepts connections until Close.
+func (s *Server) Serve(ln net.Listener) {
+	if s.tls != nil {
+		ln = tls.NewListener(ln, s.tls) // HTTP/1.1 only, so that maxConns bounds the requests
+	}
+	s.serving.Go(func() {
+		if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			s.log.Error("HTTP is not served any more", "err", err)
+		}
+	})
+}
+
+// Open makes the server ready. The sources must be usable until Close.
+func (s *Server) Open(src Sources) error {
+	p := newProber(src.Backend)
+	metrics, err := handler(&src, p, s.log)
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	s.opened.Store(&opened{Sources: &src, prober: p, metrics: metrics})
+	return nil
+}
+
+// Drain makes /readyz fail, since the server begins to stop.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+// Close stops the server. It waits for requests until ctx ends.
+func (s *Server) Close(ctx context.Context) error {
+	s.stop() // ends profiles, probes and delays
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = s.http.Close()
+	}
+	s.serving.Wait()
+	if o := s.opened.Load(); o != nil {
+		o.prober.close()
+	}
+	return err
+}
+
+// authorized serves a request only if its sender may run the command.
+func (s *Server) authorized(command string, serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		o := s.opened.Load()
+		if o == nil {
+			http.Error(w, "the server is starting", http.StatusServiceUnavailable)
+			return
+		}
+		switch err := o.Commands.Authorize(r.Context(), credentials(r), command); {
+		case errors.Is(err, commands.ErrNotAuthenticated):
+			w.Header().Set("WWW-Authenticate", `Basic realm="simba-resp", charset="UTF-8"`)
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+		case err != nil:
+			http.Error(w, fmt.Sprintf("%v to run '%s'", err, command), http.StatusForbidden)
+		default:
+			serve(w, r)
+		}
+	}
+}
+
+// credentials returns what a request presents.
+func credentials(r *http.Request) commands.Credentials {
+	c := commands.Credentials{RemoteAddr: r.RemoteAddr}
+	c.Name, c.Password, c.Given = r.BasicAuth()
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		c.Certificate = r.TLS.VerifiedChains[0][0].Subject.CommonName
+	}
+	return c
+}

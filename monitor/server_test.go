@@ -1,0 +1,295 @@
+package monitor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/commands"
+	"github.com/simba-resp/simba-resp/engine"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func newEngine(t *testing.T) *engine.Engine {
+	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Stop)
+	return e
+}
+
+// sources are those of a server with an engine in memory that serves no connections.
+func sources(t *testing.T) Sources {
+	e := newEngine(t)
+	x := commands.New(commands.Config{Backend: e, Logger: quiet})
+	t.Cleanup(x.Close)
+	s := resp.NewServer(resp.Config{Committer: e, Logger: quiet}, x)
+	x.Attach(s)
+	t.Cleanup(func() {
+		if err := s.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return Sources{
+		Build: Build{Engine: "embedded"}, Backend: e, Server: s, Commands: x,
+		DroppedLines: func() (server, audit uint64) { return 0, 0 },
+	}
+}
+
+// serve serves HTTP until the test ends, and returns the address.
+func serve(t *testing.T, s *Server) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Serve(ln)
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return ln.Addr().String()
+}
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	reply, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply.StatusCode, string(text)
+}
+
+func TestServerIsLiveWhileItStartsAndStops(t *testing.T) {
+	s := New(Config{Logger: quiet, Pprof: true})
+	url := "http://" + serve(t, s)
+	want := func(when string, paths map[string]int) {
+		t.Helper()
+		for path, status := range paths {
+			if got, body := get(t, url+path); got != status {
+				t.Errorf("%s: %s replies %d %s, want %d", when, path, got, body, status)
+			}
+		}
+	}
+	state := func() (h Health) {
+		_, body := get(t, url+"/readyz")
+		if err := json.Unmarshal([]byte(body), &h); err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	want("before Open", map[string]int{"/livez": 200, "/readyz": 503, "/metrics": 503, "/debug/pprof/": 503})
+	if h := state(); h.State != "starting" || h.Ready {
+		t.Errorf("before Open: %+v", h)
+	}
+	if err := s.Open(sources(t)); err != nil {
+		t.Fatal(err)
+	}
+	want("after Open", map[string]int{"/livez": 200, "/readyz": 200, "/metrics": 200, "/debug/pprof/": 200})
+	s.Drain()
+	want("after Drain", map[string]int{"/livez": 200, "/readyz": 503, "/metrics": 200})
+	if h := state(); h.State != "stopping" || h.Ready || !h.Store {
+		t.Errorf("after Drain: %+v", h)
+	}
+}
+
+func TestOpenConnectionsAreBounded(t *testing.T) {
+	addr := serve(t, New(Config{Logger: quiet}))
+	open := func() net.Conn {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	// Each has served a request, so the server knows it.
+	ask := func(c net.Conn) error {
+		_, err := io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+		if err == nil {
+			_, err = c.Read(make([]byte, 4096))
+		}
+		return err
+	}
+	var conns []net.Conn
+	for range maxConns {
+		c := open()
+		if err := ask(c); err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	if err := ask(open()); err == nil {
+		t.Error("one connection more is served")
+	}
+	conns[0].Close()
+	for end := time.Now().Add(time.Minute); ask(open()) != nil; {
+		if time.Now().After(end) {
+			t.Fatal("no connection is served after one has closed")
+		}
+	}
+}
+
+// slowBackend answers when it may.
+type slowBackend struct {
+	simba.Backend
+	asked atomic.Int64
+	err   error
+	reply chan struct{}
+}
+
+func (b *slowBackend) Owner(ctx context.Context, _ string) (simba.Tenure, simba.Seq, error) {
+	b.asked.Add(1)
+	select {
+	case <-b.reply:
+	case <-ctx.Done():
+		return simba.Tenure{}, 0, ctx.Err()
+	}
+	return simba.Tenure{}, 0, b.err
+}
+
+func TestRequestsShareAProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &slowBackend{Backend: newEngine(t), err: errors.New("broken"), reply: make(chan struct{})}
+		p := newProber(b)
+		defer p.close()
+		results := make(chan error, 100)
+		for range cap(results) {
+			go func() { results <- p.check(t.Context()) }()
+		}
+		synctest.Wait()
+		close(b.reply)
+		for range cap(results) {
+			if err := <-results; !errors.Is(err, b.err) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if err := p.check(t.Context()); !errors.Is(err, b.err) || b.asked.Load() != 1 {
+			t.Errorf("got %v after %d probes, want one", err, b.asked.Load())
+		}
+		time.Sleep(probeAge)
+		b.err = nil
+		if err := p.check(t.Context()); err != nil || b.asked.Load() != 2 {
+			t.Errorf("a second later: %v after %d probes", err, b.asked.Load())
+		}
+	})
+}
+
+func TestAProbeOfAStuckStoreEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &slowBackend{Backend: newEngine(t), reply: make(chan struct{})}
+		p := newProber(b)
+		defer p.close()
+		if err := p.check(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		time.Sleep(2 * probeAge)
+		if err := p.check(ctx); !errors.Is(err, errNoProbe) {
+			t.Errorf("a client with less patience gets %v", err)
+		}
+	})
+}
+
+func hold(t *testing.T, b simba.Backend, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: name, Contender: "a", TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSeriesOfMutexesAreThoseOfTheGlobs(t *testing.T) {
+	e := newEngine(t)
+	hold(t, e, "a:1", "a:2", "b:1", "exact", "exactly")
+	if _, _, err := e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "a:1", Contender: "b", TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		globs []string
+		want  []string
+	}{
+		{nil, nil},
+		{[]string{"a:*"}, []string{"a:1 true 1", "a:2 true 0"}},
+		{[]string{"exact", "unknown"}, []string{"exact true 0"}},
+		{[]string{"exact", "b:?", "a:[2]"}, []string{"a:2 true 0", "b:1 true 0", "exact true 0"}},
+	} {
+		got := readMutexes(t.Context(), e, c.globs)
+		var lines []string
+		for _, m := range got.list {
+			lines = append(lines, fmt.Sprint(m.name, " ", m.held, " ", m.waiters))
+		}
+		slices.Sort(lines)
+		if !slices.Equal(lines, c.want) || got.complete != (c.globs != nil) {
+			t.Errorf("%q: %q, complete %v", c.globs, lines, got.complete)
+		}
+	}
+}
+
+func TestSeriesOfMutexesAreBounded(t *testing.T) {
+	e := newEngine(t)
+	var names []string
+	for i := range maxMutexes + 1 {
+		names = append(names, fmt.Sprint("m", i))
+	}
+	hold(t, e, names[1:]...)
+	if got := readMutexes(t.Context(), e, []string{"m*"}); len(got.list) != maxMutexes || !got.complete {
+		t.Errorf("%d of %d mutexes, complete %v", len(got.list), maxMutexes, got.complete)
+	}
+	hold(t, e, names[0])
+	for _, globs := range [][]string{{"m*"}, names} {
+		if got := readMutexes(t.Context(), e, globs); len(got.list) != maxMutexes || got.complete {
+			t.Errorf("%d of one more than %d, complete %v", len(got.list), maxMutexes, got.complete)
+		}
+	}
+}
+
+func TestLabelsOfMutexesAreDistinctAndReadable(t *testing.T) {
+	seen := make(map[string]string)
+	for _, c := range []struct{ name, want string }{
+		{"jobs:1", "jobs:1"}, {"größe", "größe"}, {"a\nb", `a\nb`}, {`a\nb`, `a\\nb`}, {"\xff", `\xff`}, {`\xff`, `\\xff`},
+		{"\x1b[31m", `\x1b[31m`}, {`"`, `\"`}, {`""`, `\"\"`}, {"", ""},
+	} {
+		got := label(c.name)
+		if got != c.want || seen[got] != "" {
+			t.Errorf("label(%q) is %s, want %s", c.name, got, c.want)
+		}
+		seen[got] = c.name
+	}
+}
+
+func TestNamesFollowTheConventionsOfPrometheus(t *testing.T) {
+	names := make(map[string]bool)
+	for _, m := range Metrics() {
+		if names[m.Name] || !strings.HasPrefix(m.Name, "simba_") || !strings.HasSuffix(m.Help, ".") {
+			t.Errorf("%s: the name is taken or has no prefix, or the help is no sentence", m.Name)
+		}
+		if total := strings.HasSuffix(m.Name, "_total"); total != (m.Type() == "counter") {
+			t.Errorf("%s is a %s", m.Name, m.Type())
+		}
+		names[m.Name] = true
+	}
+}

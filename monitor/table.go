@@ -1,0 +1,255 @@
+package monitor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/simba-resp/simba-resp/commands"
+)
+
+// Metric describes a metric of this server. The page docs/reference/metrics.md is written from it.
+type Metric struct {
+	Name   string
+	Kind   prometheus.ValueType // of a histogram, prometheus.UntypedValue
+	Labels []string
+	Where  string // which servers have it; "" = all
+	Help   string
+}
+
+// Type returns "gauge", "counter" or "histogram".
+func (m Metric) Type() string {
+	switch m.Kind {
+	case prometheus.GaugeValue:
+		return "gauge"
+	case prometheus.CounterValue:
+		return "counter"
+	default:
+		return "histogram"
+	}
+}
+
+// The kinds of metrics.
+const (
+	gauge     = prometheus.GaugeValue
+	counter   = prometheus.CounterValue
+	histogram = prometheus.UntypedValue
+)
+
+// Which servers have a metric.
+const (
+	onEmbedded   = "engine `embedded`"
+	onDisk       = "engine `embedded` with a disk"
+	onStore      = "other engines"
+	withTLS      = "with `tls-addr`"
+	withPatterns = "with `metrics-mutexes`"
+)
+
+// row is a metric and the way to read it.
+type row struct {
+	Metric
+	collect func(*reading, *sink)
+}
+
+// Metrics returns the metrics of this server, without those of Go and of the process.
+func Metrics() (all []Metric) {
+	for _, r := range table {
+		all = append(all, r.Metric)
+	}
+	return all
+}
+
+// table has all metrics, in the order of the page.
+var table = []row{
+	{Metric{"simba_build_info", gauge, []string{"version", "go_version", "engine", "durability"}, "", "Always 1; the labels describe the server. Durability is empty on a store."},
+		func(r *reading, s *sink) {
+			s.value(1, r.Build.Version, r.Build.GoVersion, r.Build.Engine, r.Build.Durability)
+		}},
+	{Metric{"simba_store_up", gauge, []string{"engine"}, "", "Whether the store answered the probe of this scrape: 1 or 0."},
+		func(r *reading, s *sink) { s.value(boolean(r.up), r.Build.Engine) }},
+	{Metric{"simba_store_request_duration_seconds", histogram, []string{"engine"}, onStore, "Requests to the store, in seconds. Waits for a mutex are not part of them."},
+		func(r *reading, s *sink) {
+			if r.Requests != nil {
+				s.durations(&r.requests.Durations, requestBuckets, r.Build.Engine)
+			}
+		}},
+	{Metric{"simba_store_request_failures_total", counter, []string{"engine"}, onStore, "Requests that the store did not answer in time, or refused until an operator repairs it."},
+		func(r *reading, s *sink) {
+			if r.Requests != nil {
+				s.value(float64(r.requests.Failed), r.Build.Engine)
+			}
+		}},
+	{Metric{"simba_recovery_delay_seconds", gauge, nil, "", "What is left of the recovery delay. Above 0, no new tenure begins."},
+		func(r *reading, s *sink) { s.value(r.engine.RecoveryDelay.Seconds()) }},
+	{Metric{"simba_recovery_duration_seconds", gauge, nil, onEmbedded, "How long the start took to restore the leases."},
+		func(r *reading, s *sink) {
+			if r.engine.Mutexes >= 0 {
+				s.value(r.Recovery.Seconds())
+			}
+		}},
+	{Metric{"simba_tls_certificate_expiry_timestamp_seconds", gauge, nil, withTLS, "When the first certificate of the server's chain expires, in Unix seconds."},
+		func(r *reading, s *sink) {
+			if r.CertificateExpires != nil {
+				s.value(float64(r.CertificateExpires().Unix()))
+			}
+		}},
+	{Metric{"simba_log_lines_dropped_total", counter, []string{"log"}, "", "Lines that were lost because the log's reader did not keep up, by log: server or audit."},
+		func(r *reading, s *sink) {
+			server, audit := r.DroppedLines()
+			s.value(float64(server), "server")
+			s.value(float64(audit), "audit")
+		}},
+
+	{Metric{"simba_mutexes", gauge, nil, onEmbedded, "Mutexes with an owner, a queue or a reservation."},
+		func(r *reading, s *sink) { s.known(r.engine.Mutexes) }},
+	{Metric{"simba_mutexes_held", gauge, nil, onEmbedded, "Mutexes with an owner."},
+		func(r *reading, s *sink) { s.known(r.engine.Held) }},
+	{Metric{"simba_waiters", gauge, []string{"kind"}, "", "Waiters of this server by kind: blocked or polling. Some stores do not count polling waiters."},
+		func(r *reading, s *sink) {
+			s.known(r.engine.Blocked, "blocked")
+			s.known(r.engine.Polling, "polling")
+		}},
+	{Metric{"simba_sessions", gauge, nil, "", "Connections that have bound a lease by SESSION and have not released it."},
+		func(r *reading, s *sink) { s.value(float64(r.commands.Sessions)) }},
+	{Metric{"simba_tenures_begun_total", counter, nil, "", "Tenures that began."},
+		func(r *reading, s *sink) { s.value(float64(r.engine.Acquired)) }},
+	{Metric{"simba_tenures_total", counter, []string{"end"}, "", "Tenures that ended, by how they ended: released, expired or broken."},
+		func(r *reading, s *sink) {
+			s.value(float64(r.engine.Released), "released")
+			s.value(float64(r.engine.Expired), "expired")
+			s.value(float64(r.engine.Broken), "broken")
+		}},
+	{Metric{"simba_handoffs_total", counter, nil, "", "Tenures that began by a handoff to a blocked waiter."},
+		func(r *reading, s *sink) { s.value(float64(r.engine.Handoffs)) }},
+	{Metric{"simba_renewals_total", counter, nil, "", "Renewals of leases, by any command."},
+		func(r *reading, s *sink) { s.value(float64(r.engine.Renewed)) }},
+	{Metric{"simba_acquires_total", counter, []string{"result"}, "", "Requests of SIMBA.ACQUIRE by result: acquired, renewed, queued, busy, timeout or error."},
+		func(r *reading, s *sink) { s.counts(r.commands.Acquires) }},
+	{Metric{"simba_guards_total", counter, []string{"result"}, "", "Requests of SIMBA.GUARD by result: renewed, lost or error. The owner has lost the mutex with lost."},
+		func(r *reading, s *sink) { s.counts(r.commands.Guards) }},
+	{Metric{"simba_acquire_wait_seconds", histogram, nil, "", "From SIMBA.ACQUIRE with WAIT to its durable grant, in seconds. Includes grants without a wait."},
+		func(r *reading, s *sink) { s.durations(&r.commands.Waits, waitBuckets) }},
+	{Metric{"simba_hold_seconds", histogram, nil, "", "Lengths of tenures that ended, in seconds by the wall clock. On a store, of those whose beginning and end this server saw."},
+		func(r *reading, s *sink) { s.durations(&r.engine.Holds, waitBuckets) }},
+	{Metric{"simba_mutex_held", gauge, []string{"mutex"}, withPatterns, "Whether the mutex has an owner: 1 or 0. A mutex without owner and waiters has no series."},
+		func(r *reading, s *sink) {
+			for _, m := range r.mutexes.list {
+				s.value(boolean(m.held), label(m.name))
+			}
+		}},
+	{Metric{"simba_mutex_waiters", gauge, []string{"mutex"}, withPatterns, "Waiters of the mutex."},
+		func(r *reading, s *sink) {
+			for _, m := range r.mutexes.list {
+				s.value(float64(m.waiters), label(m.name))
+			}
+		}},
+	{Metric{"simba_mutex_series_complete", gauge, nil, withPatterns, "Whether all mutexes of metrics-mutexes have series: 0 if there are too many, or the store did not list them."},
+		func(r *reading, s *sink) {
+			if len(r.Mutexes) > 0 {
+				s.value(boolean(r.mutexes.complete))
+			}
+		}},
+
+	{Metric{"simba_dataset_bytes", gauge, nil, onEmbedded, "Memory of mutexes, queues and keys, which maxmemory limits."},
+		func(r *reading, s *sink) {
+			if r.engine.Mutexes >= 0 {
+				s.value(float64(r.commands.Dataset))
+			}
+		}},
+	{Metric{"simba_dataset_limit_bytes", gauge, nil, onEmbedded, "The setting maxmemory; 0 = no limit."},
+		func(r *reading, s *sink) {
+			if r.engine.Mutexes >= 0 {
+				s.value(float64(r.commands.MaxMemory))
+			}
+		}},
+	{Metric{"simba_journal_sync_seconds", histogram, nil, onDisk, "Writes to the journal with their fsync, in seconds."},
+		func(r *reading, s *sink) {
+			if r.Journal != nil {
+				s.durations(&r.journal.Syncs, requestBuckets)
+			}
+		}},
+	{Metric{"simba_journal_group_changes", histogram, nil, onDisk, "Changes that shared one write and fsync."},
+		func(r *reading, s *sink) {
+			if r.Journal != nil {
+				s.sizes(r.journal.Groups[:], float64(r.journal.Changes))
+			}
+		}},
+	{Metric{"simba_journal_bytes_total", counter, nil, onDisk, "Bytes written to the journal."},
+		func(r *reading, s *sink) {
+			if r.Journal != nil {
+				s.value(float64(r.journal.Bytes))
+			}
+		}},
+
+	{Metric{"simba_connections", gauge, nil, "", "Connections of clients."},
+		func(r *reading, s *sink) { s.value(float64(r.server.Connected)) }},
+	{Metric{"simba_connections_limit", gauge, nil, "", "The setting maxclients."},
+		func(r *reading, s *sink) { s.value(float64(r.Server.MaxClients())) }},
+	{Metric{"simba_connections_blocked", gauge, nil, "", "Connections that a command blocks. WAIT may block three quarters of the limit."},
+		func(r *reading, s *sink) { s.value(float64(r.server.Blocked)) }},
+	{Metric{"simba_connections_subscribed", gauge, nil, "", "Connections with subscriptions."},
+		func(r *reading, s *sink) { s.value(float64(r.server.Subscribers)) }},
+	{Metric{"simba_connections_accepted_total", counter, nil, "", "Connections that were accepted, including rejected ones."},
+		func(r *reading, s *sink) { s.value(float64(r.server.ConnectionsReceived)) }},
+	{Metric{"simba_connections_rejected_total", counter, nil, "", "Connections above the limit."},
+		func(r *reading, s *sink) { s.value(float64(r.server.Rejected)) }},
+	{Metric{"simba_subscribers_disconnected_total", counter, nil, "", "Subscribers that were disconnected because they did not read."},
+		func(r *reading, s *sink) { s.value(float64(r.server.SlowCut)) }},
+	{Metric{"simba_received_bytes_total", counter, nil, "", "Bytes from clients."},
+		func(r *reading, s *sink) { s.value(float64(r.server.BytesIn)) }},
+	{Metric{"simba_sent_bytes_total", counter, nil, "", "Bytes to clients."},
+		func(r *reading, s *sink) { s.value(float64(r.server.BytesOut)) }},
+
+	{Metric{"simba_commands_total", counter, []string{"command", "result"}, "", "Commands by result: ok, failed with an error, or rejected before they ran. A command has series once a client has sent it."},
+		func(r *reading, s *sink) {
+			for _, c := range r.commands.Commands {
+				// The two counters are read one after the other.
+				s.value(float64(c.Calls.Count()-min(c.Failed, c.Calls.Count())), c.Name, "ok")
+				s.value(float64(c.Failed), c.Name, "failed")
+				s.value(float64(c.Rejected), c.Name, "rejected")
+			}
+		}},
+	{Metric{"simba_command_duration_seconds", histogram, []string{"command"}, "", "Commands that ran, in seconds, without the time blocked in WAIT."},
+		func(r *reading, s *sink) {
+			for i := range r.commands.Commands {
+				c := &r.commands.Commands[i]
+				s.durations(&c.Calls, commandBuckets, c.Name)
+			}
+		}},
+	{Metric{"simba_error_replies_total", counter, []string{"code"}, "", "Error replies by code. TRYAGAIN means that the store did not answer."},
+		func(r *reading, s *sink) { s.counts(r.commands.Errors) }},
+	{Metric{"simba_denials_total", counter, []string{"reason"}, "", "Wrong passwords (auth) and missing rights: command, key, channel or contender."},
+		func(r *reading, s *sink) { s.counts(r.commands.Denials) }},
+}
+
+// buckets selects the buckets of a simba.Durations that a histogram shows: every step-th from first
+// to last, which end at powers of two microseconds.
+type buckets struct{ first, last, step int }
+
+var (
+	commandBuckets = buckets{4, 24, 2}  // 16 µs to 17 s
+	requestBuckets = buckets{6, 24, 1}  // 64 µs to 17 s
+	waitBuckets    = buckets{10, 36, 2} // 1 ms to 19 h
+)
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// label returns a mutex name as a label: control characters, bytes that are no UTF-8, quotes and
+// backslashes are escaped as in Go. So no two names have the same label.
+func label(name string) string {
+	quoted := fmt.Sprintf("%q", name)
+	return strings.TrimSuffix(strings.TrimPrefix(quoted, `"`), `"`)
+}
+
+// counts emits one series for each count. A script may choose the code of an error.
+func (s *sink) counts(all []commands.Count) {
+	for _, c := range all {
+		s.value(float64(c.N), label(c.Name))
+	}
+}

@@ -1,0 +1,67 @@
+package metrics
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// startUnread starts a server whose log goes to a pipe that nobody reads.
+func startUnread(t *testing.T) *server {
+	var ends [2]int // a pipe as a shell makes it: a write to a full pipe blocks
+	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	out, in := os.NewFile(uintptr(ends[0]), "log"), os.NewFile(uintptr(ends[1]), "log")
+	t.Cleanup(func() { out.Close() })
+	defer in.Close()
+	local := func() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(stores.FreePort(t))) }
+	s := &simbatest.Server{Addr: local()}
+	addr := local()
+	cmd := exec.Command(simbatest.Binary(t), "--addr", s.Addr, "--http-addr", addr, "--durability", "memory")
+	cmd.Env, cmd.Stderr = simbatest.Environ(), in
+	exited := make(chan struct{})
+	err := simbatest.StartCmd(cmd, func() {
+		defer close(exited)
+		_ = cmd.Wait() // it is killed
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-exited
+	})
+	await(t, "it serves", func() bool {
+		c, err := redis.Dial("tcp", s.Addr)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	return &server{s, "http://" + addr, httpClient(t, nil)}
+}
+
+// floodLog sends more audited commands than the pipe and the server's buffer hold.
+func floodLog(t *testing.T, s *server) {
+	c := simbatest.Conn(t, s.Server)
+	defer c.Close()
+	for range 40 {
+		for range 500 {
+			if err := c.Send("CONFIG", "GET", "maxclients"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := c.Do(""); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

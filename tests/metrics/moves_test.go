@@ -1,0 +1,277 @@
+package metrics
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/monitor"
+	"github.com/simba-resp/simba-resp/tests/certs"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// A move makes a metric move.
+type move struct {
+	metric string
+	labels []string // texts in the labels of the series that must move
+	do     func(t *testing.T, s *server)
+}
+
+// on is a move of the series with that label.
+func on(metric, label string, do func(*testing.T, *server)) move {
+	return move{metric, []string{label}, do}
+}
+
+// check runs the moves, in order, and compares the metric before and after.
+func check(t *testing.T, s *server, moves []move) {
+	for _, m := range moves {
+		t.Run(m.metric+strings.Join(m.labels, ","), func(t *testing.T) {
+			before := value(t, s.scrape(t), m.metric, m.labels...)
+			m.do(t, s)
+			await(t, "it moves", func() bool { return value(t, s.scrape(t), m.metric, m.labels...) != before })
+		})
+	}
+}
+
+// do returns an action that sends a command, whatever the reply is.
+func do(words ...any) func(*testing.T, *server) {
+	return func(t *testing.T, s *server) {
+		send(t, s, words...)
+	}
+}
+
+func send(t *testing.T, s *server, words ...any) {
+	t.Helper()
+	c := simbatest.Conn(t, s.Server)
+	defer c.Close()
+	if _, err := c.Do(words[0].(string), words[1:]...); err != nil {
+		t.Logf("%v: %v", words, err)
+	}
+}
+
+// all is an action of several.
+func all(actions ...func(*testing.T, *server)) func(*testing.T, *server) {
+	return func(t *testing.T, s *server) {
+		for _, a := range actions {
+			a(t, s)
+		}
+	}
+}
+
+// blocked makes a client wait for a mutex until the test ends.
+func blocked(mutex, contender string) func(*testing.T, *server) {
+	return func(t *testing.T, s *server) {
+		c := simbatest.Conn(t, s.Server)
+		if err := c.Send("SIMBA.ACQUIRE", mutex, contender, 60_000, "WAIT", 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		simbatest.AwaitBlocked(t, s.Addr, 1)
+	}
+}
+
+// connected sends a command on a connection that stays open until the test ends.
+func connected(words ...any) func(*testing.T, *server) {
+	return func(t *testing.T, s *server) {
+		if _, err := simbatest.Conn(t, s.Server).Do(words[0].(string), words[1:]...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const hour = 3_600_000
+
+// embeddedMoves are of a server with a disk. They run in order.
+var embeddedMoves = []move{
+	{"simba_mutexes", nil, do("SIMBA.ACQUIRE", "m1", "a", hour)},
+	{"simba_mutexes_held", nil, do("SIMBA.ACQUIRE", "m2", "a", hour)},
+	{"simba_dataset_bytes", nil, do("SIMBA.ACQUIRE", "m3", "a", hour)},
+	on("simba_waiters", `kind="polling"`, do("SIMBA.ACQUIRE", "m1", "b", hour)),
+	on("simba_waiters", `kind="blocked"`, blocked("m2", "b")),
+	{"simba_connections_blocked", nil, blocked("m2", "c")},
+	{"simba_sessions", nil, connected("SIMBA.ACQUIRE", "s", "a", hour, "SESSION")},
+	{"simba_tenures_begun_total", nil, do("SIMBA.ACQUIRE", "m4", "a", hour)},
+	on("simba_tenures_total", `end="released"`, do("SIMBA.RELEASE", "m4", "a")),
+	on("simba_tenures_total", `end="broken"`, do("SIMBA.BREAK", "m3")),
+	on("simba_tenures_total", `end="expired"`, do("SIMBA.ACQUIRE", "m5", "a", 100)),
+	{"simba_hold_seconds", nil, all(do("SIMBA.ACQUIRE", "m6", "a", hour), do("SIMBA.RELEASE", "m6", "a"))},
+	{"simba_handoffs_total", nil, all(do("SIMBA.ACQUIRE", "m7", "a", hour), blocked("m7", "b"), do("SIMBA.RELEASE", "m7", "a"))},
+	{"simba_renewals_total", nil, do("SIMBA.ACQUIRE", "m1", "a", hour)},
+	on("simba_acquires_total", `result="acquired"`, do("SIMBA.ACQUIRE", "m8", "a", hour)),
+	on("simba_acquires_total", `result="renewed"`, do("SIMBA.ACQUIRE", "m8", "a", hour)),
+	on("simba_acquires_total", `result="queued"`, do("SIMBA.ACQUIRE", "m8", "b", hour)),
+	on("simba_acquires_total", `result="busy"`, do("SIMBA.ACQUIRE", "m8", "c", hour, "NOQUEUE")),
+	on("simba_acquires_total", `result="timeout"`, do("SIMBA.ACQUIRE", "m8", "d", hour, "WAIT", 1)),
+	on("simba_acquires_total", `result="error"`, do("SIMBA.ACQUIRE", "m8", "d", "soon")),
+	on("simba_guards_total", `result="renewed"`, do("SIMBA.GUARD", "m8", "a", hour)),
+	on("simba_guards_total", `result="lost"`, do("SIMBA.GUARD", "m8", "b", hour)),
+	on("simba_guards_total", `result="error"`, do("SIMBA.GUARD", "m8", "a", "soon")),
+	{"simba_acquire_wait_seconds", nil, do("SIMBA.ACQUIRE", "m9", "a", hour, "WAIT", 1)},
+	on("simba_mutex_held", `mutex="listed:1"`, do("SIMBA.ACQUIRE", "listed:1", "a", hour)),
+	on("simba_mutex_waiters", `mutex="listed:1"`, do("SIMBA.ACQUIRE", "listed:1", "b", hour)),
+	{"simba_mutex_series_complete", nil, manyListed},
+	{"simba_dataset_limit_bytes", nil, do("CONFIG", "SET", "maxmemory", "1gb")},
+	{"simba_journal_sync_seconds", nil, do("SIMBA.ACQUIRE", "m10", "a", hour)},
+	{"simba_journal_group_changes", nil, do("SIMBA.ACQUIRE", "m11", "a", hour)},
+	{"simba_journal_bytes_total", nil, do("SIMBA.ACQUIRE", "m12", "a", hour)},
+	{"simba_connections", nil, connected("PING")},
+	{"simba_connections_accepted_total", nil, do("PING")},
+	{"simba_connections_subscribed", nil, connected("SUBSCRIBE", "x")},
+	{"simba_connections_limit", nil, do("CONFIG", "SET", "maxclients", 900)},
+	{"simba_connections_rejected_total", nil, reject},
+	{"simba_received_bytes_total", nil, do("PING")},
+	{"simba_sent_bytes_total", nil, do("PING")},
+	{"simba_commands_total", []string{`command="echo"`, `result="ok"`}, do("ECHO", "x")},
+	{"simba_commands_total", []string{`command="echo"`, `result="rejected"`}, do("ECHO")},
+	{"simba_commands_total", []string{`command="simba.check"`, `result="failed"`}, do("SIMBA.CHECK", "m", "x")},
+	on("simba_command_duration_seconds", `command="ping"`, do("PING")),
+	on("simba_error_replies_total", `code="ERR"`, do("NOSUCHCOMMAND")),
+	on("simba_denials_total", `reason="auth"`, do("AUTH", "nobody", "guess")),
+	{"simba_subscribers_disconnected_total", nil, deafSubscriber},
+}
+
+// reject connects one client more than maxclients allows.
+func reject(t *testing.T, s *server) {
+	c := simbatest.Conn(t, s.Server)
+	defer c.Close()
+	limit := func(n int) {
+		if _, err := c.Do("CONFIG", "SET", "maxclients", n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(1)
+	defer limit(10_000)
+	more := simbatest.Conn(t, s.Server)
+	defer more.Close()
+	if _, err := more.Do("PING"); err == nil {
+		t.Error("a client too many is served")
+	}
+}
+
+// manyListed holds more mutexes than may have series.
+func manyListed(t *testing.T, s *server) {
+	c := simbatest.Conn(t, s.Server)
+	defer c.Close()
+	for i := range 250 {
+		simbatest.DoRecord(t, c, "SIMBA.ACQUIRE", fmt.Sprintf("listed:many:%d", i), "a", hour)
+	}
+	if series := strings.Count(s.scrape(t), "\nsimba_mutex_held{"); series != 200 {
+		t.Errorf("%d mutexes have series, want 200", series)
+	}
+}
+
+// deafSubscriber publishes to a subscriber that does not read, until the server disconnects it.
+func deafSubscriber(t *testing.T, s *server) {
+	connected("SUBSCRIBE", "deaf")(t, s)
+	c := simbatest.Conn(t, s.Server)
+	defer c.Close()
+	payload := strings.Repeat("x", 64<<10)
+	await(t, "nobody listens", func() bool {
+		n, err := redis.Int(c.Do("PUBLISH", "deaf", payload))
+		return err == nil && n == 0
+	})
+}
+
+func TestEachMetricMoves(t *testing.T) {
+	covered := []string{}
+	run := func(name string, moves []move, start func(t *testing.T) *server) {
+		for _, m := range moves {
+			covered = append(covered, m.metric)
+		}
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			check(t, s, moves)
+			checkNames(t, s)
+		})
+	}
+	run("embedded", embeddedMoves, func(t *testing.T) *server { return start(t, "--metrics-mutexes", "listed:*, other") })
+
+	// The others need a server of their own.
+	var redisServer *stores.Server
+	run("store", []move{
+		on("simba_store_request_duration_seconds", `engine="redis"`, do("SIMBA.ACQUIRE", "m", "a", hour)),
+		{"simba_hold_seconds", nil, do("SIMBA.RELEASE", "m", "a")},
+		on("simba_store_up", `engine="redis"`, func(*testing.T, *server) { redisServer.Stop() }),
+		on("simba_store_request_failures_total", `engine="redis"`, do("SIMBA.OWNER", "m")),
+	}, func(t *testing.T) *server {
+		redisServer = stores.Redis(t)
+		return start(t, "--engine", "redis", "--redis-url", "redis://"+redisServer.Addr, "--backend-timeout", "500ms")
+	})
+	run("crash", []move{
+		{"simba_recovery_duration_seconds", nil, func(_ *testing.T, s *server) { s.Restart() }},
+		{"simba_recovery_delay_seconds", nil, all(
+			do("SIMBA.ACQUIRE", "m", "a", hour),
+			func(_ *testing.T, s *server) { s.Restart() },
+		)},
+	}, func(t *testing.T) *server { return start(t, "--durability", "async") })
+	run("certificate", []move{{"simba_tls_certificate_expiry_timestamp_seconds", nil, renewCertificate}}, startTLS)
+	run("log", []move{on("simba_log_lines_dropped_total", `log="audit"`, floodLog)}, startUnread)
+	var inMemory *server
+	run("build", []move{
+		on("simba_build_info", `durability="memory"`, func(_ *testing.T, s *server) { *s = *inMemory }),
+	}, func(t *testing.T) *server {
+		inMemory = start(t, "--durability", "memory")
+		return start(t)
+	})
+
+	for _, m := range monitor.Metrics() {
+		if !slices.Contains(covered, m.Name) {
+			t.Errorf("no move for %s", m.Name)
+		}
+	}
+}
+
+// checkNames reports series that the page of metrics lacks, or that have other labels.
+func checkNames(t *testing.T, s *server) {
+	known := make(map[string][]string)
+	for _, m := range monitor.Metrics() {
+		known[m.Name] = m.Labels
+		if m.Type() == "histogram" {
+			known[m.Name+"_bucket"] = append([]string{"le"}, m.Labels...)
+			known[m.Name+"_sum"], known[m.Name+"_count"] = m.Labels, m.Labels
+		}
+	}
+	for line := range lines(s.scrape(t)) {
+		series, _, ok := cutSeries(line)
+		name := family(series)
+		if !ok || !strings.HasPrefix(name, "simba_") {
+			continue
+		}
+		labels, ok := known[name]
+		if !ok {
+			t.Errorf("%s is no metric of the page", name)
+		}
+		for _, l := range labels {
+			if !strings.Contains(series, l+`="`) {
+				t.Errorf("%s lacks the label %s", series, l)
+			}
+		}
+	}
+}
+
+var (
+	authority *certs.Authority
+	tlsDir    string
+)
+
+func startTLS(t *testing.T) *server {
+	authority, tlsDir = certs.NewAuthority(t, "test"), t.TempDir()
+	cert, key := authority.Sign(t, certs.Leaf{Name: "server"}).Write(t, tlsDir, "server")
+	s := start(t, "--durability", "memory", "--tls-addr", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key)
+	s.url = strings.Replace(s.url, "http:", "https:", 1)
+	s.client = httpClient(t, clientConfig(authority))
+	return s
+}
+
+func renewCertificate(t *testing.T, s *server) {
+	authority.Sign(t, certs.Leaf{Name: "server", NotAfter: time.Now().Add(time.Hour)}).Write(t, tlsDir, "server")
+	s.Signal(syscall.SIGHUP)
+}

@@ -1,0 +1,135 @@
+package metrics
+
+import (
+	"bufio"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// server is a simba-resp that serves HTTP.
+type server struct {
+	*simbatest.Server
+	url    string // such as http://127.0.0.1:1234
+	client *http.Client
+}
+
+// start starts a server that serves HTTP on a free port.
+func start(t *testing.T, args ...string) *server {
+	t.Helper()
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(stores.FreePort(t)))
+	s := simbatest.Start(t, append([]string{"--http-addr", addr}, args...)...)
+	return &server{s, "http://" + addr, httpClient(t, nil)}
+}
+
+func httpClient(t *testing.T, config *tls.Config) *http.Client {
+	transport := &http.Transport{TLSClientConfig: config}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: simbatest.Patience}
+}
+
+// get returns the status and the body of a GET. An empty user sends no credentials.
+func (s *server) get(t *testing.T, path, user, password string) (status int, header http.Header, body string) {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, s.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if user != "" {
+		r.SetBasicAuth(user, password)
+	}
+	reply, err := s.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply.StatusCode, reply.Header, string(text)
+}
+
+// scrape returns the text of /metrics.
+func (s *server) scrape(t *testing.T) string {
+	t.Helper()
+	status, _, body := s.get(t, "/metrics", "", "")
+	if status != http.StatusOK {
+		t.Fatalf("/metrics replies %d: %s", status, body)
+	}
+	return body
+}
+
+// value returns the sum of the series of a metric whose labels contain all texts. The value of a
+// histogram is its number of observations.
+func value(t *testing.T, scrape, metric string, labels ...string) (sum float64) {
+	t.Helper()
+	for line := range lines(scrape) {
+		name, number, ok := cutSeries(line)
+		if !ok || family(name) != metric && family(name) != metric+"_count" {
+			continue
+		}
+		if !containsAll(name, labels) {
+			continue
+		}
+		n, err := strconv.ParseFloat(number, 64)
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+func lines(text string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for scan := bufio.NewScanner(strings.NewReader(text)); scan.Scan(); {
+			if !yield(scan.Text()) {
+				return
+			}
+		}
+	}
+}
+
+// cutSeries splits a line into the series and its value. A label may contain spaces.
+func cutSeries(line string) (series, value string, ok bool) {
+	i := strings.LastIndexByte(line, ' ')
+	if i < 0 || strings.HasPrefix(line, "#") {
+		return "", "", false
+	}
+	return line[:i], line[i+1:], true
+}
+
+// family returns the name of a series without its labels.
+func family(series string) string {
+	name, _, _ := strings.Cut(series, "{")
+	return name
+}
+
+func containsAll(text string, parts []string) bool {
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			return false
+		}
+	}
+	return true
+}
+
+// await waits until a condition holds.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	t.Fatalf("not within %v: %s", simbatest.Patience, what)
+}
