@@ -54,7 +54,7 @@ func restored(t testing.TB, content []byte, o RestoreOptions) (*Restored, *Recov
 	fsys := vfs.NewMem()
 	writeBackup(t, fsys, content)
 	o.FS, o.From, o.Dir = fsys, "backup", "data"
-	done, err := Restore(o)
+	done, err := Restore(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestABackupWithAnyByteChangedOrAnyEndMissingIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		o := RestoreOptions{FS: fsys, From: "backup", Dir: "data", OwnersStopped: true}
-		if _, err := Restore(o); err == nil {
+		if _, err := Restore(t.Context(), o); err == nil {
 			t.Errorf("%s: Restore took it", what)
 		}
 		if _, err := fsys.Stat("data"); err == nil {

@@ -2,6 +2,7 @@ package persist
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -23,8 +24,9 @@ const MaxQuiet = longestDelay
 var (
 	// ErrNotEmpty is returned if the data directory has files.
 	ErrNotEmpty = errors.New("not empty")
-	// ErrQuietShort is returned if a lease of the backup is longer than RestoreOptions.Quiet.
-	ErrQuietShort = errors.New("a lease of the backup is longer")
+	// ErrQuietShort is returned if a lease that the backup knows of is longer than
+	// RestoreOptions.Quiet.
+	ErrQuietShort = errors.New("a lease is longer")
 	// ErrClock is returned if the wall clock is before the time of the backup.
 	ErrClock = errors.New("the clock of this machine is before the time of the backup")
 )
@@ -62,7 +64,8 @@ type Restored struct {
 }
 
 // Restore writes a data directory with the contents of a backup. It checks the whole backup first.
-// After an error, or a crash, Dir has no store that a server would open. Errors are one line each.
+// After an error, the end of ctx, or a crash, Dir has no store that a server would open. Errors are
+// one line each.
 //
 // The owners of the old server may have got leases, tokens and event numbers that the backup lacks.
 // So both numbers go on above the wall clock in microseconds, which is above all that anything
@@ -73,7 +76,7 @@ type Restored struct {
 // as long as each lease, so a lease that its owner does not renew ends before the first new grant.
 // With OwnersStopped a lease of the backup may have a smaller token than later tenures had. So each
 // gets a token above the floor, and the old one is refused.
-func Restore(o RestoreOptions) (*Restored, error) {
+func Restore(ctx context.Context, o RestoreOptions) (*Restored, error) {
 	o.FS = cmp.Or(o.FS, vfs.Default)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.MinFree = cmp.Or(o.MinFree, 128<<20)
@@ -92,7 +95,7 @@ func Restore(o RestoreOptions) (*Restored, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.run(); err != nil {
+	if err := r.run(ctx); err != nil {
 		return nil, fmt.Errorf("restore to %s: %w", o.Dir, oneLine{err})
 	}
 	return &Restored{*f.info, r.floor()}, nil
@@ -120,9 +123,8 @@ type restore struct {
 
 // newRestore makes the meta row, from which the others follow.
 func newRestore(o *RestoreOptions, f *backupFile) (*restore, error) {
-	if i := f.info; o.Quiet != 0 && o.Quiet < i.Longest {
-		return nil, fmt.Errorf("a quiet time of %v is too short: %w, %v, that of mutex %q",
-			o.Quiet, ErrQuietShort, i.Longest, i.LongestOf)
+	if err := f.checkQuiet(o.Quiet); err != nil {
+		return nil, err
 	}
 	now := o.Wall()
 	if now.Before(f.info.Taken) {
@@ -142,11 +144,24 @@ func newRestore(o *RestoreOptions, f *backupFile) (*restore, error) {
 	return &restore{RestoreOptions: o, from: f, meta: m}, nil
 }
 
+// checkQuiet returns an error if a lease is known that is longer than the quiet time. The recovery
+// delay of an open store in Async is the longest lease of its run.
+func (f *backupFile) checkQuiet(quiet time.Duration) error {
+	switch i := f.info; {
+	case quiet == 0:
+	case quiet < i.Longest:
+		return fmt.Errorf("a quiet time of %v is too short: %w: mutex %q has %v", quiet, ErrQuietShort, i.LongestOf, i.Longest)
+	case quiet < f.meta.Delay:
+		return fmt.Errorf("a quiet time of %v is too short: %w: its server had granted one of %v", quiet, ErrQuietShort, f.meta.Delay)
+	}
+	return nil
+}
+
 // floor returns the largest token that the restored store counts as given.
 func (r *restore) floor() uint64 { return r.meta.Token }
 
 // run writes the directory. The sign comes last: without it no server opens the directory.
-func (r *restore) run() error {
+func (r *restore) run(ctx context.Context) error {
 	if err := r.checkEmpty(); err != nil {
 		return err
 	}
@@ -162,7 +177,7 @@ func (r *restore) run() error {
 	}
 	err = r.checkEmpty() // nobody has been faster
 	if err == nil {
-		if err = r.write(lock); err == nil {
+		if err = r.write(ctx, lock); err == nil {
 			err = signStore(r.FS, r.Dir)
 		}
 		if err != nil {
@@ -209,7 +224,7 @@ func (r *restore) clean() {
 }
 
 // write writes the store. If a write fails, Pebble's goroutines stay blocked: see strictFS.
-func (r *restore) write(lock *pebble.Lock) error {
+func (r *restore) write(ctx context.Context, lock *pebble.Lock) error {
 	fault := newFault(nil)
 	if k, ok := r.FS.(killable); ok {
 		fault.killed = k.Killed()
@@ -219,7 +234,7 @@ func (r *restore) write(lock *pebble.Lock) error {
 	go func() {
 		db, err := pebble.Open(r.Dir, pebbleOptions(o, lock, fault, new(progress)))
 		if err == nil {
-			err = errors.Join(r.fill(db), db.Close())
+			err = errors.Join(r.fill(ctx, db), db.Close())
 		}
 		done <- pebbleError(err)
 	}()
@@ -235,7 +250,7 @@ func (r *restore) write(lock *pebble.Lock) error {
 const restoreBatch = 1 << 20
 
 // fill writes the rows to Pebble, with the meta row last, and makes them durable.
-func (r *restore) fill(db *pebble.DB) error {
+func (r *restore) fill(ctx context.Context, db *pebble.DB) error {
 	r.batch = db.NewBatch()
 	defer func() { _ = r.batch.Close() }() // it was applied or is not needed
 	err := r.from.rows(func(key, value []byte) error {
@@ -255,7 +270,7 @@ func (r *restore) fill(db *pebble.DB) error {
 			return err
 		}
 		r.batch.Reset()
-		return nil
+		return ctx.Err()
 	})
 	if err != nil {
 		return err

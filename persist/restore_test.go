@@ -78,7 +78,7 @@ func TestARestoredStoreCountsAboveTheBackupEvenIfThatIsAboveTheClock(t *testing.
 func TestARestoredStoreKeepsItsQuietTimeOverRestarts(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	writeBackup(t, fsys, smallBackup(t))
-	if _, err := Restore(RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}); err != nil {
+	if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	at := new(clock)
@@ -111,7 +111,7 @@ func TestRestoreRefuses(t *testing.T) {
 		"a negative time": {func(o *RestoreOptions) { o.Quiet = -1 }, nil, "above 0"},
 		"too long a time": {func(o *RestoreOptions) { o.Quiet = MaxQuiet + 1 }, nil, "at most 48h"},
 		"a time that is shorter than a lease": {
-			func(o *RestoreOptions) { o.Quiet = 12*time.Second - 1 }, ErrQuietShort, `12s, that of mutex "b"`},
+			func(o *RestoreOptions) { o.Quiet = 12*time.Second - 1 }, ErrQuietShort, `mutex "b" has 12s`},
 		"no directory": {func(o *RestoreOptions) { o.Dir = "" }, nil, "no data directory"},
 		"no backup":    {func(o *RestoreOptions) { o.From = "nowhere" }, fs.ErrNotExist, "nowhere"},
 		"a clock in the past": {
@@ -135,11 +135,26 @@ func TestRestoreRefuses(t *testing.T) {
 			writeBackup(t, fsys, content)
 			o := RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}
 			test.change(&o)
-			_, err := Restore(o)
+			_, err := Restore(t.Context(), o)
 			if err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("Restore: %v, want %v with %q", err, test.want, test.text)
 			}
 		})
+	}
+}
+
+// A lease that was granted and released may be granted again after the backup.
+func TestRestoreKnowsTheLongestLeaseOfAnAsyncServer(t *testing.T) {
+	fsys := vfs.NewMem()
+	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Async))
+	long := put(1, "long")
+	long.Lease.TTL = 5 * time.Minute
+	s.Append(long)
+	s.Append(del(2, "long"))
+	writeBackup(t, fsys, readAll(t, mustBackup(t, s)))
+	_, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute})
+	if !errors.Is(err, ErrQuietShort) || !strings.Contains(err.Error(), "granted one of 5m2s") {
+		t.Errorf("Restore: %v", err)
 	}
 }
 
@@ -149,7 +164,7 @@ func TestRestoreWritesIntoAnEmptyDirectoryWithLeftovers(t *testing.T) {
 	if err := fsys.MkdirAll("data/lost+found", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Restore(RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}); err != nil {
+	if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	openClosed(t, testOptions(t, fsys, Always))
@@ -174,7 +189,7 @@ func TestACrashDuringRestoreLeavesNoStoreOrAWholeOne(t *testing.T) {
 				}
 				return nil
 			}))
-			if _, err := Restore(RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}); err != nil {
+			if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}); err != nil {
 				t.Fatal(err)
 			}
 			if crashed == nil { // it came to its end before
@@ -217,7 +232,7 @@ func TestRestoreThatCannotWriteFailsAndLeavesNoStore(t *testing.T) {
 			}
 			return nil
 		}))
-		_, err := Restore(RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute})
+		_, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute})
 		if err == nil {
 			break
 		}
