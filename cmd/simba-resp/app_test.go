@@ -250,7 +250,7 @@ func TestRunPrintsVersionHelpAndVerdict(t *testing.T) {
 	for _, c := range []struct{ arg, want string }{
 		{"--version", "simba-resp " + version + " go"},
 		{"--help", "usage: simba-resp [flags]"},
-		{"--check-config", "the configuration is valid\n"},
+		{"check", "the configuration is valid\n"},
 	} {
 		var out bytes.Buffer
 		if err := run(t.Context(), []string{c.arg}, none, &out, nil); err != nil || !strings.Contains(out.String(), c.want) {

@@ -377,18 +377,18 @@ func TestCertificateExpiryIsLoggedAtStartAndDaily(t *testing.T) {
 	})
 }
 
-func TestCheckConfigReportsAnExpiredCertificate(t *testing.T) {
+func TestCheckReportsAnExpiredCertificate(t *testing.T) {
 	s := newSite(t)
 	s.write("server", certs.Leaf{NotAfter: time.Now().Add(-time.Hour)})
 	var out bytes.Buffer
-	err := run(t.Context(), append(s.args(), "--check-config"), func(string) string { return "" }, &out, nil)
+	err := run(t.Context(), append([]string{"check"}, s.args()...), func(string) string { return "" }, &out, nil)
 	if want := "warning: the TLS certificate has expired: clients refuse it\nthe configuration is valid\n"; err != nil || out.String() != want {
 		t.Errorf("it says %q, %v", &out, err)
 	}
 	if err := os.Remove(s.path("server.key")); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(t.Context(), append(s.args(), "--check-config"), func(string) string { return "" }, &out, nil); err == nil {
+	if err := run(t.Context(), append([]string{"check"}, s.args()...), func(string) string { return "" }, &out, nil); err == nil {
 		t.Error("a missing key is no error")
 	}
 }

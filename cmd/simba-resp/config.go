@@ -68,6 +68,9 @@ type config struct {
 // configErrors are all errors of a configuration, so that a user can fix them in one go.
 type configErrors []error
 
+// ExitCode returns the exit code of the process.
+func (f configErrors) ExitCode() int { return exitUsage }
+
 func (f configErrors) Error() string {
 	if len(f) == 1 {
 		return f[0].Error()

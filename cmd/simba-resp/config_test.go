@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"math"
 	"os"
@@ -23,11 +24,10 @@ func loadTest(t *testing.T, args []string, env map[string]string, file string) (
 		}
 		args = append([]string{"--config", path}, args...)
 	}
-	cmdline, err := parseArgs(args)
-	if err != nil {
-		return nil, err
-	}
-	return loadConfig(cmdline.flags, func(name string) string { return env[name] })
+	var loaded *config
+	root := newRoot(func(name string) string { return env[name] }, func(_ context.Context, c *config) error { loaded = c; return nil })
+	root.SetArgs(append([]string{}, args...))
+	return loaded, root.ExecuteContext(t.Context())
 }
 
 func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
@@ -104,7 +104,7 @@ func TestAllConfigErrorsAreReportedAtOnce(t *testing.T) {
 }
 
 func TestUnknownFlagsAndArgumentsAreErrors(t *testing.T) {
-	for _, args := range [][]string{{"--adr", "x"}, {"serve"}, {"--maxclients"}} {
+	for _, args := range [][]string{{"--adr", "x"}, {"nonsense"}, {"serve", "nonsense"}, {"check", "--adr", "x"}, {"--maxclients"}} {
 		var wrong configErrors
 		if _, err := loadTest(t, args, nil, ""); !errors.As(err, &wrong) {
 			t.Errorf("%q: got %v, want configErrors", args, err)
@@ -223,13 +223,13 @@ func TestPasswordIsReadFromFile(t *testing.T) {
 }
 
 func TestHelpNamesEveryFieldWithUnitAndDefault(t *testing.T) {
-	page := help()
+	page := settingsHelp(newRoot(nil, nil))
 	for _, f := range fields {
 		if !strings.Contains(page, "--"+f.name+" "+f.kind+"\n") || !strings.Contains(page, variable(f.name)) {
 			t.Errorf("--%s is missing", f.name)
 		}
 	}
-	for _, want := range []string{"default 127.0.0.1:7379", "default 1s", "--check-config", "--version", "SIMBA_CONFIG"} {
+	for _, want := range []string{"default 127.0.0.1:7379", "default 1s", "  check ", "--version", "SIMBA_CONFIG"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is missing", want)
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -222,72 +221,6 @@ const configFlag = "config"
 // variable returns the name of a field's environment variable.
 func variable(name string) string {
 	return "SIMBA_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-}
-
-// commandLine is the parsed command line.
-type commandLine struct {
-	flags                map[string]string // given flags, by name
-	help, version, check bool
-}
-
-// parseArgs reads the command line. Its error is of type configErrors.
-func parseArgs(args []string) (*commandLine, error) {
-	cmdline := &commandLine{flags: make(map[string]string)}
-	set := flag.NewFlagSet("simba-resp", flag.ContinueOnError)
-	set.SetOutput(io.Discard) // main reports the error, and help has its own page
-	set.BoolVar(&cmdline.version, "version", false, "")
-	set.BoolVar(&cmdline.check, "check-config", false, "")
-	record := func(name string) func(string) error {
-		return func(s string) error { cmdline.flags[name] = s; return nil }
-	}
-	set.Func(configFlag, "", record(configFlag))
-	for _, f := range fields {
-		if _, ok := f.value(new(config)).(*boolean); ok {
-			set.BoolFunc(f.name, "", record(f.name))
-		} else {
-			set.Func(f.name, "", record(f.name))
-		}
-	}
-	switch err := set.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		cmdline.help = true
-	case err != nil:
-		return nil, configErrors{fmt.Errorf("%w (--help lists the flags)", err)}
-	case set.NArg() > 0:
-		return nil, configErrors{fmt.Errorf("unexpected argument '%s' (--help lists the flags)", set.Arg(0))}
-	}
-	return cmdline, nil
-}
-
-// help returns the page of --help.
-func help() string {
-	var b strings.Builder
-	b.WriteString(`simba-resp: distributed locks and leader election for Redis clients
-
-usage: simba-resp [flags]
-
-A flag overrides its environment variable. The variable overrides the key of the same name in the
-TOML file, and the key overrides the default. Durations are written as 1s, 500ms or 1h30m.
-
-`)
-	for _, f := range fields {
-		initial := f.initial
-		if initial == "" {
-			initial = "none"
-		}
-		fmt.Fprintf(&b, "  --%s %s\n%s        default %s, environment %s\n", f.name, f.kind, wrap(f.help), initial, variable(f.name))
-	}
-	fmt.Fprintf(&b, `  --%s path
-        TOML file of settings. Its keys are the names of the flags above.
-        default none, environment %s
-  --check-config
-        Check the configuration, report errors and exit.
-  --version
-        Print the version and exit.
-  --help
-        Print this page and exit.
-`, configFlag, variable(configFlag))
-	return b.String()
 }
 
 // wrap breaks a text into lines of at most 100 columns, with the indentation of --help.

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"time"
 )
@@ -31,12 +29,30 @@ const logFlushTimeout = 200 * time.Millisecond
 
 func main() {
 	log := newLogBuffer(os.Stderr)
-	fail := func(code int, why ...any) {
-		fmt.Fprintln(log, append([]any{"simba-resp:"}, why...)...)
-		log.flush(logFlushTimeout)
-		os.Exit(code)
+	err := run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, log)
+	if err == nil {
+		log.close(0) // serve has flushed it
+		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	code := exitFailed
+	if coded := (interface{ ExitCode() int })(nil); errors.As(err, &coded) {
+		code = coded.ExitCode()
+	}
+	fail(log, code, err)
+}
+
+// fail ends the process with an exit code and the reason on standard error.
+func fail(log *logBuffer, code int, why any) {
+	fmt.Fprintln(log, "simba-resp:", why)
+	log.flush(logFlushTimeout)
+	os.Exit(code)
+}
+
+// serveUntilSignal runs the server until it receives a signal to stop or a client sends SHUTDOWN.
+// The signals stay caught after its return, until the process ends.
+func serveUntilSignal(ctx context.Context, cfg *config, log *logBuffer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	signals := make(chan os.Signal, 2)
 	// A closed terminal sends SIGHUP. With TLS the signal has another meaning, see serve.
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -53,46 +69,8 @@ func main() {
 				break
 			}
 		}
-		fail(exitFailed, "second signal: exiting without an orderly stop")
+		fail(log, exitFailed, "second signal: exiting without an orderly stop")
 	}()
-
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, log)
-	if err == nil {
-		log.close(0) // serve has flushed it
-		return
-	}
-	if wrong := (configErrors)(nil); errors.As(err, &wrong) {
-		fail(exitUsage, err)
-	}
-	fail(exitFailed, err)
-}
-
-// run executes the command line. If it serves, it returns when ctx has ended and all parts have
-// stopped.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer, log *logBuffer) error {
-	cmdline, err := parseArgs(args)
-	if err != nil {
-		return err
-	}
-	switch {
-	case cmdline.help:
-		_, err := io.WriteString(stdout, help())
-		return err
-	case cmdline.version:
-		_, err := fmt.Fprintf(stdout, "simba-resp %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-		return err
-	}
-	cfg, err := loadConfig(cmdline.flags, getenv)
-	if err != nil {
-		return err
-	}
-	if cmdline.check {
-		if warning := cfg.tlsWarning(); warning != "" {
-			fmt.Fprintln(stdout, "warning:", warning)
-		}
-		_, err := fmt.Fprintln(stdout, "the configuration is valid")
-		return err
-	}
 	return serve(ctx, cfg, log)
 }
 

@@ -165,8 +165,8 @@ func TestACLLoadAppliesAChangedFileToOpenConnections(t *testing.T) {
 
 func TestAFaultyUsersFileIsRefusedAtTheStart(t *testing.T) {
 	file := writeUsers(t, "user a on >1 (+get)")
-	simbatest.Refused(t, 2, "users.acl:1: Error in applying operation '(+get)': selectors are not supported", "--addr", "127.0.0.1:0", "--aclfile", file, "--check-config")
-	simbatest.Refused(t, 2, "users are on without a password: [default]", "--addr", "0.0.0.0:0", "--aclfile", writeUsers(t, "user a on >1"), "--check-config")
+	simbatest.Refused(t, 2, "users.acl:1: Error in applying operation '(+get)': selectors are not supported", "check", "--addr", "127.0.0.1:0", "--aclfile", file)
+	simbatest.Refused(t, 2, "users are on without a password: [default]", "check", "--addr", "0.0.0.0:0", "--aclfile", writeUsers(t, "user a on >1"))
 }
 
 func TestUsersAreTheSameInFrontOfAStore(t *testing.T) {

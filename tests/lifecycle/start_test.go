@@ -56,7 +56,7 @@ func TestOpenAddressWithPasswordServesAuthenticatedClients(t *testing.T) {
 }
 
 func TestBadFlagExitsWithUsageCode(t *testing.T) {
-	simbatest.Refused(t, 2, "flag provided but not defined: -adr", "--adr", "127.0.0.1:0")
+	simbatest.Refused(t, 2, "unknown flag: --adr", "--adr", "127.0.0.1:0")
 }
 
 func TestDataDirectoryThatIsAFileIsRefused(t *testing.T) {
@@ -139,10 +139,10 @@ func TestCorruptDataIsRefused(t *testing.T) {
 }
 
 func TestCheckConfigReportsEveryFaultAndDoesNotServe(t *testing.T) {
-	if out := simbatest.Output(t, simbatest.Binary(t), "--check-config"); out != "the configuration is valid" {
+	if out := simbatest.Output(t, simbatest.Binary(t), "check"); out != "the configuration is valid" {
 		t.Errorf("it says %q", out)
 	}
-	out := simbatest.Output(t, simbatest.Binary(t), "--check-config", "--maxclients", "0", "--engine", "mysql")
+	out := simbatest.Output(t, simbatest.Binary(t), "check", "--maxclients", "0", "--engine", "mysql")
 	for _, want := range []string{"2 errors", "--maxclients", "--mysql-dsn: --engine mysql needs it, for example "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it says %q, want %q in it", out, want)

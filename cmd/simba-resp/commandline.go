@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// run executes the command line. If it serves, it returns when the server has stopped. An error
+// may have a method ExitCode.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer, log *logBuffer) error {
+	root := newRoot(getenv, func(ctx context.Context, cfg *config) error { return serveUntilSignal(ctx, cfg, log) })
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	return root.ExecuteContext(ctx)
+}
+
+// newRoot returns the command line. Without a subcommand it serves.
+func newRoot(getenv func(string) string, serve func(context.Context, *config) error) *cobra.Command {
+	root := settingsCommand("simba-resp", getenv, serve)
+	root.Short = "Distributed locks and leader election for Redis clients"
+	root.Version = fmt.Sprintf("%s %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	root.SetVersionTemplate("simba-resp {{.Version}}\n")
+	root.SilenceErrors = true // main reports the error
+	root.SilenceUsage = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return configErrors{fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())}
+	})
+
+	serving := settingsCommand("serve", getenv, serve)
+	serving.Short = "Serve Redis clients (the default command)"
+
+	check := settingsCommand("check", getenv, func(_ context.Context, cfg *config) error {
+		if warning := cfg.tlsWarning(); warning != "" {
+			fmt.Fprintln(root.OutOrStdout(), "warning:", warning)
+		}
+		_, err := fmt.Fprintln(root.OutOrStdout(), "the configuration is valid")
+		return err
+	})
+	check.Short = "Check the settings of the server, report each error and exit"
+
+	root.AddCommand(serving, check)
+	return root
+}
+
+// settingsCommand returns a command whose flags are the settings of the server.
+func settingsCommand(name string, getenv func(string) string, do func(context.Context, *config) error) *cobra.Command {
+	given := make(map[string]string)
+	cmd := &cobra.Command{
+		Use: name,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return configErrors{fmt.Errorf("unexpected argument '%s' (%s --help lists commands and flags)", args[0], cmd.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := loadConfig(given, getenv)
+			if err != nil {
+				return err
+			}
+			return do(cmd.Context(), cfg)
+		},
+	}
+	addSettings(cmd, given)
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { io.WriteString(cmd.OutOrStdout(), settingsHelp(cmd)) })
+	return cmd
+}
+
+// addSettings adds a flag for each setting and for --config. Parsing puts those that are given
+// into the map, by name.
+func addSettings(cmd *cobra.Command, given map[string]string) {
+	flags := cmd.Flags()
+	record := func(name string) func(string) error {
+		return func(s string) error { given[name] = s; return nil }
+	}
+	flags.Func(configFlag, "TOML file of settings", record(configFlag))
+	for _, f := range fields {
+		if _, ok := f.value(new(config)).(*boolean); ok {
+			flags.BoolFunc(f.name, f.help, record(f.name))
+		} else {
+			flags.Func(f.name, f.help, record(f.name))
+		}
+		if c, ok := f.value(new(config)).(choice); ok {
+			// The error is for a flag that is missing.
+			_ = cmd.RegisterFlagCompletionFunc(f.name, cobra.FixedCompletions(c.from, cobra.ShellCompDirectiveNoFileComp))
+		}
+	}
+}
+
+// settingsHelp returns the page of --help of a command that has the settings as flags.
+func settingsHelp(cmd *cobra.Command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n\nusage: %s [flags]\n", cmd.CommandPath(), cmd.Short, cmd.CommandPath())
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "       %s command [flags]\n\n", cmd.CommandPath())
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() {
+				fmt.Fprintf(&b, "  %-12s %s\n", sub.Name(), sub.Short)
+			}
+		}
+		fmt.Fprintf(&b, "\n%s command --help describes a command. The flags below are those of serve.\n", cmd.CommandPath())
+	}
+	b.WriteString(`
+A flag overrides its environment variable. The variable overrides the key of the same name in the
+TOML file, and the key overrides the default. Durations are written as 1s, 500ms or 1h30m.
+
+`)
+	for _, f := range fields {
+		initial := f.initial
+		if initial == "" {
+			initial = "none"
+		}
+		fmt.Fprintf(&b, "  --%s %s\n%s        default %s, environment %s\n", f.name, f.kind, wrap(f.help), initial, variable(f.name))
+	}
+	fmt.Fprintf(&b, `  --%s path
+        TOML file of settings. Its keys are the names of the flags above.
+        default none, environment %s
+`, configFlag, variable(configFlag))
+	if !cmd.HasParent() {
+		b.WriteString("  --version\n        Print the version and exit.\n")
+	}
+	b.WriteString("  --help\n        Print this page and exit.\n")
+	return b.String()
+}
