@@ -116,7 +116,7 @@ func TestABackupHasAllChangesBeforeItAndNoLaterOne(t *testing.T) {
 			_, last := leases["last"]
 			_, later := leases["later0001"]
 			if len(leases) != 3000 || ended || !last || later {
-				t.Errorf("the backup has %d leases, an ended one %v, the last one %v, a later one %v; want 3000, false, true, false",
+				t.Errorf("%d leases, an ended one %v, the last one %v, a later one %v; want 3000, false, true, false",
 					len(leases), ended, last, later)
 			}
 			if n := len(r.History); n != 3002 || r.History[n-1].Seq != 3002 {
@@ -219,7 +219,8 @@ func TestABackupWithAnyByteChangedOrAnyEndMissingIsRefused(t *testing.T) {
 func TestABackupOfANewerFormatIsRefused(t *testing.T) {
 	fsys := vfs.NewMem()
 	content := smallBackup(t)
-	row := bytes.Index(content, []byte{2, 'l', 'b'}) // then the length of the value, and its version
+	// The key, then the length of the value, and its version.
+	row := bytes.Index(content, []byte{2, 'l', 'b'})
 	for what, change := range map[string]struct {
 		at      int
 		version byte

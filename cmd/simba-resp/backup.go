@@ -44,8 +44,8 @@ func takeBackup(ctx context.Context, server *redis.Options, dir string, out io.W
 	return nil
 }
 
-// makeBackupDir makes the directory, and refuses one that has files. What an interrupted backup has
-// left does not count.
+// makeBackupDir makes the directory, and refuses one that has files. The file of an interrupted
+// backup does not count.
 func makeBackupDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -85,7 +85,7 @@ func TestABackupRefusesADirectoryWithFiles(t *testing.T) {
 	}
 }
 
-// What a backup has left that was killed is overwritten, and is no backup for restore.
+// The file of a killed backup is overwritten by the next, and restore refuses it.
 func TestAnInterruptedBackupIsNone(t *testing.T) {
 	a := startTestApp(t)
 	dir, data := t.TempDir(), filepath.Join(t.TempDir(), "new")

@@ -124,7 +124,7 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	a.store = store
 	a.undo = append(a.undo, func(context.Context) error { return store.Close() })
 	if recovered.Delay > 0 {
-		a.log.Warn("recovering from unclean shutdown: new grants delayed until possibly lost leases expire",
+		a.log.Warn("recovering from unclean shutdown or restore: new grants delayed until possibly lost leases expire",
 			"wait", recovered.Delay)
 	}
 	return store, clock, engine.Recovery(*recovered), nil
