@@ -110,7 +110,7 @@ func (f *backupFile) checkSum() (size int64, err error) {
 	}
 	size = stat.Size()
 	magic := make([]byte, min(size, int64(len(backupMagic))))
-	if _, err := f.ReadAt(magic, 0); err != nil && err != io.EOF {
+	if _, err := f.ReadAt(magic, 0); err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
 	}
 	if !bytes.HasPrefix([]byte(backupMagic), magic) || len(magic) == 0 {
@@ -125,7 +125,7 @@ func (f *backupFile) checkSum() (size int64, err error) {
 		return 0, err
 	}
 	var stored [sha256.Size]byte
-	if _, err := f.ReadAt(stored[:], body); err != nil && err != io.EOF {
+	if _, err := f.ReadAt(stored[:], body); err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
 	}
 	if !bytes.Equal(stored[:], sum.Sum(nil)) {
@@ -270,7 +270,7 @@ func (r *backupReader) bytes(buf *[]byte) []byte {
 func (r *backupReader) fail(err error) {
 	switch {
 	case err == nil || r.err != nil:
-	case err == io.EOF, err == io.ErrUnexpectedEOF:
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		r.err = errGarbage
 	default:
 		r.err = err
