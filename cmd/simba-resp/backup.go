@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 
+	"github.com/simba-resp/simba-resp/cli"
 	"github.com/simba-resp/simba-resp/persist"
 )
 
@@ -25,6 +29,47 @@ const (
 // checkpoint up to date.
 const backupTimeout = 5 * time.Minute
 
+// backupCommand returns the command backup.
+func backupCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "backup DIR",
+		Short: "Copy the data of a running server into a new directory",
+		Long: "Copy the data of a running server into DIR, which must be empty or not exist. The copy has every\n" +
+			"change that the server has acknowledged. Only the engine embedded with a disk has backups.",
+		Args: oneDir,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := cli.Options(cmd)
+			if err != nil {
+				return err
+			}
+			ctx, stop := untilInterrupt(cmd.Context())
+			defer stop()
+			return takeBackup(ctx, server, args[0], cmd.OutOrStdout())
+		},
+	}
+	cli.AddConnection(cmd)
+	return ownHelp(cmd)
+}
+
+// oneDir requires one argument.
+func oneDir(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return configErrors{fmt.Errorf("%s: name one directory of a backup; there are %d arguments", cmd.Name(), len(args))}
+	}
+	return nil
+}
+
+// ownHelp gives a command the usual page of --help. That of its parent lists settings.
+func ownHelp(cmd *cobra.Command) *cobra.Command {
+	cmd.SetHelpFunc(new(cobra.Command).HelpFunc())
+	return cmd
+}
+
+// untilInterrupt returns a context that ends when a user or a service manager stops the command.
+func untilInterrupt(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+}
+
 // takeBackup copies the data of a running server into a directory, which must be empty or not
 // exist. It writes to out what it has copied.
 func takeBackup(ctx context.Context, server *redis.Options, dir string, out io.Writer) error {
@@ -34,7 +79,8 @@ func takeBackup(ctx context.Context, server *redis.Options, dir string, out io.W
 	partial := filepath.Join(dir, partialName)
 	info, err := copyBackup(ctx, server, partial)
 	if err != nil {
-		return fmt.Errorf("backup: %w", errors.Join(err, os.Remove(partial)))
+		_ = os.Remove(partial) // restore ignores it anyway
+		return fmt.Errorf("backup: %w", err)
 	}
 	path := filepath.Join(dir, backupName)
 	if err := errors.Join(os.Rename(partial, path), syncDir(dir), syncDir(filepath.Dir(dir))); err != nil {
@@ -87,12 +133,12 @@ func readBackup(ctx context.Context, server *redis.Options, w io.Writer) error {
 	conn := client.Conn()
 	defer conn.Close()
 	if err := conn.Do(ctx, "SIMBA.BACKUP", "BEGIN").Err(); err != nil {
-		return err
+		return cli.Explain(&own, err)
 	}
 	for offset := 0; ; {
 		part, err := conn.Do(ctx, "SIMBA.BACKUP", "READ", offset).Text()
 		if err != nil {
-			return err
+			return cli.Explain(&own, err)
 		}
 		if part == "" {
 			return nil

@@ -60,7 +60,7 @@ func TestABackupAndARestoreSayWhatTheyCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{" 3 leases, 3 events, last token ", `longest lease is that of mutex "\x1b[2J": 30s`,
-		"1 keys in it have no lease", "restored to " + data, "--owners-stopped: Risk: an owner that still works"} {
+		"1 keys in it have no lease", "restored to " + data, "--owners-stopped\n        Risk: if an owner still works"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output has no %q:\n%s", want, out.String())
 		}
@@ -119,7 +119,7 @@ func TestABackupThatFailsLeavesNoFile(t *testing.T) {
 	}{
 		"no disk":     {t.Context(), optionsOf(memory), "durability always or async only"},
 		"no server":   {t.Context(), nobody, "connection refused"},
-		"interrupted": {ended, optionsOf(startTestApp(t)), "context canceled"},
+		"interrupted": {ended, optionsOf(startTestApp(t)), "interrupted"},
 	} {
 		dir := t.TempDir()
 		err := takeBackup(test.ctx, test.server, dir, io.Discard)
@@ -137,10 +137,10 @@ func TestRestoreRefusesFlagsWithTheRisks(t *testing.T) {
 		"restore":                                            "name one directory of a backup; there are 0 arguments",
 		"restore a b":                                        "there are 2 arguments",
 		"restore a":                                          "--data-dir is required",
-		"restore a --data-dir b":                             "--quiet DURATION: ",
-		"restore a --data-dir c":                             "--owners-stopped: ",
-		"restore a --data-dir d":                             "Risk: an owner that still works can have a second owner",
-		"restore a --data-dir e":                             "Risks: a lease that was granted after the backup",
+		"restore a --data-dir b":                             "--quiet DURATION\n",
+		"restore a --data-dir c":                             "--owners-stopped\n",
+		"restore a --data-dir d":                             "its mutex can get a second one at once",
+		"restore a --data-dir e":                             "Risk: a longer lease",
 		"restore a --data-dir b --quiet -1s":                 "--quiet must be above 0",
 		"restore a --data-dir b --quiet 49h":                 "at most 48h0m0s",
 		"restore a --data-dir b --quiet soon":                "--quiet",

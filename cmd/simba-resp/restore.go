@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,19 +14,23 @@ import (
 	"github.com/simba-resp/simba-resp/persist"
 )
 
-// What a restore does about leases that were granted after the backup, and what that risks. Each is
-// the text of a flag's help too.
+// The two ways to treat leases that were granted after the backup: what a flag does, and what it
+// risks.
 const (
 	quietHelp = "Grant nothing new for this long after the server's first start. " +
-		"It must be at least the longest ttl + transition that any client asks for"
-	quietRisk = "An owner of the backup can renew by SIMBA.GUARD at once. Risks: a lease that was granted " +
-		"after the backup, and is longer, can still run when its mutex gets another owner. " +
-		"An owner of the backup that lost its mutex after the backup, and has not noticed, can renew it"
-	ownersStoppedHelp = "Grant at once, since no owner of the old server works any more. " +
-		"Each lease of the backup gets a new token"
-	ownersStoppedRisk = "Risk: an owner that still works can have a second owner beside it at once. " +
-		"Only a resource that checks tokens refuses the first one"
+		"Name at least the longest ttl + transition that any program asks for."
+	quietRisk = "An owner in the backup can renew by SIMBA.GUARD at once. " +
+		"Risk: a longer lease that was granted after the backup can still run when its mutex gets another owner. " +
+		"Risk: an owner that lost its mutex after the backup, and has not noticed, can renew it."
+	stoppedHelp = "Grant at once: no owner works any more. Each lease in the backup gets a new token."
+	stoppedRisk = "Risk: if an owner still works, its mutex can get a second one at once. " +
+		"Only a resource that checks tokens then refuses the first."
 )
+
+// bothWays explains the flags.
+func bothWays() string {
+	return "--quiet DURATION\n" + wrap(quietHelp+" "+quietRisk) + "--owners-stopped\n" + wrap(stoppedHelp+" "+stoppedRisk)
+}
 
 // restoreFlags are the flags of the command restore.
 type restoreFlags struct {
@@ -44,11 +46,8 @@ func restoreCommand() *cobra.Command {
 		Use:   "restore DIR --data-dir NEW (--quiet DURATION | --owners-stopped)",
 		Short: "Write a new data directory from a backup",
 		Long: "Write a new data directory from the backup in DIR. The old server must have stopped for good.\n\n" +
-			"The backup lacks what the old server did later. Tokens and event numbers go on above the wall clock in\n" +
-			"microseconds, so none repeats. The leases of the backup begin anew, in full, at the first start. Leases\n" +
-			"that were granted later are lost, so choose one of:\n\n" +
-			"--quiet DURATION: " + quietHelp + ". " + quietRisk + ".\n\n" +
-			"--owners-stopped: " + ownersStoppedHelp + ". " + ownersStoppedRisk + ".",
+			"Tokens and event numbers go on above the wall clock in microseconds, so none repeats. The leases in\n" +
+			"the backup begin anew, in full, at the first start. Later leases are lost, so choose one of:\n\n" + bothWays(),
 		Args: oneDir,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := untilInterrupt(cmd.Context())
@@ -57,18 +56,10 @@ func restoreCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.dataDir, "data-dir", "", "Data directory to create; it must be empty or not exist")
-	flags.DurationVar(&f.quiet, "quiet", 0, quietHelp)
-	flags.BoolVar(&f.ownersStopped, "owners-stopped", false, ownersStoppedHelp)
-	return cmd
-}
-
-// oneDir requires one argument.
-func oneDir(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 || args[0] == "" {
-		return configErrors{fmt.Errorf("%s: name one directory of a backup; there are %d arguments", cmd.Name(), len(args))}
-	}
-	return nil
+	flags.StringVar(&f.dataDir, "data-dir", "", "data `DIRECTORY` to create; it must be empty or not exist")
+	flags.DurationVar(&f.quiet, "quiet", 0, "no new grants for this `DURATION`")
+	flags.BoolVar(&f.ownersStopped, "owners-stopped", false, "no owner of the old server works any more")
+	return ownHelp(cmd)
 }
 
 // restoreBackup writes a data directory from the backup in dir, and writes to out what that risks.
@@ -96,9 +87,9 @@ func restoreBackup(ctx context.Context, dir string, f restoreFlags, out io.Write
 	}
 	fmt.Fprintf(out, "restored to %s: tokens go on above %d\n", f.dataDir, done.Floor)
 	if f.ownersStopped {
-		fmt.Fprintf(out, "--owners-stopped: %s.\n", ownersStoppedRisk)
+		fmt.Fprintf(out, "--owners-stopped\n%s", wrap(stoppedRisk))
 	} else {
-		fmt.Fprintf(out, "--quiet %v: %s.\n", f.quiet, quietRisk)
+		fmt.Fprintf(out, "--quiet %v\n%s", f.quiet, wrap(quietRisk))
 	}
 	return nil
 }
@@ -113,13 +104,8 @@ func (f *restoreFlags) check() error {
 	case f.quiet < 0 || f.quiet > persist.MaxQuiet:
 		return configErrors{fmt.Errorf("restore: --quiet must be above 0 and at most %v, not %v", persist.MaxQuiet, f.quiet)}
 	case f.quiet == 0 && !f.ownersStopped:
-		return configErrors{fmt.Errorf("restore: leases that were granted after the backup are lost, so one of these flags is required.\n"+
-			"--quiet DURATION: %s. %s.\n--owners-stopped: %s. %s.", quietHelp, quietRisk, ownersStoppedHelp, ownersStoppedRisk)}
+		return configErrors{errors.New("restore: later leases are lost, so one of these flags is required:\n" +
+			strings.TrimSuffix(bothWays(), "\n"))}
 	}
 	return nil
-}
-
-// untilInterrupt returns a context that ends when a user or a service manager stops the command.
-func untilInterrupt(ctx context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 }
