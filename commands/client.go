@@ -31,6 +31,7 @@ type client struct {
 	executing bool         // inside EXEC
 	watched   watches      // the keys of WATCH
 	session   sessionLeases
+	backup    *runningBackup // nil = none
 
 	watching   sync.Mutex  // held while monitoring changes, or a line is pushed
 	monitoring atomic.Bool // MONITOR; set under watching

@@ -211,6 +211,7 @@ func (c *client) quit([][]byte) {
 func (c *client) reset([][]byte) {
 	c.conn.Detach() // it may have thousands of subscriptions
 	c.endTransaction()
+	c.endBackup()
 	c.x.monitors.remove(c)
 	c.conn.SetAwaitsPushes(false)
 	for _, kind := range [...]resp.Kind{resp.KindChannel, resp.KindPattern, resp.KindShard} {

@@ -1,6 +1,10 @@
 package commands
 
-import "github.com/simba-resp/simba-resp"
+import (
+	"strings"
+
+	"github.com/simba-resp/simba-resp"
+)
 
 // simbaGroup is the group of this server's own commands.
 const simbaGroup = "simba"
@@ -32,6 +36,7 @@ var simbaCommands = []command{
 	simbaCheckRow,
 	simbaBreakRow,
 	simbaHistoryRow,
+	simbaBackupRow,
 	{
 		name: "simba.help", arity: 1, flags: loading | stale | fast,
 		group: simbaGroup, since: "0.1.0", run: (*client).simbaHelp,
@@ -79,8 +84,14 @@ func (o *options) count() int { return int(o.integer(1, simba.MaxCount)) }
 func (c *client) simbaHelp([][]byte) {
 	var lines []string
 	for _, e := range c.x.table.entries {
-		if e.group == simbaGroup {
+		if e.group != simbaGroup {
+			continue
+		}
+		if e.subs == nil {
 			lines = append(lines, usage(e.command), "    "+e.summary+".")
+		}
+		for _, sub := range e.subs {
+			lines = append(lines, strings.ToUpper(e.name)+" "+usage(sub.command), "    "+sub.summary+".")
 		}
 	}
 	lines = append(lines, "All times are in milliseconds.")

@@ -51,6 +51,9 @@ type Config struct {
 	Persistence func() []Field
 	// MaxMemory is the argument of SetMaxMemory.
 	MaxMemory uint64
+	// Backup begins a copy of the engine's data. Commands has one open at a time. Nil means that
+	// the engine has no disk of its own.
+	Backup func() (Backup, error)
 	// Shutdown begins a graceful stop and returns at once; nil = SHUTDOWN is refused.
 	Shutdown func()
 	// Logger gets what does not belong in a reply; nil = slog.Default(). It must not block, because
@@ -109,6 +112,7 @@ type Commands struct {
 	aclLog      aclLog
 	memory      memoryLimit
 	waits       waitLimit
+	backups     backups
 	audit       audit
 	loginDelays loginDelays
 
@@ -147,6 +151,7 @@ func New(cfg Config) *Commands {
 		x.log = slog.Default()
 	}
 	x.storeFaults.log = x.log
+	x.backups.begin = cfg.Backup
 	x.audit.init(cmp.Or(cfg.Audit, x.log))
 	if x.info.Started.IsZero() {
 		x.info.Started = time.Now()
@@ -232,6 +237,7 @@ func (x *Commands) Closed(conn *resp.Conn) {
 	x.monitors.remove(c)
 	c.endTransaction()
 	c.endSession()
+	c.endBackup()
 	if !conn.ServerStopping() {
 		c.releaseSession()
 	}

@@ -71,6 +71,13 @@
 // first start on it stores in the epoch. A boot is another one if its id or the offset of the
 // time namespace differs, or if the clock is behind the last record.
 //
+// # Backups
+//
+// A backup is the rows of the checkpoint, which Backup brings up to date first. An iterator of
+// Pebble's keeps them as they were, so the store goes on while a client reads them. Restore writes
+// them to a new directory. The epoch in its meta row names no boot, so every lease begins anew at
+// the first start. The floors and the recovery delay are Restore's own.
+//
 // # Failures
 //
 // The process ends (Options.Fatal) if a write, an fsync or a checkpoint fails, or if a commit

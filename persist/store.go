@@ -69,10 +69,12 @@ type Store struct {
 	taken      atomic.Uint64  // index of the last record in the checkpoint, which is durable
 	progress   *progress      // of Pebble's writes
 
-	// checkpointing protects checkpoint. It is held for one step, or one Replay. Neither the
-	// engine nor a commit waits for it.
+	// checkpointing protects checkpoint. It is held for one step, one Replay, or the begin of a
+	// backup. Neither the engine nor a commit waits for it.
 	checkpointing sync.Mutex
 	checkpoint    *checkpoint
+
+	backups backups
 
 	// watchdog and took belong to the goroutine that writes.
 	watchdog *time.Timer
@@ -337,10 +339,11 @@ func (s *Store) closeFailed() {
 	_ = s.closeFiles() // the first failure says more
 }
 
-// closeFiles closes the files when no goroutine in the background uses them any more. The
-// journal's error is left to the caller: a second Close of the journal returns it again.
+// closeFiles closes the files when no backup and no goroutine in the background uses them any more.
+// The journal's error is left to the caller: a second Close of the journal returns it again.
 func (s *Store) closeFiles() error {
+	err := s.backups.end()
 	s.background.Wait()
 	_ = s.journal.Close()
-	return errors.Join(s.db.Close(), s.lock.Close())
+	return errors.Join(err, s.db.Close(), s.lock.Close())
 }

@@ -96,6 +96,7 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		About:        a.about(),
 		Persistence:  a.persistence(),
 		MaxMemory:    cfg.MaxMemory,
+		Backup:       a.backup(),
 		Shutdown:     shutdown,
 		Logger:       log.Logger,
 		Audit:        log.audit,

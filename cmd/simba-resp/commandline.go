@@ -43,7 +43,7 @@ func newRoot(getenv func(string) string, serve func(context.Context, *config) er
 	})
 	check.Short = "Check the settings of the server, report each error and exit"
 
-	root.AddCommand(serving, check)
+	root.AddCommand(serving, check, backupCommand(), restoreCommand())
 	return root
 }
 

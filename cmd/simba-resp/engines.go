@@ -10,6 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/mysql"
 	"github.com/simba-resp/simba-resp/backends/redis"
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
+	"github.com/simba-resp/simba-resp/commands"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/persist"
 )
@@ -123,10 +124,24 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	a.store = store
 	a.undo = append(a.undo, func(context.Context) error { return store.Close() })
 	if recovered.Delay > 0 {
-		a.log.Warn("recovering from unclean shutdown: new grants delayed until possibly lost leases expire",
+		a.log.Warn("recovering from unclean shutdown or restore: new grants delayed until possibly lost leases expire",
 			"wait", recovered.Delay)
 	}
 	return store, clock, engine.Recovery(*recovered), nil
+}
+
+// backup returns what begins a backup of the store, nil without a store.
+func (a *app) backup() func() (commands.Backup, error) {
+	if a.store == nil {
+		return nil
+	}
+	return func() (commands.Backup, error) {
+		b, err := a.store.Backup()
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	}
 }
 
 // storeFailed logs why the store failed and ends the process.

@@ -37,6 +37,9 @@ var mayImport = map[string][]string{
 	"backends/mysql":     {module, module + "/backends/proxy", "github.com/go-sql-driver/mysql"},
 	"backends/zookeeper": {module, module + "/backends/proxy", "github.com/go-zookeeper/zk"},
 
+	// Client commands know the server by its wire only.
+	"cli": {"github.com/BurntSushi/toml", "github.com/redis/go-redis/v9", "github.com/spf13/cobra", "golang.org/x/sys", "golang.org/x/term"},
+
 	// A module of its own, which imports nothing of the server's.
 	"client":                     {client + "/internal/callbacks", client + "/internal/contend", client + "/internal/names", client + "/internal/suspend", "github.com/redis/go-redis/v9"},
 	"client/worker":              {client, client + "/internal/callbacks", client + "/internal/contend"},

@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Exit codes of the client commands.
+const (
+	exitNo          = 1  // the answer is no: the mutex is free, the server is not ready
+	exitUsage       = 2  // invalid arguments or settings
+	exitUnavailable = 69 // the server cannot be reached or replies with an error; EX_UNAVAILABLE
+)
+
+// coded is an error with an exit code.
+type coded struct {
+	code int
+	err  error
+}
+
+func (e *coded) Error() string { return e.err.Error() }
+func (e *coded) Unwrap() error { return e.err }
+
+// ExitCode returns the exit code of the process.
+func (e *coded) ExitCode() int { return e.code }
+
+// usagef returns an error in the arguments or settings.
+func usagef(format string, args ...any) error { return &coded{exitUsage, fmt.Errorf(format, args...)} }
+
+// fileError returns an error of the file system with its path escaped.
+func fileError(err error) error {
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		return fmt.Errorf("%s %s: %w", path.Op, Printable(path.Path), path.Err)
+	}
+	return err
+}
+
+// Explain returns an error of a client with these options, as one line that says what to check.
+// Its method ExitCode returns 69. It returns nil for nil.
+func Explain(o *redis.Options, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &coded{exitUnavailable, fmt.Errorf("%s: %w", Printable(o.Addr), explained{explain(o, err), err})}
+}
+
+// explained is an error with a text of its own.
+type explained struct {
+	text string
+	err  error
+}
+
+func (e explained) Error() string { return e.text }
+func (e explained) Unwrap() error { return e.err }
+
+// explain returns the text of an error. No text has the password: neither the server nor go-redis
+// repeats it.
+func explain(o *redis.Options, err error) string {
+	var dns *net.DNSError
+	var netErr net.Error
+	var record tls.RecordHeaderError
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var alert tls.AlertError
+	var reply redis.Error
+	switch {
+	case errors.As(err, &reply):
+		return explainReply(o, Printable(reply.Error()))
+	case errors.Is(err, context.Canceled):
+		return "interrupted"
+	case errors.As(err, &dns):
+		return "unknown host; check the URL"
+	case errors.As(err, &record):
+		return "the server does not speak TLS on this port; use redis:// or its TLS port"
+	case errors.As(err, &authority):
+		return "an unknown authority signed the server's certificate; check --cacert"
+	case errors.As(err, &host):
+		return "the server's certificate is for another host; use a name that it has"
+	case errors.As(err, &alert):
+		return "the server refuses the TLS connection (" + alert.Error() + "); check --cert and --key"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused; check that the server runs, and the URL"
+	case errors.Is(err, fs.ErrNotExist):
+		return "there is no such socket; check that the server runs, and the URL"
+	case errors.Is(err, fs.ErrPermission):
+		return "permission denied; check the rights of the socket"
+	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &netErr) && netErr.Timeout():
+		return "no reply in time; check the URL, the network and the server's log"
+	case errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE):
+		return "the server closed the connection; check its log, and whether it needs rediss://"
+	}
+	return Printable(err.Error())
+}
+
+// explainReply returns the text of an error reply.
+func explainReply(o *redis.Options, reply string) string {
+	code, _, _ := strings.Cut(reply, " ")
+	switch {
+	case code == "NOAUTH":
+		return "the server asks for a login; set --user and --password-file or SIMBA_PASSWORD"
+	case code == "WRONGPASS":
+		user := o.Username
+		if user == "" {
+			user = "default"
+		}
+		return "the server refuses the password of user " + Printable(user)
+	case strings.Contains(reply, "speaks TLS only"):
+		return "the server speaks TLS only on this port; use rediss://"
+	}
+	return reply
+}

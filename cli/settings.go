@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/cobra"
+)
+
+// source is where a setting comes from. A smaller source overrides a larger one.
+type source int
+
+const (
+	fromFlag source = iota
+	fromEnvironment
+	fromFile
+	fromDefault
+)
+
+// setting is one value of the connection, and the words that name it in an error.
+type setting struct {
+	value string
+	from  source
+	where string // "--url", "SIMBA_URL" or "url in simba.toml"
+}
+
+func (s setting) given() bool { return s.from != fromDefault }
+
+// The settings of a connection. Each is a flag, a variable and a key of the file.
+const (
+	urlFlag          = "url"
+	userFlag         = "user"
+	passwordFileFlag = "password-file"
+	caFlag           = "cacert"
+	certFlag         = "cert"
+	keyFlag          = "key"
+
+	configFlag = "config" // a flag only: the variable SIMBA_CONFIG names the server's file
+)
+
+// passwordVariable is the only variable without a flag: other users of a machine can read flags.
+const passwordVariable = "SIMBA_PASSWORD"
+
+var connectionFlags = []struct{ name, kind, help string }{
+	{urlFlag, "URL", "server: redis://, rediss:// for TLS, or unix:///path (default " + defaultURL + ")"},
+	{userFlag, "NAME", "user, if not in the URL"},
+	{passwordFileFlag, "FILE", "file that contains the password; or set SIMBA_PASSWORD"},
+	{caFlag, "FILE", "certificates in PEM of the authorities that sign the server's certificate"},
+	{certFlag, "FILE", "client certificate in PEM"},
+	{keyFlag, "FILE", "private key of the client certificate in PEM"},
+}
+
+// AddConnection adds the flags of the connection to a command.
+func AddConnection(cmd *cobra.Command) {
+	for _, f := range connectionFlags {
+		cmd.Flags().String(f.name, "", "`"+f.kind+"` "+f.help)
+	}
+	cmd.Flags().String(configFlag, "", "TOML `FILE` whose keys are the names of these flags")
+	// The errors are for flags that are missing.
+	_ = cmd.MarkFlagFilename(configFlag, "toml")
+	_ = cmd.RegisterFlagCompletionFunc(urlFlag, cobra.NoFileCompletions)
+	_ = cmd.RegisterFlagCompletionFunc(userFlag, cobra.NoFileCompletions)
+}
+
+// variable returns the environment variable of a setting.
+func variable(name string) string {
+	return "SIMBA_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+// readSettings returns each setting of the connection from the first source that has it: the flag,
+// the environment variable, the file of --config.
+func readSettings(cmd *cobra.Command) (map[string]setting, error) {
+	file, err := cmd.Flags().GetString(configFlag)
+	if err != nil {
+		return nil, err
+	}
+	inFile, err := readConfig(file)
+	if err != nil {
+		return nil, err
+	}
+	settings := make(map[string]setting)
+	for _, f := range connectionFlags {
+		s := setting{from: fromDefault}
+		if v, ok := inFile[f.name]; ok {
+			s = setting{v, fromFile, f.name + " in " + Printable(file)}
+		}
+		if v := os.Getenv(variable(f.name)); v != "" {
+			s = setting{v, fromEnvironment, variable(f.name)}
+		}
+		if flag := cmd.Flags().Lookup(f.name); flag != nil && flag.Changed {
+			s = setting{flag.Value.String(), fromFlag, "--" + f.name}
+		}
+		settings[f.name] = s
+	}
+	return settings, nil
+}
+
+// readConfig returns the values in a TOML file, by key. Its errors do not repeat values, because a
+// URL can have a password.
+func readConfig(path string) (map[string]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, usagef("--config: %w", fileError(err))
+	}
+	var keys map[string]any
+	if err := toml.Unmarshal(text, &keys); err != nil {
+		line := ""
+		if parse := (toml.ParseError{}); errors.As(err, &parse) {
+			line = fmt.Sprintf(" in line %d", parse.Position.Line)
+		}
+		return nil, usagef("--config: %s is not valid TOML%s; strings need quotes", Printable(path), line)
+	}
+	values := make(map[string]string, len(keys))
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		known := false
+		for _, f := range connectionFlags {
+			known = known || f.name == key
+		}
+		value, text := keys[key].(string)
+		switch {
+		case !known:
+			return nil, usagef("--config: %s has an unknown key %s", Printable(path), Printable(key))
+		case !text:
+			return nil, usagef("--config: %s in %s must be a string", key, Printable(path))
+		}
+		values[key] = value
+	}
+	return values, nil
+}

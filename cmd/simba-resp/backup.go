@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/simba-resp/simba-resp/cli"
+	"github.com/simba-resp/simba-resp/persist"
+)
+
+// A backup is a directory with one file. The file has partialName until it is complete and durable,
+// so an interrupted backup is none.
+const (
+	backupName  = "simba-resp.backup"
+	partialName = backupName + ".partial"
+)
+
+// backupTimeout bounds the wait for a reply. Before its first reply the server brings its
+// checkpoint up to date.
+const backupTimeout = 5 * time.Minute
+
+// backupCommand returns the command backup.
+func backupCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "backup DIR",
+		Short: "Copy the data of a running server into a new directory",
+		Long: "Copy the data of a running server into DIR, which must be empty or not exist. The copy has every\n" +
+			"change that the server has acknowledged. Only the engine embedded with a disk has backups.",
+		Args: oneDir,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := cli.Options(cmd)
+			if err != nil {
+				return err
+			}
+			ctx, stop := untilInterrupt(cmd.Context())
+			defer stop()
+			return takeBackup(ctx, server, args[0], cmd.OutOrStdout())
+		},
+	}
+	cli.AddConnection(cmd)
+	return ownHelp(cmd)
+}
+
+// oneDir requires one argument.
+func oneDir(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return configErrors{fmt.Errorf("%s: name one directory of a backup; there are %d arguments", cmd.Name(), len(args))}
+	}
+	return nil
+}
+
+// ownHelp gives a command the usual page of --help. That of its parent lists settings.
+func ownHelp(cmd *cobra.Command) *cobra.Command {
+	cmd.SetHelpFunc(new(cobra.Command).HelpFunc())
+	return cmd
+}
+
+// untilInterrupt returns a context that ends when a user or a service manager stops the command.
+func untilInterrupt(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// takeBackup copies the data of a running server into a directory, which must be empty or not
+// exist. It writes to out what it has copied.
+func takeBackup(ctx context.Context, server *redis.Options, dir string, out io.Writer) error {
+	if err := makeBackupDir(dir); err != nil {
+		return fmt.Errorf("backup: %w", err)
+	}
+	partial := filepath.Join(dir, partialName)
+	info, err := copyBackup(ctx, server, partial)
+	if err != nil {
+		_ = os.Remove(partial) // restore ignores it anyway
+		return fmt.Errorf("backup: %w", err)
+	}
+	path := filepath.Join(dir, backupName)
+	if err := errors.Join(os.Rename(partial, path), syncDir(dir), syncDir(filepath.Dir(dir))); err != nil {
+		return fmt.Errorf("backup: %w", err)
+	}
+	fmt.Fprintf(out, "%s: %s\n", path, describeBackup(info))
+	return nil
+}
+
+// makeBackupDir makes the directory, and refuses one that has files. The file of an interrupted
+// backup does not count.
+func makeBackupDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() != partialName {
+			return fmt.Errorf("%s is not empty: it has %q; name a new directory for each backup", dir, e.Name())
+		}
+	}
+	return nil
+}
+
+// copyBackup writes a backup to a file, durably, and reads it again to check it.
+func copyBackup(ctx context.Context, server *redis.Options, path string) (*persist.BackupInfo, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = readBackup(ctx, server, f)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return nil, err
+	}
+	return persist.ReadBackup(nil, path)
+}
+
+// readBackup copies the server's data to w. All commands use one connection, since the backup ends
+// with it. A command that is repeated on another one finds no backup, and fails.
+func readBackup(ctx context.Context, server *redis.Options, w io.Writer) error {
+	own := *server
+	own.MaxRetries = -1
+	own.ReadTimeout = backupTimeout
+	own.ContextTimeoutEnabled = true
+	client := redis.NewClient(&own)
+	defer client.Close()
+	conn := client.Conn()
+	defer conn.Close()
+	if err := conn.Do(ctx, "SIMBA.BACKUP", "BEGIN").Err(); err != nil {
+		return cli.Explain(&own, err)
+	}
+	for offset := 0; ; {
+		part, err := conn.Do(ctx, "SIMBA.BACKUP", "READ", offset).Text()
+		if err != nil {
+			return cli.Explain(&own, err)
+		}
+		if part == "" {
+			return nil
+		}
+		n, err := io.WriteString(w, part)
+		if err != nil {
+			return err
+		}
+		offset += n
+	}
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// describeBackup says in one line what a backup has.
+func describeBackup(i *persist.BackupInfo) string {
+	return fmt.Sprintf("store %s, taken at %s, %d leases, %d events, last token %d, %d bytes",
+		i.Store, i.Taken.UTC().Format(time.RFC3339), i.Leases, i.Events, i.Token, i.Size)
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// startTestApp starts an app that serves clients.
+func startTestApp(t *testing.T, args ...string) *app {
+	t.Helper()
+	a, _ := newTestApp(t, io.Discard, args...)
+	a.start()
+	return a
+}
+
+func optionsOf(a *app) *redis.Options { return &redis.Options{Addr: a.ln.Addr().String()} }
+
+// filesIn lists a directory; none = it does not exist.
+func filesIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestABackupAndARestoreSayWhatTheyCopied(t *testing.T) {
+	a := startTestApp(t)
+	c := dial(t, a)
+	for _, command := range [][]any{
+		{"SIMBA.ACQUIRE", "job", "worker", 10000, "TRANSITION", 2000},
+		{"SET", "\x1b[2J", "1", "PX", 30000}, // clears a terminal
+		{"SET", "flag", "1"},
+	} {
+		if _, err := c.Do(command[0].(string), command[1:]...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir, data := filepath.Join(t.TempDir(), "a", "b"), filepath.Join(t.TempDir(), "new")
+	var out bytes.Buffer
+	if err := takeBackup(t.Context(), optionsOf(a), dir, &out); err != nil {
+		t.Fatal(err)
+	}
+	if names := filesIn(t, dir); len(names) != 1 || names[0] != backupName {
+		t.Errorf("the backup has the files %q", names)
+	}
+	if err := restoreBackup(t.Context(), dir, restoreFlags{dataDir: data, ownersStopped: true}, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{" 3 leases, 3 events, last token ", `longest lease is that of mutex "\x1b[2J": 30s`,
+		"1 keys in it have no lease", "restored to " + data, "--owners-stopped\n        Risk: if an owner still works"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output has no %q:\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Errorf("the output has a control character: %q", out.String())
+	}
+}
+
+func TestABackupRefusesADirectoryWithFiles(t *testing.T) {
+	a := startTestApp(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := takeBackup(t.Context(), optionsOf(a), dir, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), `is not empty: it has "notes"`) {
+		t.Errorf("takeBackup: %v", err)
+	}
+	if names := filesIn(t, dir); len(names) != 1 {
+		t.Errorf("the directory has %q", names)
+	}
+}
+
+// The file of a killed backup is overwritten by the next, and restore refuses it.
+func TestAnInterruptedBackupIsNone(t *testing.T) {
+	a := startTestApp(t)
+	dir, data := t.TempDir(), filepath.Join(t.TempDir(), "new")
+	if err := os.WriteFile(filepath.Join(dir, partialName), []byte("simba-resp backup\nhalf"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := restoreBackup(t.Context(), dir, restoreFlags{dataDir: data, ownersStopped: true}, io.Discard)
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("restoreBackup: %v", err)
+	}
+	if err := takeBackup(t.Context(), optionsOf(a), dir, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if names := filesIn(t, dir); len(names) != 1 || names[0] != backupName {
+		t.Errorf("the directory has %q", names)
+	}
+}
+
+func TestABackupThatFailsLeavesNoFile(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	memory, gone := startTestApp(t, "--durability", "memory"), startTestApp(t)
+	nobody := optionsOf(gone)
+	if err := gone.stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		ctx    context.Context
+		server *redis.Options
+		want   string
+	}{
+		"no disk":     {t.Context(), optionsOf(memory), "durability always or async only"},
+		"no server":   {t.Context(), nobody, "connection refused"},
+		"interrupted": {ended, optionsOf(startTestApp(t)), "interrupted"},
+	} {
+		dir := t.TempDir()
+		err := takeBackup(test.ctx, test.server, dir, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+		if names := filesIn(t, dir); len(names) != 0 {
+			t.Errorf("%s: the directory has %q", name, names)
+		}
+	}
+}
+
+func TestRestoreRefusesFlagsWithTheRisks(t *testing.T) {
+	for args, want := range map[string]string{
+		"restore":                                            "name one directory of a backup; there are 0 arguments",
+		"restore a b":                                        "there are 2 arguments",
+		"restore a":                                          "--data-dir is required",
+		"restore a --data-dir b":                             "--quiet DURATION\n",
+		"restore a --data-dir c":                             "--owners-stopped\n",
+		"restore a --data-dir d":                             "its mutex can get a second one at once",
+		"restore a --data-dir e":                             "Risk: a longer lease",
+		"restore a --data-dir b --quiet -1s":                 "--quiet must be above 0",
+		"restore a --data-dir b --quiet 49h":                 "at most 48h0m0s",
+		"restore a --data-dir b --quiet soon":                "--quiet",
+		"restore a --data-dir b --quiet 1s --owners-stopped": "only one of --quiet and --owners-stopped",
+	} {
+		err := run(t.Context(), strings.Fields(args), func(string) string { return "" }, io.Discard, nil)
+		coded := (interface{ ExitCode() int })(nil)
+		if err == nil || !strings.Contains(err.Error(), want) || !errors.As(err, &coded) || coded.ExitCode() != exitUsage {
+			t.Errorf("%s: %v, want code %d and %q", args, err, exitUsage, want)
+		}
+	}
+}

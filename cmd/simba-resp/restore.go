@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/simba-resp/simba-resp/persist"
+)
+
+// The two ways to treat leases that were granted after the backup: what a flag does, and what it
+// risks.
+const (
+	quietHelp = "Grant nothing new for this long after the server's first start. " +
+		"Name at least the longest ttl + transition that any program asks for."
+	quietRisk = "An owner in the backup can renew by SIMBA.GUARD at once. " +
+		"Risk: a longer lease that was granted after the backup can still run when its mutex gets another owner. " +
+		"Risk: an owner that lost its mutex after the backup, and has not noticed, can renew it."
+	stoppedHelp = "Grant at once: no owner works any more. Each lease in the backup gets a new token."
+	stoppedRisk = "Risk: if an owner still works, its mutex can get a second one at once. " +
+		"Only a resource that checks tokens then refuses the first."
+)
+
+// bothWays explains the flags.
+func bothWays() string {
+	return "--quiet DURATION\n" + wrap(quietHelp+" "+quietRisk) + "--owners-stopped\n" + wrap(stoppedHelp+" "+stoppedRisk)
+}
+
+// restoreFlags are the flags of the command restore.
+type restoreFlags struct {
+	dataDir       string
+	quiet         time.Duration
+	ownersStopped bool
+}
+
+// restoreCommand returns the command restore. It runs beside no server.
+func restoreCommand() *cobra.Command {
+	var f restoreFlags
+	cmd := &cobra.Command{
+		Use:   "restore DIR --data-dir NEW (--quiet DURATION | --owners-stopped)",
+		Short: "Write a new data directory from a backup",
+		Long: "Write a new data directory from the backup in DIR. The old server must have stopped for good.\n\n" +
+			"Tokens and event numbers go on above the wall clock in microseconds, so none repeats. The leases in\n" +
+			"the backup begin anew, in full, at the first start. Later leases are lost, so choose one of:\n\n" + bothWays(),
+		Args: oneDir,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := untilInterrupt(cmd.Context())
+			defer stop()
+			return restoreBackup(ctx, args[0], f, cmd.OutOrStdout())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.dataDir, "data-dir", "", "data `DIRECTORY` to create; it must be empty or not exist")
+	flags.DurationVar(&f.quiet, "quiet", 0, "no new grants for this `DURATION`")
+	flags.BoolVar(&f.ownersStopped, "owners-stopped", false, "no owner of the old server works any more")
+	return ownHelp(cmd)
+}
+
+// restoreBackup writes a data directory from the backup in dir, and writes to out what that risks.
+func restoreBackup(ctx context.Context, dir string, f restoreFlags, out io.Writer) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	from := filepath.Join(dir, backupName)
+	info, err := persist.ReadBackup(nil, from)
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	fmt.Fprintf(out, "%s: %s\n", from, describeBackup(info))
+	if info.Longest > 0 {
+		fmt.Fprintf(out, "its longest lease is that of mutex %q: %v\n", info.LongestOf, info.Longest)
+	}
+	if info.Others > 0 {
+		fmt.Fprintf(out, "%d keys in it have no lease of a contender: they last longer, or until DEL\n", info.Others)
+	}
+	done, err := persist.Restore(ctx, persist.RestoreOptions{
+		From: from, Dir: f.dataDir, Quiet: f.quiet, OwnersStopped: f.ownersStopped,
+	})
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	fmt.Fprintf(out, "restored to %s: tokens go on above %d\n", f.dataDir, done.Floor)
+	if f.ownersStopped {
+		fmt.Fprintf(out, "--owners-stopped\n%s", wrap(stoppedRisk))
+	} else {
+		fmt.Fprintf(out, "--quiet %v\n%s", f.quiet, wrap(quietRisk))
+	}
+	return nil
+}
+
+// check returns an error in the flags.
+func (f *restoreFlags) check() error {
+	switch {
+	case f.dataDir == "":
+		return configErrors{errors.New("restore: --data-dir is required; name the data directory to create")}
+	case f.ownersStopped && f.quiet != 0:
+		return configErrors{errors.New("restore: use only one of --quiet and --owners-stopped")}
+	case f.quiet < 0 || f.quiet > persist.MaxQuiet:
+		return configErrors{fmt.Errorf("restore: --quiet must be above 0 and at most %v, not %v", persist.MaxQuiet, f.quiet)}
+	case f.quiet == 0 && !f.ownersStopped:
+		return configErrors{errors.New("restore: later leases are lost, so one of these flags is required:\n" +
+			strings.TrimSuffix(bothWays(), "\n"))}
+	}
+	return nil
+}

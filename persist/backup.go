@@ -1,0 +1,190 @@
+package persist
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"hash"
+	"io"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// A backup is a stream of bytes: the rows of the checkpoint, as Pebble has them.
+//
+//	magic    backupMagic
+//	format   uvarint
+//	time     varint, Unix milliseconds of the server's wall clock
+//	rows     key and value of each, in the order of the keys; each as by appendString
+//	end      an empty key
+//	sum      SHA-256 of all bytes before
+//
+// The rows have versions of their own. The meta row is among them, so the stream has the id of the
+// store and the floors of Seq and of tokens.
+const (
+	backupMagic  = "simba-resp backup\n"
+	backupFormat = 1
+)
+
+// backupPart is how many bytes of a backup Next returns at most.
+const backupPart = 1 << 20
+
+// ErrBackupRuns is returned by Store.Backup while another Backup of the store is open.
+var ErrBackupRuns = errors.New("another backup is running")
+
+// Backup is a consistent copy of a store at one moment, as a stream of bytes. The store goes on
+// meanwhile. Until Close, Pebble keeps the files that it had at that moment.
+//
+// Its methods may be called concurrently with each other and with those of the store.
+type Backup struct {
+	store *Store
+
+	mu   sync.Mutex       // protects the fields below
+	rows *pebble.Iterator // nil after Close
+	more bool             // rows is at a row
+	next []byte           // bytes of the stream that Next has not returned
+	sum  hash.Hash        // of the bytes that were added to next
+	done bool             // the sum was added to next
+	err  error            // of an earlier Next
+}
+
+// backups is the open backup of a store. There is one at most, so the files that Pebble keeps for
+// it take no more space than one copy of the rows.
+type backups struct {
+	mu     sync.Mutex // protects the fields below; held while a backup begins
+	open   *Backup
+	closed bool // the store's files are closed, or about to be
+}
+
+// Backup begins a backup. It has every change that was appended before the call. It does the work
+// of a checkpoint, which neither the engine nor a commit waits for. The caller must Close it; Close
+// of the store does that too. Backup returns ErrBackupRuns while another one is open, and
+// simba.ErrStopped when the store is closed.
+func (s *Store) Backup() (*Backup, error) {
+	s.backups.mu.Lock()
+	defer s.backups.mu.Unlock()
+	switch {
+	case s.backups.closed:
+		return nil, simba.ErrStopped
+	case s.backups.open != nil:
+		return nil, ErrBackupRuns
+	}
+	if err := s.writeAll(false); err != nil {
+		return nil, err
+	}
+	rows, err := s.checkpointRows()
+	if err != nil {
+		return nil, err
+	}
+	b := &Backup{store: s, rows: rows, more: rows.First(), sum: sha256.New()}
+	head := binary.AppendUvarint([]byte(backupMagic), backupFormat)
+	b.add(binary.AppendVarint(head, s.wall().UnixMilli()))
+	s.backups.open = b
+	return b, nil
+}
+
+// checkpointRows brings the checkpoint up to the last durable record. It returns an iterator over
+// its rows, which sees no later change.
+func (s *Store) checkpointRows() (*pebble.Iterator, error) {
+	s.checkpointing.Lock()
+	defer s.checkpointing.Unlock()
+	if err := s.advanceTo(s.journal.Durable()); err != nil {
+		s.failCheckpoint(err)
+		return nil, err
+	}
+	rows, err := s.db.NewIter(nil)
+	return rows, pebbleError(err)
+}
+
+// Next returns the next bytes of the stream, at most 1 MiB, and io.EOF after the last. After any
+// other error the stream has ended and is not a backup.
+func (b *Backup) Next() ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil {
+		b.err = b.fill()
+	}
+	if b.err != nil {
+		return nil, b.err
+	}
+	if len(b.next) == 0 {
+		return nil, io.EOF
+	}
+	n := min(len(b.next), backupPart)
+	part := b.next[:n:n]
+	b.next = b.next[n:]
+	return part, nil
+}
+
+// fill adds rows to b.next until they are enough for Next, and then the end of the stream.
+func (b *Backup) fill() error {
+	if b.rows == nil {
+		return simba.ErrStopped
+	}
+	if len(b.next) >= backupPart || b.done {
+		return nil
+	}
+	b.next = append(make([]byte, 0, backupPart+backupPart/4), b.next...)
+	for ; b.more && len(b.next) < backupPart; b.more = b.rows.Next() {
+		value, err := b.rows.ValueAndErr()
+		if err != nil {
+			return pebbleError(err)
+		}
+		start := len(b.next)
+		b.next = appendString(b.next, string(b.rows.Key()))
+		b.next = appendString(b.next, string(value))
+		b.sum.Write(b.next[start:])
+	}
+	if b.more {
+		return nil
+	}
+	if err := b.rows.Error(); err != nil {
+		return pebbleError(err)
+	}
+	b.add([]byte{0})
+	b.next = b.sum.Sum(b.next)
+	b.done = true
+	return nil
+}
+
+// add adds bytes to the stream and to its sum.
+func (b *Backup) add(p []byte) {
+	b.next = append(b.next, p...)
+	b.sum.Write(p)
+}
+
+// Close ends the backup, whether it was read to its end or not. It is idempotent.
+func (b *Backup) Close() error {
+	err := b.close()
+	b.store.backups.mu.Lock()
+	defer b.store.backups.mu.Unlock()
+	if b.store.backups.open == b {
+		b.store.backups.open = nil
+	}
+	return err
+}
+
+func (b *Backup) close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rows == nil {
+		return nil
+	}
+	err := b.rows.Close()
+	b.rows, b.next = nil, nil
+	return pebbleError(err)
+}
+
+// end closes the open backup, and lets no other begin.
+func (b *backups) end() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	if b.open == nil {
+		return nil
+	}
+	return b.open.close()
+}

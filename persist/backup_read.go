@@ -1,0 +1,278 @@
+package persist
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// errNoBackup is the reason why a file that is whole is no backup.
+var errNoBackup = errors.New("not a backup of simba-resp")
+
+// BackupInfo describes a backup.
+type BackupInfo struct {
+	Store  string    // id of the store, in hexadecimal
+	Taken  time.Time // by the server's wall clock, in milliseconds
+	Seq    simba.Seq // no client had seen a larger one
+	Token  uint64    // the same for tokens
+	Leases int
+	Events int
+	Size   int64 // bytes
+
+	// Longest is the longest lease, ttl and transition, that a contender can have asked for, and
+	// LongestOf is its mutex. It ignores longer leases, which only lock keys have: Others says how
+	// many these are.
+	Longest   time.Duration
+	LongestOf string
+	Others    int
+}
+
+// ReadBackup checks the backup in a file and describes it. It reads the whole file. Its errors name
+// the file, and match ErrCorrupt or ErrNewer if that is the reason. FS nil means the operating
+// system's.
+func ReadBackup(fsys vfs.FS, path string) (*BackupInfo, error) {
+	f, err := openBackup(fsys, path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.info, nil
+}
+
+// backupFile is a backup that was checked. It stays open, so that nobody can replace it.
+type backupFile struct {
+	vfs.File
+	path string
+	info *BackupInfo
+	meta meta
+}
+
+// openBackup opens the backup in a file and checks all of it.
+func openBackup(fsys vfs.FS, path string) (*backupFile, error) {
+	if fsys == nil {
+		fsys = vfs.Default
+	}
+	file, err := fsys.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open backup: %w", err)
+	}
+	f := &backupFile{File: file, path: path}
+	if err := f.check(); err != nil {
+		_ = file.Close() // the error at hand says more
+		return nil, err
+	}
+	return f, nil
+}
+
+// error adds the name of the file to an error.
+func (f *backupFile) error(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errNoBackup), errors.Is(err, ErrCorrupt):
+		return fmt.Errorf("backup %s is %w", f.path, err)
+	case errors.Is(err, ErrNewer):
+		return fmt.Errorf("backup %s was %w", f.path, err)
+	default:
+		return fmt.Errorf("read backup %s: %w", f.path, err)
+	}
+}
+
+// check checks the sum first, so that no damaged length is believed, and then each row.
+func (f *backupFile) check() error {
+	size, err := f.checkSum()
+	if err != nil {
+		return f.error(err)
+	}
+	f.info = &BackupInfo{Size: size}
+	return f.rows(func(key, value []byte) error { return f.error(sortError(f.describe(key, value))) })
+}
+
+// checkSum checks the begin and the sum of the file. It returns the file's size.
+func (f *backupFile) checkSum() (size int64, err error) {
+	stat, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if stat.IsDir() {
+		return 0, errNoBackup
+	}
+	size = stat.Size()
+	magic := make([]byte, min(size, int64(len(backupMagic))))
+	if _, err := f.ReadAt(magic, 0); err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	if !bytes.HasPrefix([]byte(backupMagic), magic) || len(magic) == 0 {
+		return 0, errNoBackup
+	}
+	body := size - sha256.Size
+	if body < int64(len(backupMagic)) {
+		return 0, fmt.Errorf("%w: it ends after %d bytes", ErrCorrupt, size)
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, body)); err != nil {
+		return 0, err
+	}
+	var stored [sha256.Size]byte
+	if _, err := f.ReadAt(stored[:], body); err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	if !bytes.Equal(stored[:], sum.Sum(nil)) {
+		return 0, fmt.Errorf("%w: its checksum differs, so it is damaged or cut short", ErrCorrupt)
+	}
+	return size, nil
+}
+
+// rows calls do for each row, up to its first error. The key and the value are valid until do
+// returns.
+func (f *backupFile) rows(do func(key, value []byte) error) error {
+	left := f.info.Size - sha256.Size
+	r := &backupReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, left), 256<<10), left: left}
+	r.skip(len(backupMagic))
+	format := r.uvarint()
+	if r.err == nil && format > backupFormat {
+		return f.error(sortError(&versionError{"backup format", format, backupFormat}))
+	}
+	f.info.Taken = time.UnixMilli(r.varint())
+	for {
+		key := r.bytes(&r.key)
+		if len(key) == 0 {
+			break
+		}
+		value := r.bytes(&r.value)
+		if r.err != nil {
+			break
+		}
+		if err := do(key, value); err != nil {
+			return err
+		}
+	}
+	if r.err == nil && (r.left != 0 || format == 0 || f.meta.Generation == 0) {
+		r.err = errGarbage
+	}
+	if errors.Is(r.err, errGarbage) {
+		return f.error(sortError(r.err))
+	}
+	return f.error(r.err)
+}
+
+// describe adds a row to the description.
+func (f *backupFile) describe(key, value []byte) error {
+	i := f.info
+	switch {
+	case key[0] == leasePrefix:
+		l, _, err := decodeLeaseRow(key, value)
+		if err != nil {
+			return err
+		}
+		i.Leases++
+		switch windows := l.TTL + l.Transition; {
+		case l.TTL == simba.Endless || windows > longestDelay:
+			i.Others++
+		case windows > i.Longest:
+			i.Longest, i.LongestOf = windows, l.Mutex
+		}
+	case key[0] == historyPrefix:
+		_, events, err := decodeRow(key, value)
+		if err != nil {
+			return err
+		}
+		i.Events += len(events)
+	case string(key) == metaKey:
+		m, err := decodeMeta(value)
+		if err != nil {
+			return err
+		}
+		if m.format != metaFormat {
+			return errGarbage
+		}
+		f.meta = m
+		i.Store, i.Seq, i.Token = hex.EncodeToString(m.Store[:]), m.Seq, m.Token
+	default:
+		return errGarbage
+	}
+	return nil
+}
+
+// backupReader decodes a stream. After the first error every read returns zero.
+type backupReader struct {
+	in         *bufio.Reader
+	left       int64 // bytes
+	key, value []byte
+	err        error
+}
+
+func (r *backupReader) ReadByte() (byte, error) {
+	c, err := r.in.ReadByte()
+	if err == nil {
+		r.left--
+	}
+	return c, err
+}
+
+func (r *backupReader) uvarint() uint64 {
+	if r.err != nil {
+		return 0
+	}
+	v, err := binary.ReadUvarint(r)
+	r.fail(err)
+	return v
+}
+
+func (r *backupReader) varint() int64 {
+	if r.err != nil {
+		return 0
+	}
+	v, err := binary.ReadVarint(r)
+	r.fail(err)
+	return v
+}
+
+func (r *backupReader) skip(n int) {
+	_, err := r.in.Discard(n)
+	r.left -= int64(n)
+	r.fail(err)
+}
+
+// bytes reads bytes behind their length, with the memory of buf.
+func (r *backupReader) bytes(buf *[]byte) []byte {
+	n := r.uvarint()
+	if r.err != nil {
+		return nil
+	}
+	if n > uint64(min(r.left, math.MaxInt32)) {
+		r.err = errGarbage
+		return nil
+	}
+	if uint64(cap(*buf)) < n {
+		*buf = make([]byte, n)
+	}
+	b := (*buf)[:n]
+	_, err := io.ReadFull(r.in, b)
+	r.left -= int64(n)
+	r.fail(err)
+	return b
+}
+
+// fail notes an error. The sum of the bytes is right, so an end in the middle is no damage of the
+// disk's.
+func (r *backupReader) fail(err error) {
+	switch {
+	case err == nil || r.err != nil:
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		r.err = errGarbage
+	default:
+		r.err = err
+	}
+}

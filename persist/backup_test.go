@@ -1,0 +1,243 @@
+package persist
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// readAll reads a backup to its end and closes it.
+func readAll(t testing.TB, b *Backup) []byte {
+	t.Helper()
+	var all []byte
+	for {
+		part, err := b.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(part) == 0 || len(part) > backupPart {
+			t.Fatalf("a part has %d bytes", len(part))
+		}
+		all = append(all, part...)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func mustBackup(t testing.TB, s *Store) *Backup {
+	t.Helper()
+	b, err := s.Backup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// restored restores the content of a backup, opens the directory, and closes it with the test.
+func restored(t testing.TB, content []byte, o RestoreOptions) (*Restored, *Recovered) {
+	t.Helper()
+	fsys := vfs.NewMem()
+	writeBackup(t, fsys, content)
+	o.FS, o.From, o.Dir = fsys, "backup", "data"
+	done, err := Restore(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := new(clock)
+	at.advance(time.Hour)
+	open := testOptions(t, fsys, Always)
+	open.Boot.Now = at.now
+	_, r := openClosed(t, open)
+	return done, r
+}
+
+func writeBackup(t testing.TB, fsys vfs.FS, content []byte) {
+	t.Helper()
+	f, err := fsys.Create("backup", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Write(content)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func namesOf(leases map[string]simba.Lease) []string { return slices.Sorted(maps.Keys(leases)) }
+
+// Changes that come while the backup is read fill many segments, so the rows that it reads are
+// superseded and compacted meanwhile.
+func TestABackupHasAllChangesBeforeItAndNoLaterOne(t *testing.T) {
+	for _, mode := range []Mode{Always, Async} {
+		t.Run(mode.String(), func(t *testing.T) {
+			s, _ := openClosed(t, testOptions(t, vfs.NewMem(), mode))
+			seq := simba.Seq(0)
+			next := func(ch func(simba.Seq, string) simba.Change, mutex string) {
+				seq++
+				s.Append(ch(seq, mutex))
+			}
+			for i := range 3000 {
+				next(put, fmt.Sprintf("m%04d", i))
+			}
+			mustCommit(t, s, seq)
+			next(del, "m0007")
+			next(put, "last") // in async it needs no fsync: it is acknowledged
+
+			b := mustBackup(t, s)
+			for range 5 {
+				for i := range 3000 {
+					next(del, fmt.Sprintf("m%04d", i))
+				}
+				for i := range 1000 {
+					next(put, fmt.Sprintf("later%04d", i))
+				}
+				mustCommit(t, s, seq)
+			}
+			content := readAll(t, b)
+
+			_, r := restored(t, content, RestoreOptions{Quiet: time.Hour})
+			leases := leasesOf(t, r)
+			_, ended := leases["m0007"]
+			_, last := leases["last"]
+			_, later := leases["later0001"]
+			if len(leases) != 3000 || ended || !last || later {
+				t.Errorf("%d leases, an ended one %v, the last one %v, a later one %v; want 3000, false, true, false",
+					len(leases), ended, last, later)
+			}
+			if n := len(r.History); n != 3002 || r.History[n-1].Seq != 3002 {
+				t.Errorf("the backup has %d events, want 3002", n)
+			}
+		})
+	}
+}
+
+func TestABackupOfLargeLeasesComesInPartsOfOneMiB(t *testing.T) {
+	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
+	for i := range 5 {
+		s.Append(large(simba.Seq(i+1), fmt.Sprint("m", i), 5<<20))
+	}
+	mustCommit(t, s, 5)
+	content := readAll(t, mustBackup(t, s))
+	_, r := restored(t, content, RestoreOptions{OwnersStopped: true})
+	leases := leasesOf(t, r)
+	if len(leases) != 5 || len(content) < 25<<20 {
+		t.Fatalf("%d bytes with the leases %q", len(content), namesOf(leases))
+	}
+	for mutex, l := range leases {
+		if want := large(1, mutex, 5<<20).Lease.Fields; !slices.Equal(l.Fields, want) {
+			t.Errorf("the lease of %s has other fields", mutex)
+		}
+	}
+}
+
+func TestOneBackupRunsAtATime(t *testing.T) {
+	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
+	first := mustBackup(t, s)
+	if _, err := s.Backup(); !errors.Is(err, ErrBackupRuns) {
+		t.Errorf("a second Backup: %v, want ErrBackupRuns", err)
+	}
+	for range 2 {
+		if err := first.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	if _, err := first.Next(); !errors.Is(err, simba.ErrStopped) {
+		t.Errorf("Next after Close: %v", err)
+	}
+	readAll(t, mustBackup(t, s))
+}
+
+func TestCloseOfTheStoreEndsItsBackup(t *testing.T) {
+	s, _ := mustOpen(t, testOptions(t, vfs.NewMem(), Always))
+	s.Append(put(1, "m"))
+	b := mustBackup(t, s)
+	mustClose(t, s)
+	if _, err := b.Next(); !errors.Is(err, simba.ErrStopped) {
+		t.Errorf("Next: %v, want ErrStopped", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if _, err := s.Backup(); !errors.Is(err, simba.ErrStopped) {
+		t.Errorf("Backup: %v, want ErrStopped", err)
+	}
+}
+
+// smallBackup is a backup of a few leases and events.
+func smallBackup(t testing.TB) []byte {
+	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
+	s.Append(put(1, "a"))
+	s.Append(put(2, "b"))
+	s.Append(del(3, "a"))
+	return readAll(t, mustBackup(t, s))
+}
+
+func TestABackupWithAnyByteChangedOrAnyEndMissingIsRefused(t *testing.T) {
+	content := smallBackup(t)
+	fsys := vfs.NewMem()
+	refuse := func(what string, damaged []byte) {
+		t.Helper()
+		writeBackup(t, fsys, damaged)
+		_, err := ReadBackup(fsys, "backup")
+		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, errNoBackup) || !bytes.Contains([]byte(err.Error()), []byte("backup backup is ")) {
+			t.Errorf("%s: %v", what, err)
+		}
+		o := RestoreOptions{FS: fsys, From: "backup", Dir: "data", OwnersStopped: true}
+		if _, err := Restore(t.Context(), o); err == nil {
+			t.Errorf("%s: Restore took it", what)
+		}
+		if _, err := fsys.Stat("data"); err == nil {
+			t.Fatalf("%s: Restore made the directory", what)
+		}
+	}
+	for i := range content {
+		damaged := bytes.Clone(content)
+		damaged[i] ^= 0x10
+		refuse(fmt.Sprintf("byte %d changed", i), damaged)
+		refuse(fmt.Sprintf("cut at %d", i), content[:i])
+	}
+	refuse("a byte more", append(bytes.Clone(content), 0))
+	refuse("two in a row", append(bytes.Clone(content), content...))
+	refuse("another file", []byte("port 6379\n"+string(make([]byte, 100))))
+}
+
+func TestABackupOfANewerFormatIsRefused(t *testing.T) {
+	fsys := vfs.NewMem()
+	content := smallBackup(t)
+	// The key, then the length of the value, and its version.
+	row := bytes.Index(content, []byte{2, 'l', 'b'})
+	for what, change := range map[string]struct {
+		at      int
+		version byte
+	}{
+		"stream": {len(backupMagic), backupFormat},
+		"lease":  {row + 4, leaseVersion},
+	} {
+		newer := bytes.Clone(content)
+		if newer[change.at] != change.version {
+			t.Fatalf("%s: byte %d is no version", what, change.at)
+		}
+		newer[change.at]++
+		body := newer[:len(newer)-sha256.Size]
+		sum := sha256.Sum256(body)
+		writeBackup(t, fsys, append(body, sum[:]...))
+		if _, err := ReadBackup(fsys, "backup"); !errors.Is(err, ErrNewer) {
+			t.Errorf("%s: %v, want ErrNewer", what, err)
+		}
+	}
+}

@@ -1,0 +1,293 @@
+package persist
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// MaxQuiet is the longest RestoreOptions.Quiet: no contender can ask for a longer lease.
+const MaxQuiet = longestDelay
+
+// Errors of Restore, to match with errors.Is.
+var (
+	// ErrNotEmpty is returned if the data directory has files.
+	ErrNotEmpty = errors.New("not empty")
+	// ErrQuietShort is returned if a lease that the backup knows of is longer than
+	// RestoreOptions.Quiet.
+	ErrQuietShort = errors.New("a lease is longer")
+	// ErrClock is returned if the wall clock is before the time of the backup.
+	ErrClock = errors.New("the clock of this machine is before the time of the backup")
+)
+
+// RestoreOptions are how to restore a backup. From and Dir are required, and either Quiet or
+// OwnersStopped.
+type RestoreOptions struct {
+	// From is the file of the backup.
+	From string
+	// Dir is the data directory to create. It must be empty, or not exist.
+	Dir string
+	// Quiet is the recovery delay of the server's first run: until it has passed the server grants
+	// nothing new. It must be at least the longest lease, ttl and transition, that was granted
+	// after the backup.
+	Quiet time.Duration
+	// OwnersStopped says that no owner works any more. There is no recovery delay then, and each
+	// lease gets a new token.
+	OwnersStopped bool
+
+	// FS is the file system; nil means the operating system's.
+	FS vfs.FS
+	// Wall is the wall clock; nil means the machine's.
+	Wall func() time.Time
+	// MinFree is how many bytes must be free in Dir; 0 means 128 MiB. Restore needs twice the size
+	// of the backup, too.
+	MinFree uint64
+	// Logger gets Pebble's messages; nil means slog.Default.
+	Logger *slog.Logger
+}
+
+// Restored describes what Restore has written.
+type Restored struct {
+	BackupInfo
+	Floor uint64 // the next tenure gets a larger token
+}
+
+// Restore writes a data directory with the contents of a backup. It checks the whole backup first.
+// After an error, the end of ctx, or a crash, Dir has no store that a server would open. Errors are
+// one line each.
+//
+// The owners of the old server may have got leases, tokens and event numbers that the backup lacks.
+// So both numbers go on above the wall clock in microseconds, which is above all that anything
+// counts up. Every lease begins anew, in full, at the first start of a server. Lost leases are left
+// to the caller's choice of Quiet or OwnersStopped.
+//
+// With Quiet the leases keep their tokens, so that their owners can renew them. Quiet is at least
+// as long as each lease, so a lease that its owner does not renew ends before the first new grant.
+// With OwnersStopped a lease of the backup may have a smaller token than later tenures had. So each
+// gets a token above the floor, and the old one is refused.
+func Restore(ctx context.Context, o RestoreOptions) (*Restored, error) {
+	o.FS = cmp.Or(o.FS, vfs.Default)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.MinFree = cmp.Or(o.MinFree, 128<<20)
+	if o.Wall == nil {
+		o.Wall = time.Now
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	f, err := openBackup(o.FS, o.From)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := newRestore(&o, f)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.run(ctx); err != nil {
+		return nil, fmt.Errorf("restore to %s: %w", o.Dir, oneLine{err})
+	}
+	return &Restored{*f.info, r.floor()}, nil
+}
+
+func (o *RestoreOptions) check() error {
+	switch {
+	case o.Dir == "":
+		return errors.New("no data directory given")
+	case o.OwnersStopped == (o.Quiet != 0):
+		return errors.New("give either a quiet time or say that the owners are stopped")
+	case o.Quiet < 0 || o.Quiet > MaxQuiet:
+		return fmt.Errorf("the quiet time must be above 0 and at most %v", MaxQuiet)
+	}
+	return nil
+}
+
+// restore is one run of Restore.
+type restore struct {
+	*RestoreOptions
+	from  *backupFile
+	meta  meta
+	batch *pebble.Batch
+}
+
+// newRestore makes the meta row, from which the others follow.
+func newRestore(o *RestoreOptions, f *backupFile) (*restore, error) {
+	if err := f.checkQuiet(o.Quiet); err != nil {
+		return nil, err
+	}
+	now := o.Wall()
+	if now.Before(f.info.Taken) {
+		return nil, fmt.Errorf("%w: it shows %s, the backup was taken at %s", ErrClock,
+			now.UTC().Format(time.RFC3339), f.info.Taken.UTC().Format(time.RFC3339))
+	}
+	// Leases of the backup are of this generation or an earlier one. No boot has an empty id, so
+	// the first start begins the next generation, and with it these leases.
+	m := meta{
+		epoch:  epoch{Generation: f.meta.Generation},
+		Seq:    max(f.meta.Seq, simba.Seq(now.UnixMicro())),
+		Token:  max(f.meta.Token, uint64(now.UnixMicro())),
+		Delay:  o.Quiet,
+		Latest: f.meta.Latest,
+	}
+	_, _ = rand.Read(m.Store[:]) // it never fails
+	return &restore{RestoreOptions: o, from: f, meta: m}, nil
+}
+
+// checkQuiet returns an error if a lease is known that is longer than the quiet time. The recovery
+// delay of an open store in Async is the longest lease of its run.
+func (f *backupFile) checkQuiet(quiet time.Duration) error {
+	switch i := f.info; {
+	case quiet == 0:
+	case quiet < i.Longest:
+		return fmt.Errorf("a quiet time of %v is too short: %w: mutex %q has %v", quiet, ErrQuietShort, i.LongestOf, i.Longest)
+	case quiet < f.meta.Delay:
+		return fmt.Errorf("a quiet time of %v is too short: %w: its server had granted one of %v", quiet, ErrQuietShort, f.meta.Delay)
+	}
+	return nil
+}
+
+// floor returns the largest token that the restored store counts as given.
+func (r *restore) floor() uint64 { return r.meta.Token }
+
+// run writes the directory. The sign comes last: without it no server opens the directory.
+func (r *restore) run(ctx context.Context) error {
+	if err := r.checkEmpty(); err != nil {
+		return err
+	}
+	if err := makeDir(r.FS, r.Dir); err != nil {
+		return err
+	}
+	if err := checkSpace(r.FS, r.Dir, r.MinFree+2*uint64(r.from.info.Size)); err != nil {
+		return err
+	}
+	lock, err := lockDir(r.FS, r.Dir)
+	if err != nil {
+		return err
+	}
+	err = r.checkEmpty() // nobody has been faster
+	if err == nil {
+		if err = r.write(ctx, lock); err == nil {
+			err = signStore(r.FS, r.Dir)
+		}
+		if err != nil {
+			r.clean()
+		}
+	}
+	return errors.Join(err, lock.Close())
+}
+
+// checkEmpty returns an error if the directory has a file, besides its lock.
+func (r *restore) checkEmpty() error {
+	names, err := r.names()
+	switch {
+	case err != nil || len(names) == 0:
+		return err
+	case slices.Contains(names, signName):
+		return fmt.Errorf("the directory is %w: it is a data directory already", ErrNotEmpty)
+	default:
+		return fmt.Errorf("the directory is %w: it has %q; name one that is empty or does not exist", ErrNotEmpty, names[0])
+	}
+}
+
+// names lists the files of the directory, except its lock and leftovers.
+func (r *restore) names() ([]string, error) {
+	if _, err := r.FS.Stat(r.Dir); isGone(err) {
+		return nil, nil
+	}
+	names, err := r.FS.List(r.Dir)
+	if err != nil {
+		return nil, err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == lockName || isLeftover(name) })
+	slices.Sort(names)
+	return names, nil
+}
+
+// clean removes what was written. An error is left to the user, who finds a directory that is not
+// empty.
+func (r *restore) clean() {
+	names, _ := r.names()
+	for _, name := range names {
+		_ = r.FS.RemoveAll(path.Join(r.Dir, name))
+	}
+}
+
+// write writes the store. If a write fails, Pebble's goroutines stay blocked: see strictFS.
+func (r *restore) write(ctx context.Context, lock *pebble.Lock) error {
+	fault := newFault(nil)
+	if k, ok := r.FS.(killable); ok {
+		fault.killed = k.Killed()
+	}
+	o := &Options{Dir: r.Dir, FS: r.FS, Logger: r.Logger}
+	done := make(chan error, 1)
+	go func() {
+		db, err := pebble.Open(r.Dir, pebbleOptions(o, lock, fault, new(progress)))
+		if err == nil {
+			err = errors.Join(r.fill(ctx, db), db.Close())
+		}
+		done <- pebbleError(err)
+	}()
+	select {
+	case err := <-done:
+		return errors.Join(err, fault.cause())
+	case <-fault.stopped:
+		return fault.cause()
+	}
+}
+
+// restoreBatch is how many bytes of rows are written together.
+const restoreBatch = 1 << 20
+
+// fill writes the rows to Pebble, with the meta row last, and makes them durable.
+func (r *restore) fill(ctx context.Context, db *pebble.DB) error {
+	r.batch = db.NewBatch()
+	defer func() { _ = r.batch.Close() }() // it was applied or is not needed
+	err := r.from.rows(func(key, value []byte) error {
+		if string(key) == metaKey {
+			return nil
+		}
+		if key[0] == leasePrefix && r.OwnersStopped {
+			var err error
+			if value, err = r.renumber(key, value); err != nil {
+				return err
+			}
+		}
+		if err := r.batch.Set(key, value, nil); err != nil || r.batch.Len() < restoreBatch {
+			return err
+		}
+		if err := db.Apply(r.batch, pebble.NoSync); err != nil {
+			return err
+		}
+		r.batch.Reset()
+		return ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.batch.Set([]byte(metaKey), appendMeta(nil, &r.meta), nil); err != nil {
+		return err
+	}
+	return errors.Join(db.Apply(r.batch, pebble.NoSync), db.Flush())
+}
+
+// renumber gives a lease the next token.
+func (r *restore) renumber(key, value []byte) ([]byte, error) {
+	l, generation, err := decodeLeaseRow(key, value)
+	if err != nil {
+		return nil, err
+	}
+	r.meta.Token++
+	l.Token = r.meta.Token
+	return appendLeaseRow(nil, generation, &l), nil
+}

@@ -1,0 +1,253 @@
+package persist
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// With a quiet time the owners can renew, so their tokens stay.
+func TestARestoredStoreKeepsTokensAndBeginsLeasesAnewAfterAQuietTime(t *testing.T) {
+	before := uint64(time.Now().UnixMicro())
+	done, r := restored(t, smallBackup(t), RestoreOptions{Quiet: time.Minute})
+	if r.Delay != time.Minute {
+		t.Errorf("the recovery delay is %v, want a minute", r.Delay)
+	}
+	if r.Token < before || done.Floor != r.Token || uint64(r.Seq) < before {
+		t.Errorf("the floors are token %d (reported %d), seq %d; the time before was %d", r.Token, done.Floor, r.Seq, before)
+	}
+	want := put(2, "b").Lease
+	want.Acquired = simba.Instant(time.Hour) // now
+	got := leasesOf(t, r)["b"]
+	want.AcquiredAt = got.AcquiredAt
+	want.StartedAt = got.StartedAt
+	if len(leasesOf(t, r)) != 1 || got.Token != want.Token || got.Acquired != want.Acquired || got.Owner != want.Owner ||
+		got.TTL != want.TTL || got.Transition != want.Transition {
+		t.Errorf("the lease is %+v, want %+v", got, want)
+	}
+	if len(r.History) != 3 || r.History[2].Kind != simba.EventReleased {
+		t.Errorf("the history is %v", r.History)
+	}
+}
+
+// A later tenure may have had a token between that of the backup and the floor.
+func TestARestoredStoreWithStoppedOwnersGivesEachLeaseANewToken(t *testing.T) {
+	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
+	for i, mutex := range []string{"a", "b", "c"} {
+		s.Append(put(simba.Seq(i+1), mutex))
+	}
+	before := uint64(time.Now().UnixMicro())
+	done, r := restored(t, readAll(t, mustBackup(t, s)), RestoreOptions{OwnersStopped: true})
+	if r.Delay != 0 {
+		t.Errorf("the recovery delay is %v", r.Delay)
+	}
+	tokens := map[uint64]bool{}
+	for _, l := range leasesOf(t, r) {
+		tokens[l.Token] = true
+		if l.Token < before || l.Token > r.Token {
+			t.Errorf("the token of %s is %d; the time before was %d, the floor is %d", l.Mutex, l.Token, before, r.Token)
+		}
+	}
+	if len(tokens) != 3 || done.Floor != r.Token {
+		t.Errorf("the tokens are %v, the floor %d was reported as %d", tokens, r.Token, done.Floor)
+	}
+}
+
+// Numbers of the old server that are above the clock stay below the new ones.
+func TestARestoredStoreCountsAboveTheBackupEvenIfThatIsAboveTheClock(t *testing.T) {
+	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
+	ch := put(math.MaxInt64/2, "m")
+	s.Append(ch)
+	_, r := restored(t, readAll(t, mustBackup(t, s)), RestoreOptions{Quiet: time.Minute})
+	if r.Token < ch.Lease.Token || r.Seq < ch.Seq {
+		t.Errorf("the floors are token %d, seq %d; the backup has %d", r.Token, r.Seq, ch.Seq)
+	}
+}
+
+// A crash during the quiet time begins it again; an orderly stop does not.
+func TestARestoredStoreKeepsItsQuietTimeOverRestarts(t *testing.T) {
+	fsys := vfs.NewCrashableMem()
+	writeBackup(t, fsys, smallBackup(t))
+	if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	at := new(clock)
+	o := testOptions(t, fsys, Always)
+	o.Boot.Now = at.now
+	s, _ := mustOpen(t, o)
+	at.advance(20 * time.Second)
+	o.FS = crash(fsys)
+	mustClose(t, s)
+	s, r := mustOpen(t, o)
+	if r.Delay != time.Minute {
+		t.Errorf("after a crash the delay is %v, want a minute", r.Delay)
+	}
+	at.advance(20 * time.Second)
+	mustClose(t, s)
+	if _, r = openClosed(t, o); r.Delay != 40*time.Second {
+		t.Errorf("after an orderly stop the delay is %v, want 40s", r.Delay)
+	}
+}
+
+func TestRestoreRefuses(t *testing.T) {
+	content := smallBackup(t) // its lease has 12 s
+	tests := map[string]struct {
+		change func(o *RestoreOptions)
+		want   error
+		text   string
+	}{
+		"no way":          {func(o *RestoreOptions) { o.Quiet = 0 }, nil, "give either"},
+		"both ways":       {func(o *RestoreOptions) { o.OwnersStopped = true }, nil, "give either"},
+		"a negative time": {func(o *RestoreOptions) { o.Quiet = -1 }, nil, "above 0"},
+		"too long a time": {func(o *RestoreOptions) { o.Quiet = MaxQuiet + 1 }, nil, "at most 48h"},
+		"a time that is shorter than a lease": {
+			func(o *RestoreOptions) { o.Quiet = 12*time.Second - 1 }, ErrQuietShort, `mutex "b" has 12s`},
+		"no directory": {func(o *RestoreOptions) { o.Dir = "" }, nil, "no data directory"},
+		"no backup":    {func(o *RestoreOptions) { o.From = "nowhere" }, fs.ErrNotExist, "nowhere"},
+		"a clock in the past": {
+			func(o *RestoreOptions) { o.Wall = func() time.Time { return time.Unix(1000, 0) } }, ErrClock, "1970-01-01"},
+		"a directory with a file": {
+			func(o *RestoreOptions) { _ = o.FS.MkdirAll("data/x", 0o700) }, ErrNotEmpty, `it has "x"`},
+		"a data directory": {
+			func(o *RestoreOptions) {
+				open := testOptions(t, o.FS, Always)
+				s, _ := mustOpen(t, open)
+				mustClose(t, s)
+			}, ErrNotEmpty, "a data directory already"},
+		"a full disk": {
+			func(o *RestoreOptions) {
+				o.FS.(*vfs.MemFS).TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 128 << 20})
+			}, ErrNoSpace, "128 MiB"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			fsys := vfs.NewMem()
+			writeBackup(t, fsys, content)
+			o := RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}
+			test.change(&o)
+			_, err := Restore(t.Context(), o)
+			if err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("Restore: %v, want %v with %q", err, test.want, test.text)
+			}
+		})
+	}
+}
+
+// A lease that was granted and released may be granted again after the backup.
+func TestRestoreKnowsTheLongestLeaseOfAnAsyncServer(t *testing.T) {
+	fsys := vfs.NewMem()
+	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Async))
+	long := put(1, "long")
+	long.Lease.TTL = 5 * time.Minute
+	s.Append(long)
+	s.Append(del(2, "long"))
+	writeBackup(t, fsys, readAll(t, mustBackup(t, s)))
+	_, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute})
+	if !errors.Is(err, ErrQuietShort) || !strings.Contains(err.Error(), "granted one of 5m2s") {
+		t.Errorf("Restore: %v", err)
+	}
+}
+
+func TestRestoreWritesIntoAnEmptyDirectoryWithLeftovers(t *testing.T) {
+	fsys := vfs.NewMem()
+	writeBackup(t, fsys, smallBackup(t))
+	if err := fsys.MkdirAll("data/lost+found", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	openClosed(t, testOptions(t, fsys, Always))
+}
+
+// isWrite reports whether an operation changes the disk.
+func isWrite(op errorfs.Op) bool { return op.Kind.ReadOrWrite() == errorfs.OpIsWrite }
+
+// The crash comes before each operation in turn, and the disk has kept what was synced, or all.
+func TestACrashDuringRestoreLeavesNoStoreOrAWholeOne(t *testing.T) {
+	content := smallBackup(t)
+	whole := false
+	for at := int64(1); !whole; at++ {
+		for _, kept := range []int{0, 100} {
+			disk := vfs.NewCrashableMem()
+			writeBackup(t, disk, content)
+			var crashed *vfs.MemFS
+			var done atomic.Int64
+			fsys := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				if isWrite(op) && done.Add(1) == at {
+					crashed = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: rand.New(rand.NewPCG(uint64(at), 0))})
+				}
+				return nil
+			}))
+			if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}); err != nil {
+				t.Fatal(err)
+			}
+			if crashed == nil { // it came to its end before
+				whole = true
+				crashed = crash(disk)
+			}
+			names, _ := crashed.List("data")
+			if len(names) == 0 {
+				continue // a server would start empty, and say so
+			}
+			s, r, err := Open(testOptions(t, crashed, Always))
+			if err != nil {
+				if whole || !errors.Is(err, ErrForeign) {
+					t.Fatalf("crash before operation %d: Open: %v", at, err)
+				}
+				continue
+			}
+			if r.Delay != time.Minute || len(leasesOf(t, r)) != 1 || len(r.History) != 3 {
+				t.Errorf("crash before operation %d: Open found %+v", at, r)
+			}
+			mustClose(t, s)
+		}
+		if at > 10_000 {
+			t.Fatal("Restore does not end")
+		}
+	}
+}
+
+func TestRestoreThatCannotWriteFailsAndLeavesNoStore(t *testing.T) {
+	content := smallBackup(t)
+	failed := 0
+	for at := int64(1); ; at++ {
+		disk := vfs.NewMem()
+		writeBackup(t, disk, content)
+		var done atomic.Int64
+		fsys := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			removes := op.Kind == errorfs.OpRemove || op.Kind == errorfs.OpRemoveAll
+			if isWrite(op) && !removes && op.Kind != errorfs.OpFilePreallocate && done.Add(1) >= at {
+				return errBroken
+			}
+			return nil
+		}))
+		_, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute})
+		if err == nil {
+			break
+		}
+		failed++
+		if !strings.Contains(err.Error(), "restore to data: ") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("operation %d fails: %v", at, err)
+		}
+		if names, _ := disk.List("data"); len(names) == 0 {
+			continue
+		}
+		if _, _, err := Open(testOptions(t, disk, Always)); err == nil {
+			t.Errorf("operation %d fails: Open takes the directory", at)
+		}
+	}
+	if failed < 10 {
+		t.Errorf("only %d operations failed", failed)
+	}
+}

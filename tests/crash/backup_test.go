@@ -1,0 +1,311 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// backUp copies the data of the server into a new directory.
+func backUp(t *testing.T, s *simbatest.Server) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "backup")
+	succeeds(t, "backup", dir, "--url", "redis://"+s.Addr)
+	return dir
+}
+
+// restore writes a new data directory.
+func restore(t *testing.T, backup string, args ...string) (dataDir string) {
+	t.Helper()
+	dataDir = filepath.Join(t.TempDir(), "restored")
+	succeeds(t, append([]string{"restore", backup, "--data-dir", dataDir}, args...)...)
+	return dataDir
+}
+
+func succeeds(t *testing.T, args ...string) {
+	t.Helper()
+	p := simbatest.Launch(t, args...)
+	if code := p.Wait(t); code != 0 {
+		t.Fatalf("%v ends with code %d:\n%s", args, code, p.Output())
+	}
+}
+
+// granter acquires mutexes of its own, one after the other, and counts those that were granted.
+type granter struct {
+	name    string
+	granted atomic.Int64
+	token   atomic.Int64 // the last
+}
+
+func (g *granter) mutex(i int64) string { return fmt.Sprintf("%s-%d", g.name, i) }
+
+func (g *granter) run(ctx context.Context, c *goredis.Client) error {
+	for i := int64(1); ; i++ {
+		r, err := simbatest.ToRecord(c.Do(ctx, "SIMBA.ACQUIRE", g.mutex(i), g.name, 600_000).Result())
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil || r["status"] != "acquired" {
+			return fmt.Errorf("%s: %v, %w", g.mutex(i), r, err)
+		}
+		g.token.Store(r["token"].(int64))
+		g.granted.Store(i)
+	}
+}
+
+// The load goes on before, during and after the backup. The server is then killed, and its disk is
+// lost.
+func TestARestoredServerHasEachGrantBeforeTheBackupAndRepeatsNoToken(t *testing.T) {
+	for _, durability := range []string{"always", "async"} {
+		t.Run(durability, func(t *testing.T) {
+			t.Parallel()
+			s := simbatest.Start(t, "--durability", durability)
+			ctx, stop := context.WithCancel(t.Context())
+			granters := make([]granter, 8)
+			errs := make(chan error, len(granters))
+			var running sync.WaitGroup
+			for i := range granters {
+				g := &granters[i]
+				g.name = fmt.Sprintf("g%d", i)
+				c := simbatest.GoRedis(t, s)
+				running.Go(func() { errs <- g.run(ctx, c) })
+			}
+			await(t, granters, 50)
+			before := counts(granters)
+			dir := backUp(t, s)
+			await(t, granters, slices.Max(counts(granters))+50)
+			stop()
+			running.Wait()
+			for range granters {
+				if err := <-errs; err != nil {
+					t.Error(err)
+				}
+			}
+			last := int64(0)
+			for i := range granters {
+				last = max(last, granters[i].token.Load())
+			}
+			s.Kill()
+
+			again := simbatest.StartIn(t, restore(t, dir, "--owners-stopped"), "--durability", durability)
+			c := simbatest.GoRedis(t, again)
+			for i := range granters {
+				g := &granters[i]
+				for n := int64(1); n <= before[i]; n++ {
+					r, err := simbatest.ToRecord(c.Do(t.Context(), "SIMBA.OWNER", g.mutex(n)).Result())
+					if err != nil || r["owner"] != g.name || r["token"].(int64) <= last {
+						t.Fatalf("%s: %v, %v; want the owner %s and a token above %d", g.mutex(n), r, err, g.name, last)
+					}
+				}
+			}
+			if status, token := simbatest.Acquire(t, c, "new", "n", 1000); status != "acquired" || token <= last {
+				t.Errorf("a newcomer: %s with token %d, the old server gave out %d", status, token, last)
+			}
+			if valid, err := c.Do(t.Context(), "SIMBA.CHECK", granters[0].mutex(1), 1).Int(); err != nil || valid != 0 {
+				t.Errorf("CHECK of an old token: %d, %v", valid, err)
+			}
+		})
+	}
+}
+
+// await waits until each granter has that many grants.
+func await(t *testing.T, granters []granter, n int64) {
+	t.Helper()
+	for end := time.Now().Add(simbatest.Patience); slices.Min(counts(granters)) < n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after a minute the grants are %v, want %d", counts(granters), n)
+		}
+	}
+}
+
+func counts(granters []granter) (n []int64) {
+	for i := range granters {
+		n = append(n, granters[i].granted.Load())
+	}
+	return n
+}
+
+func TestARestoredServerGrantsNothingInItsQuietTimeAndLetsOwnersRenew(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	c := simbatest.GoRedis(t, s)
+	_, kept := simbatest.Acquire(t, c, "kept", "a", 600_000)
+	simbatest.Acquire(t, c, "freed", "a", 600_000)
+	if err := c.Do(t.Context(), "SET", "key", "value").Err(); err != nil {
+		t.Fatal(err)
+	}
+	dir := backUp(t, s)
+	_, later := simbatest.Acquire(t, c, "later", "b", 600_000)
+	if err := c.Do(t.Context(), "SIMBA.RELEASE", "freed", "a").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.Kill()
+
+	again := simbatest.StartIn(t, restore(t, dir, "--quiet", "1h"))
+	again.Wants(t, `level=WARN .*recovering from unclean shutdown or restore.* wait=1h0m0s`)
+	c = simbatest.GoRedis(t, again)
+	for _, mutex := range []string{"new", "later", "freed"} {
+		if status, _ := simbatest.Acquire(t, c, mutex, "newcomer", 1000, "NOQUEUE"); status != "busy" {
+			t.Errorf("a newcomer for %s: %s", mutex, status)
+		}
+	}
+	guard := func(mutex, contender string, token int64) simbatest.Record {
+		r, err := simbatest.ToRecord(c.Do(t.Context(), "SIMBA.GUARD", mutex, contender, 600_000, "TOKEN", token).Result())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := guard("kept", "a", kept); r["status"] != "renewed" || r["token"] != kept {
+		t.Errorf("the owner in the backup: %v", r)
+	}
+	if r := guard("later", "b", later); r["status"] != "lost" {
+		t.Errorf("the owner that the backup lacks: %v", r)
+	}
+	// It may have released its mutex after the backup, as this one has.
+	if status, _ := simbatest.Acquire(t, c, "freed", "a", 600_000, "NOQUEUE"); status != "busy" {
+		t.Errorf("ACQUIRE of an owner in the backup: %s", status)
+	}
+	if value, err := c.Get(t.Context(), "key").Result(); err != nil || value != "value" {
+		t.Errorf("the key has %q, %v", value, err)
+	}
+	if events, err := c.Do(t.Context(), "SIMBA.HISTORY", "kept").Slice(); err != nil || len(events) != 1 {
+		t.Errorf("the history of kept: %v, %v", events, err)
+	}
+}
+
+func TestARestoredServerGrantsWhenItsQuietTimeIsOver(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	c := simbatest.GoRedis(t, s)
+	simbatest.Acquire(t, c, "job", "a", 1000)
+	dir := backUp(t, s)
+	_, later := simbatest.Acquire(t, c, "other", "b", 1000)
+	s.Kill()
+
+	again := simbatest.StartIn(t, restore(t, dir, "--quiet", "1s"))
+	c = goredis.NewClient(&goredis.Options{Addr: again.Addr, ReadTimeout: simbatest.Patience})
+	defer c.Close()
+	for _, mutex := range []string{"job", "other"} {
+		if status, token := simbatest.Acquire(t, c, mutex, "a", 1000, "WAIT", 0); status != "acquired" || token <= later {
+			t.Errorf("%s: %s with token %d, want a new tenure with one above %d", mutex, status, token, later)
+		}
+	}
+}
+
+// partial is the file of a backup that is not complete.
+const partial = "simba-resp.backup.partial"
+
+// beginBackup starts a backup of a frozen server, and returns when its file exists.
+func beginBackup(t *testing.T, s *simbatest.Server, dir string) *simbatest.Process {
+	t.Helper()
+	p := simbatest.Launch(t, "backup", dir, "--url", "redis://"+s.Addr)
+	for end := time.Now().Add(simbatest.Patience); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(dir, partial)); err == nil {
+			return p
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the backup does not begin:\n%s", p.Output())
+		}
+	}
+}
+
+func TestAKilledBackupIsNotRestoredAndTheNextSucceeds(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "a", 600_000)
+	dir := filepath.Join(t.TempDir(), "backup")
+	s.Pause()
+	beginBackup(t, s, dir).Kill()
+	s.Resume()
+
+	dataDir := filepath.Join(t.TempDir(), "restored")
+	simbatest.Refused(t, 1, "simba-resp.backup: no such file", "restore", dir, "--data-dir", dataDir, "--owners-stopped")
+	if _, err := os.Stat(dataDir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("restore has made the directory: %v", err)
+	}
+	succeeds(t, "backup", dir, "--url", "redis://"+s.Addr)
+	simbatest.StartIn(t, restore(t, dir, "--owners-stopped"))
+}
+
+func TestABackupOfAServerThatIsKilledFailsAndLeavesNoFile(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	dir := filepath.Join(t.TempDir(), "backup")
+	s.Pause()
+	p := beginBackup(t, s, dir)
+	s.Kill()
+	if code := p.Wait(t); code == 0 || !strings.Contains(p.Output(), "simba-resp: backup: ") {
+		t.Errorf("the backup ends with code %d:\n%s", code, p.Output())
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("the directory has %v, %v", entries, err)
+	}
+}
+
+func TestADamagedBackupIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "a", 600_000)
+	dir := backUp(t, s)
+	file := filepath.Join(dir, "simba-resp.backup")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, damaged := range map[string][]byte{
+		"a byte":       append(slices.Clone(content[:40]), append([]byte{content[40] ^ 1}, content[41:]...)...),
+		"the end":      content[:len(content)-10],
+		"another file": []byte("# Redis configuration\nport 6379\n"),
+	} {
+		if err := os.WriteFile(file, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := simbatest.Launch(t, "restore", dir, "--data-dir", filepath.Join(t.TempDir(), "restored"), "--owners-stopped")
+		if code := p.Wait(t); code != 1 || !strings.Contains(p.Output(), "backup "+file+" is ") {
+			t.Errorf("%s: code %d\n%s", name, code, p.Output())
+		}
+	}
+}
+
+func TestABackupOfAnotherEngineSaysWhatToBackUp(t *testing.T) {
+	for _, engine := range simbatest.StoreEngines {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			s := simbatest.StartOn(t, engine)
+			dir := filepath.Join(t.TempDir(), "backup")
+			simbatest.Refused(t, 69, "this server keeps its mutexes in "+engine+": back up that store",
+				"backup", dir, "--url", "redis://"+s.Addr)
+			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+				t.Errorf("the directory has %v, %v", entries, err)
+			}
+		})
+	}
+}
+
+func TestABackupNeedsAUserWithTheRightsOfAnAdministrator(t *testing.T) {
+	t.Parallel()
+	users := filepath.Join(t.TempDir(), "users")
+	const rules = "user admin on >secret ~* &* as:* +@all\nuser worker on >secret ~* &* +@all -@admin\n"
+	if err := os.WriteFile(users, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := simbatest.Start(t, "--aclfile", users)
+	dir := filepath.Join(t.TempDir(), "backup")
+	simbatest.Refused(t, 69, "no permissions to run the 'simba.backup|begin' command",
+		"backup", dir, "--url", "redis://worker:secret@"+s.Addr)
+	succeeds(t, "backup", dir, "--url", "redis://admin:secret@"+s.Addr)
+}
