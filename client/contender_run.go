@@ -28,9 +28,9 @@ const (
 	maxRequests = 4
 )
 
-// hooks are called by the goroutine of a contenderRun, one at a time, and must not block. All but
-// acquired and lost may be nil.
-type hooks struct {
+// steps are functions that the goroutine of a contenderRun calls at its steps, one at a time. They
+// must not block. All but acquired and lost may be nil.
+type steps struct {
 	acquired  func(*ownership, State)
 	lost      func(*ownership, State)            // its context has ended
 	renewed   func()                             // the lease has begun anew
@@ -61,7 +61,7 @@ type contenderRun struct {
 	*run
 	c *Client
 	terms
-	hooks
+	steps
 	base    context.Context // of its ownerships: it does not end
 	active  *active
 	delay   time.Duration // before the first request
@@ -96,7 +96,7 @@ type contenderRun struct {
 	guards    context.Context
 	endGuards context.CancelFunc
 
-	callEnded func() // calls the hook; later calls do nothing
+	callEnded func() // calls the step ended; later calls do nothing
 }
 
 // resignation says when a contender contends again after it has released the mutex.
@@ -110,9 +110,9 @@ const (
 
 // newContenderRun returns a run that has not begun. The contexts of its ownerships have the
 // values of base.
-func (c *Client) newContenderRun(base context.Context, t terms, h hooks) *contenderRun {
+func (c *Client) newContenderRun(base context.Context, t terms, h steps) *contenderRun {
 	r := &contenderRun{
-		run: newRun(), c: c, terms: t, hooks: h, pause: retryPause, wake: make(chan struct{}, 1),
+		run: newRun(), c: c, terms: t, steps: h, pause: retryPause, wake: make(chan struct{}, 1),
 		slots: make(chan struct{}, maxRequests), answers: make(chan answer, 2*maxRequests),
 	}
 	r.base = r.run.context(base)

@@ -181,8 +181,8 @@ func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-cha
 		results <- a
 	}
 	var r *contenderRun
-	var owner Owner // in the last reply; used by the hooks
-	h := hooks{
+	var owner Owner // in the last reply; used by the steps
+	h := steps{
 		acquired: func(o *ownership, _ State) { put(result{own: o}) },
 		lost:     func(*ownership, State) { r.stop() }, // a Lock is one tenure
 		waiting: func(o Owner) {
