@@ -21,6 +21,10 @@ func init() {
 		return r == nil || r.stopping()
 	}
 	contend.ResignForTTL = func(contender any) { contender.(*Contender).resign(resignForTTL) }
+	contend.BeginWork = func(contender any, ownership context.Context) func(error) {
+		k := contender.(*Contender)
+		return k.c.beginWork(k.terms, ownership)
+	}
 	contend.Logger = func(contender any) *slog.Logger {
 		k := contender.(*Contender)
 		return k.c.log.With("mutex", k.terms.mutex, "contender", k.terms.id)

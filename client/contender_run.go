@@ -62,6 +62,7 @@ type contenderRun struct {
 	c *Client
 	terms
 	steps
+	report  report          // to the Hooks of the Client
 	base    context.Context // of its ownerships: it does not end
 	active  *active
 	delay   time.Duration // before the first request
@@ -116,6 +117,7 @@ func (c *Client) newContenderRun(base context.Context, t terms, h steps) *conten
 		slots: make(chan struct{}, maxRequests), answers: make(chan answer, 2*maxRequests),
 	}
 	r.base = r.run.context(base)
+	r.report = report{hooks: &c.hooks, ctx: r.base, terms: t}
 	r.guards, r.endGuards = context.WithCancel(context.Background())
 	r.callEnded = sync.OnceFunc(func() {
 		if h.ended != nil {
@@ -221,6 +223,7 @@ func (r *contenderRun) hold(reply reply, from instant) bool {
 	if r.own == nil {
 		r.own = o
 		r.owning.Store(true)
+		r.report.acquired(o.token)
 		r.acquired(o, State{r.mutex, before, r.seen})
 	} else if r.renewed != nil {
 		r.renewed()
@@ -267,6 +270,7 @@ func renewIn(ttl, transition time.Duration) time.Duration {
 func (r *contenderRun) wait(reply reply) bool {
 	r.pause = retryPause
 	r.seen = ownerOf(reply, time.Now())
+	r.report.waits(r.seen)
 	if r.waiting != nil {
 		r.waiting(r.seen)
 	}
@@ -295,6 +299,7 @@ func contendIn(ttl, transition time.Duration) time.Duration {
 func (r *contenderRun) lose(cause error, after Owner) bool {
 	o := r.own
 	_ = o.Err() // if the lease has ended by the clock, that is the cause
+	expired := errors.Is(context.Cause(o), ErrLost)
 	o.end(cause)
 	cause = context.Cause(o)
 	r.own, r.lastToken = nil, o.token
@@ -303,6 +308,7 @@ func (r *contenderRun) lose(cause error, after Owner) bool {
 	r.seen = after
 	if errors.Is(cause, ErrLost) {
 		r.c.log.Warn("mutex lost", "mutex", r.mutex, "contender", r.id, "token", o.token, "owner", after.ID)
+		r.report.lost(after, expired)
 	}
 	r.lost(o, state)
 	return !r.once

@@ -98,7 +98,11 @@ func (l *Lock) do(ctx context.Context, work func(context.Context) error, worked 
 				"contender", l.run.id, "err", failure)
 		}
 	}()
-	return work(both)
+	done := l.run.c.beginWork(l.run.terms, l.own)
+	err = errWorkEnded
+	defer func() { done(err) }()
+	err = work(both)
+	return err
 }
 
 // workContext is derived from the context of Do, and ends with the ownership, too. Its Err calls
