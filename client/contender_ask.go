@@ -118,7 +118,7 @@ func (r *contenderRun) fail(err error) bool {
 		return false
 	}
 	if r.own != nil {
-		d := min(r.pause, r.own.left()/renewalPauses)
+		d := max(renewalPauseMin, min(r.pause, r.own.left()/renewalPauses))
 		if final {
 			r.pause = min(2*r.pause, longest)
 		}

@@ -20,6 +20,9 @@ const (
 	misconfiguredPauseMax = 20 * time.Second
 	// renewalPauses divides the rest of a lease into pauses between attempts to renew it.
 	renewalPauses = 8
+	// renewalPauseMin is the shortest of these pauses. Without it, an owner whose requests fail at
+	// once would spin when its lease ends, and in fake time for ever.
+	renewalPauseMin = time.Millisecond
 	// subscribeAfter is how long an owner owns the mutex before it subscribes to notices, to
 	// learn at once that its tenure is broken. A shorter tenure needs no subscription.
 	subscribeAfter = 800 * time.Millisecond
