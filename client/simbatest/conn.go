@@ -10,8 +10,8 @@ import (
 // lingerTimeout is how long a closed connection tries to send what is left.
 const lingerTimeout = 10 * time.Second
 
-// conn is the server's end of a pipe. Its Write does not wait for the client to read, as a socket
-// with a large buffer: a client that sends a long pipeline reads nothing before it has sent all.
+// conn is the server's end of a pipe, with an unlimited buffer for what the client has not read. A
+// client that sends a long pipeline does not read before it has sent all of it.
 type conn struct {
 	net.Conn
 
@@ -51,7 +51,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn. What was written is sent first.
+// Close implements net.Conn. It sends the rest of the buffer in the background.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *conn) Close() error {
 	)
 }
 
-// SetWriteDeadline implements net.Conn. A Write does not wait.
+// SetWriteDeadline implements net.Conn. It does nothing, since Write does not wait.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
 // SetDeadline implements net.Conn.

@@ -51,9 +51,9 @@ const stopTimeout = time.Minute
 // Start starts a server without leases, and returns a client of it. Both end with the test. The
 // first fencing token is 1.
 //
-// Start is called inside the bubble of [testing/synctest.Test], with the T of the bubble. Outside a
-// bubble it works as well, in real time. What the test makes of the client, it closes before: by
-// defer, or by a Cleanup after Start.
+// Call Start inside the bubble of [testing/synctest.Test], with the T of the bubble. Outside a
+// bubble it works as well, in real time. Close everything that uses the client by defer, or by a
+// Cleanup after Start: a contender that still runs keeps the bubble from ending.
 //
 // A test of two processes needs two clients. Another client of the same server is
 //
