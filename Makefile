@@ -28,10 +28,12 @@ DURATION ?= 10m
 
 # The modules: the server, and each folder with a go.mod of its own. `go` takes only packages of the module that
 # it runs in, so a recipe runs once for each module. In-module is the part of PKG that a module has, as seen from
-# its folder: of PKG="./engine ./client/worker" it is ./engine for the server and ./worker for client.
-OTHERS    := $(patsubst %/go.mod,%,$(wildcard */go.mod))
+# its folder: of PKG="./engine ./client/worker" it is ./engine for the server and ./worker for client. Inner are the
+# modules below a module, which are no part of it.
+OTHERS    := $(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod */*/*/go.mod))
 MODULES   := . $(OTHERS)
-in-module  = $(if $(filter ./...,$(PKG)),./...,$(if $(filter .,$1),$(filter-out $(OTHERS:%=./%) $(OTHERS:%=./%/%),$(PKG)),$(patsubst ./$1%,.%,$(filter ./$1 ./$1/%,$(PKG)))))
+inner      = $(if $(filter .,$1),$(OTHERS),$(filter $1/%,$(OTHERS)))
+in-module  = $(if $(filter ./...,$(PKG)),./...,$(patsubst $(if $(filter .,$1),,./$1)%,$(if $(filter .,$1),,.)%,$(filter-out $(foreach i,$(inner),./$i ./$i/%),$(if $(filter .,$1),$(PKG),$(filter ./$1 ./$1/%,$(PKG))))))
 
 # Ends a command in a $(foreach) of a recipe.
 define newline
@@ -68,6 +70,9 @@ VARIANTS := OfAnEnsemble|KillingTheLeader|ClusterKeepsTheRules|AtTheContentionTi
 SIMULATION := ./tests/simulation
 REST = $(filter-out $(patsubst ./%,github.com/simba-resp/simba-resp/%,$(FIRST) $(ATTACKS) $(SIMULATION)),$(shell go list ./...))
 
+# The other modules with code that users import.
+RACED := client client/simbatest
+
 # Tests that run a server of their own build it themselves, which go test does not see: it would take a result of
 # another server for theirs. So none is taken from its cache.
 TEST := go test -count 1
@@ -77,8 +82,8 @@ test: ## what must pass on any machine: all tests but those of test-long, with t
 ifeq ($(PKG),./...)
 	$(TEST) -race -p 4 -timeout 12m -run '$(RUN)' $(if $(RUN),,-skip '$(CHAOS)|$(TIMED)|$(SIMBA)|$(VARIANTS)') $(FIRST) $(REST)
 	$(TEST) -timeout 12m -run '$(RUN)' $(SIMULATION)
-	cd client && $(TEST) -race -timeout 12m -run '$(RUN)' ./...
-	$(foreach m,$(filter-out client,$(OTHERS)),cd $m && $(TEST) -timeout 12m -run '$(RUN)' ./...$(newline))
+	$(foreach m,$(RACED),cd $m && $(TEST) -race -timeout 12m -run '$(RUN)' ./...$(newline))
+	$(foreach m,$(filter-out $(RACED),$(OTHERS)),cd $m && $(TEST) -timeout 12m -run '$(RUN)' ./...$(newline))
 else
 	$(foreach m,$(MODULES),$(if $(call in-module,$m),cd $m && $(TEST) $(if $(filter $(PKG),$(ATTACKS) $(SIMULATION)),,-race) -p 3 -timeout 12m -run '$(RUN)' $(call in-module,$m)$(newline)))
 endif

@@ -40,6 +40,9 @@ type Options struct {
 	// Logger logs outages, refusals, lost mutexes, overdue callbacks, and panics of scheduled
 	// work. nil means slog.Default(). Its handler must not wait for anything of the Client.
 	Logger *slog.Logger
+
+	// Hooks are called when contenders acquire, release or lose mutexes. The zero value means none.
+	Hooks Hooks
 }
 
 // Client has what its contenders share: the go-redis client and the subscriber's connection. It
@@ -49,6 +52,7 @@ type Client struct {
 	timeout         time.Duration
 	ttl, transition time.Duration // as in Options, with the defaults
 	log             *slog.Logger
+	hooks           Hooks
 	subscriptions   *subscriptions
 	active          *activeSet
 	outage          outage
@@ -69,7 +73,7 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 		return nil, fmt.Errorf("Timeout is %v, less than %v", o.Timeout, minTimeout)
 	}
 	c := &Client{
-		rdb: rdb, timeout: o.Timeout, log: o.Logger, subscriptions: newSubscriptions(rdb), active: newActiveSet(),
+		rdb: rdb, timeout: o.Timeout, log: o.Logger, hooks: o.Hooks, subscriptions: newSubscriptions(rdb), active: newActiveSet(),
 		ttl: defaultTTL, transition: defaultTransition,
 	}
 	if c.timeout == 0 {

@@ -21,6 +21,10 @@ func init() {
 		return r == nil || r.stopping()
 	}
 	contend.ResignForTTL = func(contender any) { contender.(*Contender).resign(resignForTTL) }
+	contend.BeginWork = func(contender any, ownership context.Context) func(error) {
+		k := contender.(*Contender)
+		return k.c.beginWork(k.terms, ownership)
+	}
 	contend.Logger = func(contender any) *slog.Logger {
 		k := contender.(*Contender)
 		return k.c.log.With("mutex", k.terms.mutex, "contender", k.terms.id)
@@ -39,7 +43,7 @@ func (t tracedRun) Err() error                { return t.err }
 
 // startRun starts a contender that renews its lease only when Renew is called.
 func startRun(c *Client, cfg contend.Config) (contend.Run, error) {
-	r := c.newContenderRun(context.Background(), terms{cfg.Mutex, cfg.ID, cfg.TTL, 0}, hooksFor(cfg.Hooks))
+	r := c.newContenderRun(context.Background(), terms{cfg.Mutex, cfg.ID, cfg.TTL, 0}, stepsFor(cfg.Hooks))
 	r.manual, r.once, r.noQueue, r.every = true, cfg.Once, cfg.NoQueue, cfg.Every
 	if err := r.begin(); err != nil {
 		return nil, err
@@ -47,9 +51,9 @@ func startRun(c *Client, cfg contend.Config) (contend.Run, error) {
 	return tracedRun{r}, nil
 }
 
-// hooksFor returns the hooks of a contenderRun that call h.
-func hooksFor(h contend.Hooks) hooks {
-	own := hooks{
+// stepsFor returns the steps of a contenderRun that call h.
+func stepsFor(h contend.Hooks) steps {
+	own := steps{
 		asking: h.Asking, renewed: h.Renewed, failed: h.Failed, releasing: h.Releasing, ended: h.Ended,
 		acquired: func(*ownership, State) {}, lost: func(*ownership, State) {},
 	}

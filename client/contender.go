@@ -123,7 +123,7 @@ func (k *Contender) start(base context.Context) (*contenderRun, error) {
 	}
 	var r *contenderRun
 	called := false // OnAcquired was called for the present tenure; used by callbacks only
-	h := hooksFor(k.trace)
+	h := stepsFor(k.trace)
 	acquired, lost, waiting := h.acquired, h.lost, h.waiting
 	h.acquired = func(o *ownership, s State) {
 		k.note(o, s.After)

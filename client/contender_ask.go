@@ -66,6 +66,7 @@ func (r *contenderRun) send(token uint64, life time.Duration) uint64 {
 	if token == 0 {
 		r.fresh = r.fresh || !r.present
 		r.present = true
+		r.report.asked(a.sent)
 	}
 	r.sent = a.sent
 	r.requests.Go(func() {
@@ -93,6 +94,7 @@ func (r *contenderRun) send(token uint64, life time.Duration) uint64 {
 // run is over.
 func (r *contenderRun) fail(err error) bool {
 	closed := errors.Is(err, ErrClosed)
+	r.report.failed(err)
 	if r.fresh && refused(err) && !r.uncertain && len(r.slots) == 0 {
 		r.present = false // nothing is to be released
 	}
@@ -116,7 +118,7 @@ func (r *contenderRun) fail(err error) bool {
 		return false
 	}
 	if r.own != nil {
-		d := min(r.pause, r.own.left()/renewalPauses)
+		d := max(renewalPauseMin, min(r.pause, r.own.left()/renewalPauses))
 		if final {
 			r.pause = min(2*r.pause, longest)
 		}

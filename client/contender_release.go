@@ -26,6 +26,7 @@ func (r *contenderRun) doResign() bool {
 	if _, err := r.release(r.lastToken, r.quit); err != nil {
 		return !r.stopping() && r.fail(err)
 	}
+	r.report.released(nil)
 	r.resign.Store(int32(noResignation))
 	if pause {
 		if r.waiting != nil {
@@ -78,6 +79,7 @@ func (r *contenderRun) giveUp() error {
 		token = r.own.token
 		r.lose(ErrReleased, Owner{})
 	}
+	r.report.gaveUp(r.seen)
 	if r.listener != nil {
 		r.c.subscriptions.remove(r.listener)
 	}
@@ -93,6 +95,7 @@ func (r *contenderRun) giveUp() error {
 	defer late.Stop()
 	err := r.releaseAll(token)
 	r.requests.Wait() // for releases that took too long
+	r.report.released(err)
 	return err
 }
 

@@ -20,6 +20,9 @@ const (
 	misconfiguredPauseMax = 20 * time.Second
 	// renewalPauses divides the rest of a lease into pauses between attempts to renew it.
 	renewalPauses = 8
+	// renewalPauseMin is the shortest of these pauses. Without it, an owner whose requests fail at
+	// once would spin when its lease ends, and in fake time for ever.
+	renewalPauseMin = time.Millisecond
 	// subscribeAfter is how long an owner owns the mutex before it subscribes to notices, to
 	// learn at once that its tenure is broken. A shorter tenure needs no subscription.
 	subscribeAfter = 800 * time.Millisecond
@@ -28,9 +31,9 @@ const (
 	maxRequests = 4
 )
 
-// hooks are called by the goroutine of a contenderRun, one at a time, and must not block. All but
-// acquired and lost may be nil.
-type hooks struct {
+// steps are functions that the goroutine of a contenderRun calls at its steps, one at a time. They
+// must not block. All but acquired and lost may be nil.
+type steps struct {
 	acquired  func(*ownership, State)
 	lost      func(*ownership, State)            // its context has ended
 	renewed   func()                             // the lease has begun anew
@@ -61,7 +64,8 @@ type contenderRun struct {
 	*run
 	c *Client
 	terms
-	hooks
+	steps
+	report  report          // to the Hooks of the Client
 	base    context.Context // of its ownerships: it does not end
 	active  *active
 	delay   time.Duration // before the first request
@@ -96,7 +100,7 @@ type contenderRun struct {
 	guards    context.Context
 	endGuards context.CancelFunc
 
-	callEnded func() // calls the hook; later calls do nothing
+	callEnded func() // calls the step ended; later calls do nothing
 }
 
 // resignation says when a contender contends again after it has released the mutex.
@@ -110,12 +114,13 @@ const (
 
 // newContenderRun returns a run that has not begun. The contexts of its ownerships have the
 // values of base.
-func (c *Client) newContenderRun(base context.Context, t terms, h hooks) *contenderRun {
+func (c *Client) newContenderRun(base context.Context, t terms, h steps) *contenderRun {
 	r := &contenderRun{
-		run: newRun(), c: c, terms: t, hooks: h, pause: retryPause, wake: make(chan struct{}, 1),
+		run: newRun(), c: c, terms: t, steps: h, pause: retryPause, wake: make(chan struct{}, 1),
 		slots: make(chan struct{}, maxRequests), answers: make(chan answer, 2*maxRequests),
 	}
 	r.base = r.run.context(base)
+	r.report = report{hooks: &c.hooks, ctx: r.base, terms: t}
 	r.guards, r.endGuards = context.WithCancel(context.Background())
 	r.callEnded = sync.OnceFunc(func() {
 		if h.ended != nil {
@@ -221,6 +226,7 @@ func (r *contenderRun) hold(reply reply, from instant) bool {
 	if r.own == nil {
 		r.own = o
 		r.owning.Store(true)
+		r.report.acquired(o.token)
 		r.acquired(o, State{r.mutex, before, r.seen})
 	} else if r.renewed != nil {
 		r.renewed()
@@ -267,6 +273,7 @@ func renewIn(ttl, transition time.Duration) time.Duration {
 func (r *contenderRun) wait(reply reply) bool {
 	r.pause = retryPause
 	r.seen = ownerOf(reply, time.Now())
+	r.report.waits(r.seen)
 	if r.waiting != nil {
 		r.waiting(r.seen)
 	}
@@ -295,6 +302,7 @@ func contendIn(ttl, transition time.Duration) time.Duration {
 func (r *contenderRun) lose(cause error, after Owner) bool {
 	o := r.own
 	_ = o.Err() // if the lease has ended by the clock, that is the cause
+	expired := errors.Is(context.Cause(o), ErrLost)
 	o.end(cause)
 	cause = context.Cause(o)
 	r.own, r.lastToken = nil, o.token
@@ -303,6 +311,7 @@ func (r *contenderRun) lose(cause error, after Owner) bool {
 	r.seen = after
 	if errors.Is(cause, ErrLost) {
 		r.c.log.Warn("mutex lost", "mutex", r.mutex, "contender", r.id, "token", o.token, "owner", after.ID)
+		r.report.lost(after, expired)
 	}
 	r.lost(o, state)
 	return !r.once

@@ -29,7 +29,7 @@
 //
 // Two packages build on a Client. Package worker has the state machine of a job processor that
 // works while it is the leader. Package registry has reentrant locks by key, as Spring's
-// RedisLockRegistry.
+// RedisLockRegistry. [Hooks] report what happens to all of these, for metrics and traces.
 //
 // # Leases and tenures
 //

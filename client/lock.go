@@ -98,7 +98,11 @@ func (l *Lock) do(ctx context.Context, work func(context.Context) error, worked 
 				"contender", l.run.id, "err", failure)
 		}
 	}()
-	return work(both)
+	done := l.run.c.beginWork(l.run.terms, l.own)
+	err = errWorkEnded
+	defer func() { done(err) }()
+	err = work(both)
+	return err
 }
 
 // workContext is derived from the context of Do, and ends with the ownership, too. Its Err calls
@@ -181,8 +185,8 @@ func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-cha
 		results <- a
 	}
 	var r *contenderRun
-	var owner Owner // in the last reply; used by the hooks
-	h := hooks{
+	var owner Owner // in the last reply; used by the steps
+	h := steps{
 		acquired: func(o *ownership, _ State) { put(result{own: o}) },
 		lost:     func(*ownership, State) { r.stop() }, // a Lock is one tenure
 		waiting: func(o Owner) {

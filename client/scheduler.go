@@ -209,6 +209,8 @@ func (n *schedule) multipleAfter(t time.Time) time.Time {
 // work calls Work and logs how it ends.
 func (s *Scheduler) work(ownership context.Context) {
 	log := s.contender.c.log.With("mutex", s.cfg.Mutex, "contender", s.ID())
+	done := s.contender.c.beginWork(s.contender.terms, ownership)
+	failure := errWorkEnded
 	returned := false
 	defer func() {
 		p := recover()
@@ -219,9 +221,10 @@ func (s *Scheduler) work(ownership context.Context) {
 			log.Error("scheduled work ended its goroutine; the scheduler resigns for a TTL")
 			s.contender.resign(resignForTTL)
 		}
+		done(failure)
 	}()
 	err := s.cfg.Work(ownership)
-	returned = true
+	returned, failure = true, err
 	if err != nil {
 		log.Error("scheduled work failed", "err", err)
 	}

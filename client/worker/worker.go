@@ -82,7 +82,9 @@ type Worker struct {
 	cfg       Config
 	contender *client.Contender
 	changes   callbacks.Queue // calls of Changed
-	failed    bool            // StartWork has failed; used by its callbacks only
+	failed    bool            // StartWork has failed; used by its callbacks only, like what follows
+	startErr  error           // of StartWork
+	workDone  func(error)     // reports the end of the work
 
 	mu    sync.Mutex // guards state
 	state State
@@ -157,8 +159,10 @@ func (w *Worker) Quit() { w.contender.Quit() }
 func (w *Worker) Resign() { w.contender.Resign() }
 
 func (w *Worker) startWork(ownership context.Context, _ client.State) {
+	w.workDone = contend.BeginWork(w.contender, ownership)
 	err := errors.New("StartWork panicked or ended its goroutine")
 	defer func() {
+		w.startErr = err
 		if err != nil && ownership.Err() == nil {
 			contend.Logger(w.contender).Error("StartWork failed", "err", err)
 			w.failed = true
@@ -169,7 +173,9 @@ func (w *Worker) startWork(ownership context.Context, _ client.State) {
 }
 
 func (w *Worker) stopWork(client.State) {
-	if err := w.cfg.StopWork(); err != nil {
+	err := w.cfg.StopWork()
+	w.workDone(errors.Join(w.startErr, err))
+	if err != nil {
 		contend.Logger(w.contender).Error("StopWork failed", "err", err)
 	}
 	if !w.failed && !contend.Stopping(w.contender) {

@@ -1,6 +1,7 @@
 package clienttest
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,5 +71,30 @@ func TestAProgramNeedsOnlyTheModulesOfTheClient(t *testing.T) {
 		if strings.HasPrefix(p, "github.com/simba-resp/simba-resp") && !strings.HasPrefix(p, "github.com/simba-resp/simba-resp/client") {
 			t.Errorf("the program depends on %s", p)
 		}
+	}
+}
+
+// The module itself requires go-redis and nothing else, also for its tests.
+func TestTheClientRequiresOnlyGoRedis(t *testing.T) {
+	edit := exec.Command("go", "mod", "edit", "-json")
+	edit.Dir = "../../client"
+	out, err := edit.Output()
+	must(t, err)
+	var mod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+		Replace []any
+	}
+	must(t, json.Unmarshal(out, &mod))
+	var direct []string
+	for _, r := range mod.Require {
+		if !r.Indirect {
+			direct = append(direct, r.Path)
+		}
+	}
+	if len(direct) != 1 || direct[0] != "github.com/redis/go-redis/v9" || len(mod.Replace) != 0 {
+		t.Errorf("client/go.mod requires %q directly, and replaces %v", direct, mod.Replace)
 	}
 }

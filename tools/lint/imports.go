@@ -46,6 +46,9 @@ var mayImport = map[string][]string{
 	"client/registry":            {client, client + "/internal/contend", client + "/internal/names"},
 	"client/internal":            {},
 	"client/internal/testserver": {client, "github.com/redis/go-redis/v9"},
+
+	// A module of its own, so that the client's users do not get the server's modules.
+	"client/simbatest": {module, module + "/commands", module + "/engine", module + "/resp", "github.com/redis/go-redis/v9"},
 }
 
 // program is what only main packages are: nobody depends on it.

@@ -69,6 +69,8 @@ var (
 	Stopping func(contender any) bool
 	// ResignForTTL makes a *client.Contender resign and contend again after its TTL.
 	ResignForTTL func(contender any)
+	// BeginWork begins to measure work of a *client.Contender. done calls the hook WorkDone.
+	BeginWork func(contender any, ownership context.Context) (done func(error))
 	// Logger returns the logger of a *client.Contender, which adds the mutex and the contender's
 	// id.
 	Logger func(contender any) *slog.Logger

@@ -1,0 +1,36 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/internal/testserver"
+)
+
+// A warning for each lock that was hard to get, and for each that was lost.
+func ExampleHooks() {
+	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	c, done := testserver.ConnectWith(client.Options{Hooks: client.Hooks{
+		Acquired: func(ctx context.Context, e client.HookEvent) {
+			if e.Took > time.Minute {
+				log.WarnContext(ctx, "slow lock", "mutex", e.Mutex, "waited", e.Took)
+			}
+		},
+		Lost: func(ctx context.Context, e client.HookEvent) {
+			log.WarnContext(ctx, "lock lost", "mutex", e.Mutex, "held", e.Took, "expired", e.Expired)
+		},
+		WorkDone: func(_ context.Context, e client.HookEvent) {
+			fmt.Println("work on", e.Mutex, "done, token", e.Token, "error", e.Err)
+		},
+	}})
+	defer done()
+	err := c.Do(context.Background(), "report", func(context.Context) error { return nil })
+	fmt.Println(err)
+	// Output:
+	// work on report done, token 1 error <nil>
+	// <nil>
+}

@@ -1,0 +1,99 @@
+package client
+
+import (
+	"context"
+	"errors"
+)
+
+// report calls the Hooks for one contenderRun. Its methods are called by the goroutine of the run.
+// A method does nothing in a phase that it does not end.
+type report struct {
+	hooks *Hooks
+	ctx   context.Context // of the hooks
+	terms terms
+
+	phase     phase
+	since     instant // when the phase began
+	token     uint64  // of the tenure
+	contended bool    // Contended was called for this attempt
+	failure   error   // of the last request of this attempt
+}
+
+// phase is what a run may report the end of.
+type phase int
+
+const (
+	idle phase = iota
+	attempting
+	owning
+)
+
+// asked begins an attempt, if none has begun, by a request that is sent at that time.
+func (p *report) asked(sent instant) {
+	if p.phase == idle {
+		p.phase, p.since, p.contended, p.failure = attempting, sent, false, nil
+	}
+}
+
+// failed notes that a request has failed.
+func (p *report) failed(err error) { p.failure = err }
+
+// waits reports that another contender owns the mutex or is next.
+func (p *report) waits(owner Owner) {
+	p.failure = nil
+	if p.phase != attempting || p.contended {
+		return
+	}
+	p.contended = true
+	e := p.event()
+	e.Took, e.Owner = 0, owner
+	call(p.hooks.Contended, p.ctx, e)
+}
+
+// acquired ends the attempt with a tenure.
+func (p *report) acquired(token uint64) {
+	e := p.event()
+	e.Token = token
+	p.phase, p.since, p.token = owning, now(), token
+	call(p.hooks.Acquired, p.ctx, e)
+}
+
+// gaveUp ends the attempt without a tenure.
+func (p *report) gaveUp(owner Owner) {
+	if p.phase != attempting {
+		return
+	}
+	e := p.event()
+	e.Owner, e.Err = owner, p.failure
+	p.phase = idle
+	call(p.hooks.NotAcquired, p.ctx, e)
+}
+
+// lost ends the tenure. owner is the owner after it, if known.
+func (p *report) lost(owner Owner, expired bool) {
+	if p.phase != owning {
+		return
+	}
+	e := p.event()
+	e.Owner, e.Expired, e.Err = owner, expired, ErrLost
+	p.phase, p.token = idle, 0
+	call(p.hooks.Lost, p.ctx, e)
+}
+
+// released ends the tenure after its release, whose error is err.
+func (p *report) released(err error) {
+	switch {
+	case errors.Is(err, ErrLost):
+		p.lost(Owner{}, false)
+	case p.phase == owning:
+		e := p.event()
+		e.Err = err
+		p.phase, p.token = idle, 0
+		call(p.hooks.Released, p.ctx, e)
+	}
+}
+
+// event returns an event of the phase that ends now.
+func (p *report) event() HookEvent {
+	return HookEvent{Mutex: p.terms.mutex, ID: p.terms.id, Token: p.token, Took: now().since(p.since)}
+}

@@ -1,0 +1,7 @@
+//go:build !race
+
+package simbatest
+
+import "testing"
+
+func limitProcessors(testing.TB) {}

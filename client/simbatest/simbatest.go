@@ -1,0 +1,147 @@
+// Package simbatest runs a simba-resp server in the memory of a test, so that lock code can be
+// tested in the fake time of testing/synctest. Leases of an hour expire at once.
+//
+//	func TestReport(t *testing.T) {
+//		synctest.Test(t, func(t *testing.T) {
+//			rdb := simbatest.Start(t)
+//			c, err := client.New(rdb, client.Options{})
+//			…
+//			t.Cleanup(func() { c.Close() })
+//
+// The server is the real one: its engine with durability memory, its commands, and its protocol.
+// Only the network is replaced, by connections in memory. So every command of simba-resp works, and
+// a program of any lock library for go-redis can be tested.
+//
+// # A process that dies
+//
+// A raw SIMBA.ACQUIRE is a contender that never renews, as a process that has died:
+//
+//	rdb.Do(ctx, "SIMBA.ACQUIRE", "report", "dead", 10_000)
+//
+// SIMBA.BREAK takes a mutex from its owner. A hook of go-redis ([redis.Client.AddHook]) whose
+// commands fail is a server that cannot be reached.
+package simbatest
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/simba-resp/simba-resp/commands"
+	"github.com/simba-resp/simba-resp/engine"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// The server's defaults, as in docs/reference/configuration.md.
+const (
+	handoffWindow = time.Second
+	queueGrace    = 5 * time.Second
+)
+
+// stopTimeout bounds the end of the server's connections.
+const stopTimeout = time.Minute
+
+// Start starts a server without leases, and returns a client of it. Both end with the test. The
+// first fencing token is 1.
+//
+// Call Start inside the bubble of [testing/synctest.Test], with the T of the bubble. Outside a
+// bubble it works as well, in real time. Close everything that uses the client by defer, or by a
+// Cleanup after Start: a contender that still runs keeps the bubble from ending.
+//
+// A test of two processes needs two clients. Another client of the same server is
+//
+//	other := redis.NewClient(rdb.Options())
+//
+// which the test closes. Calls of Start in one bubble start independent servers.
+func Start(t testing.TB) *redis.Client {
+	t.Helper()
+	limitProcessors(t)
+	s := newServer(t)
+	rdb := redis.NewClient(&redis.Options{
+		Addr: "simbatest", Dialer: s.dial, ContextTimeoutEnabled: true, DisableIdentity: true,
+		// go-redis pools the timers of requests that wait for a connection, and a timer must not
+		// leave its bubble. With a large pool no request waits.
+		PoolSize:                 10_000,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Errorf("close the go-redis client: %v", err)
+		}
+		s.stop(t)
+	})
+	return rdb
+}
+
+// server is a whole server with connections in memory.
+type server struct {
+	engine   *engine.Engine
+	commands *commands.Commands
+	resp     *resp.Server
+	conns    sync.WaitGroup // goroutines of connections
+
+	mu      sync.Mutex // guards stopped
+	stopped bool
+}
+
+func newServer(t testing.TB) *server {
+	t.Helper()
+	broker := resp.NewBroker()
+	e, err := engine.New(engine.Config{
+		Clock: engine.NewClock(0), HandoffWindow: handoffWindow, QueueGrace: queueGrace, Notices: commands.Notices(broker),
+	}, engine.Memory(), engine.Recovery{})
+	if err != nil {
+		t.Fatalf("start the engine: %v", err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	s := &server{engine: e}
+	s.commands = commands.New(commands.Config{
+		Backend: e, Logger: quiet, Info: commands.Info{Version: "simbatest", Engine: "embedded", Durability: "memory"},
+	})
+	s.resp = resp.NewServer(resp.Config{
+		Limits: resp.Limits{MayBeLong: s.commands.LongArguments}, Committer: e, CommitWaited: s.commands.CommitWaited,
+		InUse: s.commands.InUse, RequireAuth: s.commands.RequireAuth, Broker: broker, Logger: quiet,
+	}, s.commands)
+	s.commands.Attach(s.resp)
+	return s
+}
+
+// dial is a Dialer of go-redis.
+func (s *server) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped { // go-redis still dials for a request that was canceled
+		return nil, syscall.ECONNREFUSED
+	}
+	near, far := net.Pipe()
+	served := newConn(far)
+	s.conns.Go(func() { s.resp.ServeConn(served) })
+	s.conns.Go(served.send)
+	return near, nil
+}
+
+// stop ends the server and waits for all its goroutines: a bubble must not leave one.
+func (s *server) stop(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if err := s.resp.Shutdown(ctx); err != nil {
+		t.Errorf("stop the server: %v", err)
+	}
+	s.commands.Close()
+	s.engine.Stop()
+	s.conns.Wait()
+}

@@ -1,0 +1,241 @@
+package simbatest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/simbatest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newClient returns a Client that is closed with the test.
+func newClient(t *testing.T, rdb *redis.Client) *client.Client {
+	t.Helper()
+	c, err := client.New(rdb, client.Options{Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// leader is a process that leads for as long as it is the leader.
+type leader struct {
+	*client.Contender
+	leads atomic.Bool
+}
+
+func newLeader(t *testing.T, c *client.Client, id string) *leader {
+	t.Helper()
+	l := new(leader)
+	k, err := c.NewContender(client.ContenderConfig{
+		Mutex: "leader", ID: id,
+		OnAcquired: func(context.Context, client.State) { l.leads.Store(true) },
+		OnReleased: func(client.State) { l.leads.Store(false) },
+	})
+	must(t, err)
+	must(t, k.Start())
+	l.Contender = k
+	return l
+}
+
+// A leader election, as a user would test it.
+func TestNextLeaderLeadsWhenTheFirstStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, simbatest.Start(t))
+		a := newLeader(t, c, "a")
+		synctest.Wait()
+		b := newLeader(t, c, "b")
+		time.Sleep(24 * time.Hour) // a renews
+		if !a.leads.Load() || b.leads.Load() || b.Owner().ID != "a" {
+			t.Fatalf("a leads: %v, b leads: %v, b sees %v", a.leads.Load(), b.leads.Load(), b.Owner())
+		}
+		stopped := time.Now()
+		must(t, a.Stop(t.Context()))
+		synctest.Wait()
+		if a.leads.Load() || !b.leads.Load() {
+			t.Errorf("a leads: %v, b leads: %v", a.leads.Load(), b.leads.Load())
+		}
+		if took := time.Since(stopped); took != 0 {
+			t.Errorf("b leads %v after a has stopped", took)
+		}
+	})
+}
+
+func TestLeaseOfADeadProcessExpiresInFakeTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := simbatest.Start(t)
+		c := newClient(t, rdb)
+		const lease = time.Hour
+		must(t, rdb.Do(t.Context(), "SIMBA.ACQUIRE", "report", "dead", lease.Milliseconds()).Err())
+		began := time.Now()
+		l, err := c.Lock(t.Context(), "report") // blocks until the lease has expired
+		must(t, err)
+		if waited := time.Since(began); waited < lease || waited > lease+time.Second || l.Token() != 2 {
+			t.Errorf("locked after %v with token %d", waited, l.Token())
+		}
+		must(t, l.Unlock(t.Context()))
+	})
+}
+
+func TestBlockedWaiterIsGrantedTheMutexAtTheRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := simbatest.Start(t)
+		c := newClient(t, rdb)
+		l, err := c.Lock(t.Context(), "report")
+		must(t, err)
+		granted := make(chan error, 1)
+		go func() { // a blocked waiter of the protocol
+			r, err := rdb.Do(context.Background(), "SIMBA.ACQUIRE", "report", "w", 60_000, "WAIT", 0).Result()
+			if err == nil && !strings.Contains(fmt.Sprint(r), "acquired") {
+				err = fmt.Errorf("reply %v", r)
+			}
+			granted <- err
+		}()
+		waiting := make(chan error, 1)
+		go func() { waiting <- c.Do(context.Background(), "report", func(context.Context) error { return nil }) }()
+		time.Sleep(2 * time.Second)
+		select {
+		case err := <-granted:
+			t.Fatal("granted while another owns it:", err)
+		case err := <-waiting:
+			t.Fatal("done while another owns it:", err)
+		default:
+		}
+		must(t, l.Unlock(t.Context()))
+		must(t, <-granted)
+		must(t, rdb.Do(t.Context(), "SIMBA.RELEASE", "report", "w").Err())
+		must(t, <-waiting)
+	})
+}
+
+// unreachable is a hook of go-redis: while it is set, no command reaches the server.
+type unreachable struct{ atomic.Bool }
+
+var errUnreachable = errors.New("no route to host")
+
+func (u *unreachable) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (u *unreachable) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if u.Load() {
+			cmd.SetErr(errUnreachable)
+			return errUnreachable
+		}
+		return next(ctx, cmd)
+	}
+}
+func (u *unreachable) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestOwnerThatCannotRenewLosesTheMutexToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := simbatest.Start(t)
+		other := redis.NewClient(rdb.Options())
+		t.Cleanup(func() { must(t, other.Close()) })
+		cut := new(unreachable)
+		other.AddHook(cut)
+
+		a := newLeader(t, newClient(t, other), "a")
+		synctest.Wait()
+		b := newLeader(t, newClient(t, rdb), "b")
+		time.Sleep(time.Minute)
+		cut.Store(true)
+		time.Sleep(12 * time.Second) // ttl and transition
+		synctest.Wait()
+		if a.IsOwner() || a.leads.Load() {
+			t.Error("a leads after its lease")
+		}
+		time.Sleep(time.Second)
+		if !b.leads.Load() {
+			t.Error("b does not lead")
+		}
+		cut.Store(false)
+		time.Sleep(time.Minute)
+		if a.leads.Load() || !b.leads.Load() {
+			t.Errorf("a leads: %v, b leads: %v", a.leads.Load(), b.leads.Load())
+		}
+	})
+}
+
+func TestServersOfOneBubbleAreIndependent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 2 {
+			l, err := newClient(t, simbatest.Start(t)).TryLock(t.Context(), "report")
+			must(t, err)
+			if l.Token() != 1 {
+				t.Errorf("the first token is %d", l.Token())
+			}
+		}
+	})
+}
+
+// A client that sends a long pipeline reads nothing before it has sent all.
+func TestLongPipelineDoesNotBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := simbatest.Start(t)
+		began := time.Now()
+		const n = 5000
+		long := strings.Repeat("x", 1000)
+		replies, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for range n {
+				p.Echo(context.Background(), long)
+			}
+			return nil
+		})
+		must(t, err)
+		for _, r := range replies {
+			if r.(*redis.StringCmd).Val() != long {
+				t.Fatalf("reply %v", r)
+			}
+		}
+		if took := time.Since(began); len(replies) != n || took != 0 {
+			t.Errorf("%d replies after %v", len(replies), took)
+		}
+	})
+}
+
+func TestStartWorksInRealTimeOutsideABubble(t *testing.T) {
+	c := newClient(t, simbatest.Start(t))
+	must(t, c.Do(t.Context(), "report", func(ctx context.Context) error { return ctx.Err() }))
+}
+
+// go-redis' own commands for locks, as other lock libraries send them.
+func TestRedisLockCommandsWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := simbatest.Start(t)
+		set := func() bool {
+			ok, err := rdb.SetNX(t.Context(), "lock", "me", time.Hour).Result()
+			must(t, err)
+			return ok
+		}
+		if !set() || set() {
+			t.Error("SET NX does not lock")
+		}
+		time.Sleep(time.Hour)
+		if !set() {
+			t.Error("the key has not expired")
+		}
+	})
+}

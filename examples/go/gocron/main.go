@@ -1,0 +1,75 @@
+// Command gocron runs a job of gocron on one of many processes, by a Locker or by an Elector.
+//
+// Run it in two terminals beside `make run`. With `--by locker` each run of the job is on the
+// process that locks it first. With `--by elector` all runs are on one process, until that ends.
+//
+// A mutex that is lost while the job runs does not stop the job: gocron passes it no context of the
+// lock. A job that must stop then is better done by client.Scheduler.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+var (
+	addr  = flag.String("addr", "127.0.0.1:7379", "the server's `host:port`")
+	by    = flag.String("by", "locker", "how processes share the job: `locker or elector`")
+	every = flag.Duration("every", time.Second, "the period of the job")
+)
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	rdb := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	if err := run(ctx, rdb, *by, *every, os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run runs the job until ctx ends, and releases all locks.
+func run(ctx context.Context, rdb *redis.Client, by string, every time.Duration, out io.Writer) error {
+	c, err := client.New(rdb, client.Options{})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var shared gocron.SchedulerOption
+	switch by {
+	case "locker":
+		shared = gocron.WithDistributedLocker(locker{c, every / 2})
+	case "elector":
+		e, err := newElector(c, "gocron")
+		if err != nil {
+			return err
+		}
+		shared = gocron.WithDistributedElector(e)
+	default:
+		return fmt.Errorf("--by is %q, not locker or elector", by)
+	}
+	s, err := gocron.NewScheduler(shared)
+	if err != nil {
+		return err
+	}
+	_, err = s.NewJob(gocron.DurationJob(every), gocron.NewTask(func() { fmt.Fprintln(out, "working") }), gocron.WithName("report"))
+	if err != nil {
+		return err
+	}
+	s.Start()
+	<-ctx.Done()
+	return s.Shutdown() // waits for the job
+}
