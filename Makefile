@@ -49,8 +49,8 @@ help: ## this list
 run: build ## serve 127.0.0.1:7379, data in ./simba-data or in the store of ENGINE
 	@exec bin/simba-resp $(if $(ENGINE),--engine $(ENGINE)) $(ARGS)
 
-build: ## bin/simba-resp
-	go build -o bin/simba-resp ./cmd/simba-resp
+build: ## bin/simba-resp: static, stripped, a development version
+	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/simba-resp ./cmd/simba-resp
 
 # Tests of the engines mostly wait for their stores, so more packages at a time than cores, and
 # the longest first.
