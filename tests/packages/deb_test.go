@@ -78,12 +78,21 @@ func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T
 	}
 }
 
-// The test has no systemd, so a program in its place records what the package asks of it.
+// The test has no systemd, so a program in its place records what the package asks of it. It only
+// remembers whether the service runs.
 func TestDebianPackageStartsRestartsAndStopsTheService(t *testing.T) {
 	deb := artifact(t, "*_linux_"+runtime.GOARCH+".deb")
 	record := filepath.Join(t.TempDir(), "record")
 	bin := t.TempDir()
-	program := "#!/bin/sh\necho \"$@\" >>" + record + "\n"
+	program := `#!/bin/sh
+echo "$@" >>` + record + `
+running=` + bin + `/running
+case "$*" in
+*is-enabled*) echo enabled ;;
+*is-active*) [ -e "$running" ] ;;
+*" start "* | "start "* | *" restart "* | "restart "*) touch "$running" ;;
+esac
+`
 	if err := os.WriteFile(filepath.Join(bin, "systemctl"), []byte(program), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +139,7 @@ func withVersion(t *testing.T, deb, version string) string {
 	if err := os.WriteFile(control, []byte(changed.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "dpkg-deb", "--root-owner-group", "--build", dir, dir+".deb")
+	run(t, "dpkg-deb", "--root-owner-group", "-Znone", "--build", dir, dir+".deb")
 	return dir + ".deb"
 }
 
