@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestVersionTellsReleasesFromDevelopmentBuilds(t *testing.T) {
+func TestVersionDistinguishesReleasesFromDevelopmentBuilds(t *testing.T) {
 	build := func(version string, settings ...string) *debug.BuildInfo {
 		info := &debug.BuildInfo{Main: debug.Module{Version: version}}
 		for i := 0; i < len(settings); i += 2 {

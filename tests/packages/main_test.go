@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package packages tests what a release consists of: archives, Debian and RPM packages, and the root
-// of the container image. make package builds them and runs the tests.
+// Package packages tests what a release consists of: archives, Debian and RPM packages, and the
+// root of the container image. make package builds them and runs the tests.
 package packages
 
 import (
