@@ -42,7 +42,8 @@ define newline
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-long lint prose fuzz bench monitoring gobench simulate bugs chaos attacks variants timed jvm campaigns programs docs
+.SECONDEXPANSION:
+.PHONY: help run build test test-long lint prose fuzz bench monitoring gobench simulate bugs chaos attacks variants timed jvm campaigns programs docs release-check release-snapshot package
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -51,8 +52,8 @@ help: ## this list
 run: build ## serve 127.0.0.1:7379, data in ./simba-data or in the store of ENGINE
 	@exec bin/simba-resp $(if $(ENGINE),--engine $(ENGINE)) $(ARGS)
 
-build: ## bin/simba-resp
-	go build -o bin/simba-resp ./cmd/simba-resp
+build: ## bin/simba-resp: static, stripped, a development version
+	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/simba-resp ./cmd/simba-resp
 
 # Tests of the engines mostly wait for their stores, so more packages at a time than cores, and
 # the longest first.
@@ -88,7 +89,7 @@ else
 	$(foreach m,$(MODULES),$(if $(call in-module,$m),cd $m && $(TEST) $(if $(filter $(PKG),$(ATTACKS) $(SIMULATION)),,-race) -p 3 -timeout 12m -run '$(RUN)' $(call in-module,$m)$(newline)))
 endif
 
-test-long: attacks variants timed jvm bugs campaigns programs simulate chaos ## what make test leaves out: it wants a quiet machine, and some 70 minutes
+test-long: attacks variants timed jvm package bugs campaigns programs simulate chaos ## what make test leaves out: it wants a quiet machine, and some 70 minutes
 
 attacks: ## hostile and careless clients by the thousand
 	@tools/install
@@ -158,6 +159,23 @@ bench: ## this server beside what one would take instead, some 10 minutes: docs/
 
 monitoring: ## the processor time of a server with metrics and without, in ten pairs, a minute
 	cd bench && go run . -monitoring 10
+# The release tool is built apart from every module, since it brings hundreds of others along.
+RELEASER = bin/goreleaser-$(shell go -C tools/release list -m -f '{{.Version}}' github.com/goreleaser/goreleaser/v2)
+
+bin/goreleaser-v%:
+	GOBIN=$(CURDIR)/bin CGO_ENABLED=0 go install github.com/goreleaser/goreleaser/v2@v$*
+	mv bin/goreleaser $@
+
+release-check: ## the configuration of releases, and the manifests of deploy/kubernetes, in seconds
+	@go -C tools/release test .
+
+# The version is above the last release, and below the next one.
+release-snapshot: $$(RELEASER) ## dist/: archives, deb and rpm for all systems as a release has them, and checksums, some 5 minutes
+	SNAPSHOT=0.1.0-snapshot.$$(git rev-list --count HEAD) $(RELEASER) release --snapshot --clean --parallelism 2
+
+package: release-snapshot ## install, run, upgrade and remove the packages of dist/ in a private copy of this machine, as root
+	@tools/install
+	$(TEST) -v -timeout 10m ./tests/packages -dist $(CURDIR)/dist
 
 docs: ## write the generated pages and tables of docs/ anew; make bench writes docs/development/benchmarks.md
 	go test -count 1 -run 'PageOfCommands|PageOfSettings|PageOfMetrics|TableOfPromises' ./commands ./cmd/simba-resp ./monitor ./backends/backendtest -update

@@ -30,7 +30,7 @@ func sources(t *testing.T, suffixes ...string) []string {
 			return err
 		}
 		name := d.Name()
-		if d.IsDir() && path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"bin", "node_modules", "simba-data"}, name)) {
+		if d.IsDir() && path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"bin", "dist", "node_modules", "simba-data"}, name)) {
 			return filepath.SkipDir
 		}
 		if !d.IsDir() && slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(name, s) }) {

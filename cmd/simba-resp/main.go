@@ -12,8 +12,6 @@ import (
 	"time"
 )
 
-const version = "0.1.0"
-
 // The exit codes. A failed store ends the process with persist.ExitCode.
 const (
 	exitFailed = 1 // the server could not start, or its stop was not orderly

@@ -1,0 +1,190 @@
+//go:build linux
+
+package packages
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const (
+	binary   = "/usr/bin/simba-resp"
+	settings = "/etc/simba-resp/simba-resp.toml"
+	data     = "/var/lib/simba-resp"
+	wanted   = "/etc/systemd/system/multi-user.target.wants/simba-resp.service"
+)
+
+// One lease lives through the whole life of the Debian package, until the purge.
+func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T) {
+	deb := artifact(t, "*_linux_"+runtime.GOARCH+".deb")
+	version := run(t, "dpkg-deb", "--field", deb, "Version")
+
+	run(t, "dpkg", "--install", deb)
+	wantVersion(t, version)
+	wantOwner(t, filepath.Dir(settings), "root", "simba-resp", 0o750)
+	wantOwner(t, settings, "root", "simba-resp", 0o640)
+	wantOwner(t, data, "simba-resp", "simba-resp", 0o750)
+	if _, err := os.Lstat(wanted); err != nil {
+		t.Errorf("the service is not enabled: %v", err)
+	}
+	s := startUnit(t)
+	token := s.acquire()
+	sameLease := func(s *server) {
+		t.Helper()
+		if got := s.acquire(); got != token {
+			t.Errorf("alice has the token %d, want still %d", got, token)
+		}
+	}
+
+	// The administrator's changes survive the upgrade.
+	if err := os.WriteFile(settings, append(read(t, settings), "maxclients = 1000\n"...), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(wanted); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "dpkg", "--install", withVersion(t, deb, version+"+upgrade"))
+	if got := run(t, "dpkg-query", "--show", "--showformat=${Version}", "simba-resp"); got != version+"+upgrade" {
+		t.Errorf("version %s is installed", got)
+	}
+	if !strings.Contains(string(read(t, settings)), "maxclients = 1000") {
+		t.Error("the upgrade changed the settings")
+	}
+	wantOwner(t, settings, "root", "simba-resp", 0o640)
+	if _, err := os.Lstat(wanted); err == nil {
+		t.Error("the upgrade enabled a disabled service")
+	}
+	s.stop()
+	s = startUnit(t)
+	sameLease(s)
+	s.stop()
+
+	run(t, "dpkg", "--remove", "simba-resp")
+	wantAbsent(t, binary)
+	read(t, settings)
+	run(t, "dpkg", "--install", deb)
+	s = startUnit(t)
+	sameLease(s)
+	s.stop()
+
+	run(t, "dpkg", "--purge", "simba-resp")
+	for _, path := range []string{binary, filepath.Dir(settings), data, "/usr/lib/systemd/system/simba-resp.service"} {
+		wantAbsent(t, path)
+	}
+}
+
+// The test has no systemd, so a program in its place records what the package asks of it. It only
+// remembers whether the service runs.
+func TestDebianPackageStartsRestartsAndStopsTheService(t *testing.T) {
+	deb := artifact(t, "*_linux_"+runtime.GOARCH+".deb")
+	record := filepath.Join(t.TempDir(), "record")
+	bin := t.TempDir()
+	program := `#!/bin/sh
+echo "$@" >>` + record + `
+running=` + bin + `/running
+case "$*" in
+*is-enabled*) echo enabled ;;
+*is-active*) [ -e "$running" ] ;;
+*" start "* | "start "* | *" restart "* | "restart "*) touch "$running" ;;
+esac
+`
+	if err := os.WriteFile(filepath.Join(bin, "systemctl"), []byte(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	if err := os.MkdirAll("/run/systemd/system", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll("/run/systemd/system")
+	// A policy of the machine, as in containers, would forbid services.
+	if err := os.Remove("/usr/sbin/policy-rc.d"); err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	asked := func(want string) {
+		t.Helper()
+		if got := string(read(t, record)); !strings.Contains(got, want+" simba-resp.service") {
+			t.Errorf("systemctl was not asked to %s, but:\n%s", want, got)
+		}
+		if err := os.Remove(record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, "dpkg", "--install", deb)
+	asked("start")
+	run(t, "dpkg", "--install", withVersion(t, deb, "99.0"))
+	asked("restart")
+	run(t, "dpkg", "--remove", "simba-resp")
+	asked("stop")
+	run(t, "dpkg", "--purge", "simba-resp")
+}
+
+// withVersion returns a copy of a Debian package with another version.
+func withVersion(t *testing.T, deb, version string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "deb")
+	run(t, "dpkg-deb", "--raw-extract", deb, dir)
+	control := filepath.Join(dir, "DEBIAN", "control")
+	var changed strings.Builder
+	for line := range strings.Lines(string(read(t, control))) {
+		if strings.HasPrefix(line, "Version: ") {
+			line = "Version: " + version + "\n"
+		}
+		changed.WriteString(line)
+	}
+	if err := os.WriteFile(control, []byte(changed.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "dpkg-deb", "--root-owner-group", "-Znone", "--build", dir, dir+".deb")
+	return dir + ".deb"
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// wantVersion compares the version of the installed server with that of its package.
+func wantVersion(t *testing.T, pkg string) {
+	t.Helper()
+	// Packages write the hyphen before a pre-release as a tilde.
+	if got, want := strings.Fields(run(t, binary, "--version"))[1], strings.ReplaceAll(pkg, "~", "-"); got != want {
+		t.Errorf("--version shows %s, the package has %s", got, want)
+	}
+}
+
+func wantAbsent(t *testing.T, path string) {
+	t.Helper()
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("%s still exists: %v", path, err)
+	}
+}
+
+func wantOwner(t *testing.T, path, owner, group string, mode os.FileMode) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	account, err := user.Lookup(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members, err := user.LookupGroup(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int(stat.Uid) != number(t, account.Uid) || int(stat.Gid) != number(t, members.Gid) || info.Mode().Perm() != mode {
+		t.Errorf("%s: owner %d, group %d, mode %o; want %s (%s), %s (%s), %o", path,
+			stat.Uid, stat.Gid, info.Mode().Perm(), owner, account.Uid, group, members.Gid, mode)
+	}
+}

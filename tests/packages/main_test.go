@@ -1,0 +1,52 @@
+//go:build linux
+
+// Package packages tests what a release consists of: archives, Debian and RPM packages, and the
+// root of the container image. make package builds them and runs the tests.
+package packages
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+var dist = flag.String("dist", "", "the folder that make release-snapshot filled")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *dist == "" {
+		fmt.Println("packages are not tested without -dist: see make package")
+		return
+	}
+	if os.Getuid() != 0 {
+		fail(fmt.Errorf("the installation of packages needs root"))
+	}
+	if os.Getenv(inside) == "" {
+		code, err := runInPrivateMachine()
+		if err != nil {
+			fail(err)
+		}
+		os.Exit(code)
+	}
+	if err := enterPrivateMachine(); err != nil {
+		fail(err)
+	}
+	os.Exit(m.Run())
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "tests/packages:", err)
+	os.Exit(1)
+}
+
+// artifact returns the only file of dist that matches the pattern.
+func artifact(t *testing.T, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(*dist, pattern))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s: found %q, %v", pattern, found, err)
+	}
+	return found[0]
+}

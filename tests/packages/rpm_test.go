@@ -1,0 +1,38 @@
+//go:build linux
+
+package packages
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+func TestRPMInstallsRunsUpgradesAndKeepsData(t *testing.T) {
+	rpm := artifact(t, map[string]string{"amd64": "*x86_64.rpm", "arm64": "*aarch64.rpm"}[runtime.GOARCH])
+	// Debian's rpm knows none of Debian's packages.
+	options := []string{"--force-debian", "--nodeps"}
+	install := func(how string) { run(t, "rpm", append(options, how, rpm)...) }
+	install("--install")
+	wantOwner(t, filepath.Dir(settings), "root", "simba-resp", 0o750)
+	wantOwner(t, settings, "root", "simba-resp", 0o640)
+	wantOwner(t, data, "simba-resp", "simba-resp", 0o750)
+	run(t, "rpm", "--verify", "--nodeps", "--nogroup", "simba-resp")
+	s := startUnit(t)
+	token := s.acquire()
+
+	run(t, "rpm", append(options, "--upgrade", "--replacepkgs", rpm)...)
+	s.stop()
+	s = startUnit(t)
+	if got := s.acquire(); got != token {
+		t.Errorf("alice has the token %d, want still %d", got, token)
+	}
+	s.stop()
+
+	run(t, "rpm", append(options, "--erase", "simba-resp")...)
+	wantAbsent(t, binary)
+	if _, err := os.Stat(data); err != nil {
+		t.Errorf("the removal took the data: %v", err)
+	}
+}

@@ -1,0 +1,139 @@
+package release
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+)
+
+// manifests are the objects of one file of deploy/kubernetes.
+type manifests struct {
+	services  []*core.Service
+	budgets   []*policy.PodDisruptionBudget
+	workloads []workload
+}
+
+// workload is a StatefulSet or a Deployment.
+type workload struct {
+	name     string
+	selector *meta.LabelSelector
+	pods     core.PodTemplateSpec
+	claims   []core.PersistentVolumeClaim
+}
+
+// readManifests decodes a file as the API server does, and fails at an unknown or repeated field.
+func readManifests(t *testing.T, file string) *manifests {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := new(manifests)
+	for _, document := range strings.Split(string(text), "\n---\n") {
+		var kind meta.TypeMeta
+		if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
+			t.Fatal(err)
+		}
+		decode := func(object any) {
+			t.Helper()
+			if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
+				t.Errorf("%s, %s: %v", file, kind.Kind, err)
+			}
+		}
+		switch kind.APIVersion + " " + kind.Kind {
+		case "v1 Service":
+			s := new(core.Service)
+			decode(s)
+			all.services = append(all.services, s)
+		case "policy/v1 PodDisruptionBudget":
+			b := new(policy.PodDisruptionBudget)
+			decode(b)
+			all.budgets = append(all.budgets, b)
+		case "apps/v1 StatefulSet":
+			s := new(apps.StatefulSet)
+			decode(s)
+			all.workloads = append(all.workloads, workload{s.Name, s.Spec.Selector, s.Spec.Template, s.Spec.VolumeClaimTemplates})
+		case "apps/v1 Deployment":
+			d := new(apps.Deployment)
+			decode(d)
+			all.workloads = append(all.workloads, workload{d.Name, d.Spec.Selector, d.Spec.Template, nil})
+		default:
+			t.Errorf("%s has an object of an unexpected kind: %s %s", file, kind.APIVersion, kind.Kind)
+		}
+	}
+	return all
+}
+
+func TestManifestsAreValidAndTheirObjectsFitTogether(t *testing.T) {
+	files, err := filepath.Glob("../../deploy/kubernetes/*.yaml")
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	for _, file := range files {
+		m := readManifests(t, file)
+		if len(m.workloads) != 1 || len(m.services) != 1 {
+			t.Fatalf("%s: %d workloads, %d services", file, len(m.workloads), len(m.services))
+		}
+		w := m.workloads[0]
+		pods := labels.Set(w.pods.Labels)
+		selects := func(what string, selector *meta.LabelSelector) {
+			t.Helper()
+			if s, err := meta.LabelSelectorAsSelector(selector); err != nil || s.Empty() || !s.Matches(pods) {
+				t.Errorf("%s: the selector of the %s does not match the pods: %v", file, what, err)
+			}
+		}
+		selects("workload", w.selector)
+		for _, b := range m.budgets {
+			selects("disruption budget", b.Spec.Selector)
+		}
+		for _, c := range w.pods.Spec.TopologySpreadConstraints {
+			selects("topology constraint", c.LabelSelector)
+		}
+		selects("service", &meta.LabelSelector{MatchLabels: m.services[0].Spec.Selector})
+		checkContainer(t, file, w, m.services[0])
+	}
+}
+
+// checkContainer compares names that the objects must have in common.
+func checkContainer(t *testing.T, file string, w workload, service *core.Service) {
+	t.Helper()
+	c := w.pods.Spec.Containers[0]
+	ports := make(map[string]int32)
+	for _, p := range c.Ports {
+		ports[p.Name] = p.ContainerPort
+	}
+	for _, p := range service.Spec.Ports {
+		if ports[p.TargetPort.StrVal] != p.Port {
+			t.Errorf("%s: the service's port %s is not that of the container", file, p.Name)
+		}
+	}
+	for name, probe := range map[string]*core.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
+		if probe == nil || probe.HTTPGet == nil || ports[probe.HTTPGet.Port.StrVal] == 0 {
+			t.Errorf("%s: the %s probe does not name a port of the container", file, name)
+		}
+	}
+	volumes := make(map[string]bool)
+	for _, v := range w.pods.Spec.Volumes {
+		volumes[v.Name] = true
+	}
+	for _, v := range w.claims {
+		volumes[v.Name] = true
+	}
+	for _, m := range c.VolumeMounts {
+		if !volumes[m.Name] {
+			t.Errorf("%s: nothing provides the volume %s", file, m.Name)
+		}
+	}
+	user := w.pods.Spec.SecurityContext.RunAsUser
+	if user == nil || *user != 65532 {
+		t.Errorf("%s: the pods do not run as the image's user", file)
+	}
+}
