@@ -267,9 +267,9 @@ func (l *Lock) Context() context.Context { return l.own }
 // of the mutex.
 func (l *Lock) Token() uint64 { return l.own.token }
 
-// Owner returns the id, the token and the windows of the lease. After the tenure it returns those of
-// the last lease. While the machine is suspended the windows run on, so read them again after each
-// wait.
+// Owner returns the id, the token and the windows of the lease. After the tenure it returns those
+// of the last lease. While the machine is suspended the windows run on, so read them again after
+// each wait.
 func (l *Lock) Owner() Owner { return l.own.owner(l.run.terms) }
 
 // Unlock ends the ownership and releases the mutex. If ctx ends first, it returns the error of

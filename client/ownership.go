@@ -92,8 +92,8 @@ func (o *ownership) left() time.Duration {
 	return o.span.Load().left()
 }
 
-// owner returns the ownership as an Owner. Its windows are earlier by the time for which the machine
-// was suspended since they began: the monotonic clock stood still meanwhile.
+// owner returns the ownership as an Owner. Its windows are earlier by the time for which the
+// machine was suspended since they began: the monotonic clock stood still meanwhile.
 func (o *ownership) owner(t terms) Owner {
 	s := o.span.Load()
 	from := s.from.at.Add(s.from.suspended - now().suspended)

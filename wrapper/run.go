@@ -60,6 +60,7 @@ type run struct {
 	lease Lease
 	p     *process
 	tty   *terminal
+	send  func(unix.Signal) error // to the process group
 
 	killAt time.Time // when SIGKILL is due; zero = the command was not stopped
 	broken bool      // the lease ended before its time, so killAt does not depend on it
@@ -80,7 +81,7 @@ func (r *Runner) Run(c Command, lease Lease) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	run := &run{Runner: r, lease: lease, p: p, tty: tty}
+	run := &run{Runner: r, lease: lease, p: p, tty: tty, send: p.signal}
 	run.wait()
 	return run.Result, nil
 }
@@ -164,11 +165,11 @@ func (r *run) kill() {
 		r.killed = true
 		r.Say("%s: the command did not end in time; it gets SIGKILL", r.Mutex)
 	}
-	_ = r.p.signal(unix.SIGKILL) // again and again: the error was reported for SIGTERM
+	_ = r.send(unix.SIGKILL) // again and again: the error was reported for SIGTERM
 }
 
 func (r *run) signal(sig unix.Signal) {
-	if err := r.p.signal(sig); err != nil && !errors.Is(err, unix.ESRCH) {
+	if err := r.send(sig); err != nil && !errors.Is(err, unix.ESRCH) {
 		r.Say("%s: the command cannot get signal %v: %v", r.Mutex, sig, err)
 	}
 }

@@ -13,8 +13,8 @@ var backgroundJob = signal.Ignored(unix.SIGINT)
 // terminal is the controlling terminal of this process.
 type terminal struct{ fd int }
 
-// openTerminal returns the controlling terminal; nil if there is none, as under cron and systemd, or
-// if this program must not use it.
+// openTerminal returns the controlling terminal; nil if there is none, as under cron and systemd,
+// or if this program must not use it.
 func openTerminal() *terminal {
 	if backgroundJob {
 		return nil

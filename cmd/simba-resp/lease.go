@@ -65,7 +65,8 @@ type leaseFlags struct {
 
 func (f *leaseFlags) add(cmd *cobra.Command) {
 	cli.AddConnection(cmd)
-	cmd.SetHelpFunc(new(cobra.Command).HelpFunc()) // that of the root has the settings of the server
+	// The help of the root has the settings of the server.
+	cmd.SetHelpFunc(new(cobra.Command).HelpFunc())
 	cmd.Flags().DurationVar(&f.ttl, "ttl", defaultTTL, "TTL window of the lease: without a renewal the command gets SIGTERM at its end")
 	cmd.Flags().DurationVar(&f.grace, "grace", defaultGrace, "transition window: the command gets SIGKILL when a quarter of it is left")
 	cmd.Flags().StringVar(&f.id, "id", "", "contender's `id`; no two processes may have the same (default counter:pid@host~random)")
@@ -211,14 +212,18 @@ func (w *wrapped) explain(err error) error {
 		}
 		return &exitError{exitConflict, fmt.Errorf("%s: not acquired; %s", w.mutex, owner)}
 	}
-	return &exitError{exitUsage, errors.New(cli.Printable(err.Error()))} // the name or the id is not valid
+	// The name or the id is not valid.
+	return &exitError{exitUsage, errors.New(cli.Printable(err.Error()))}
 }
 
 // run runs the command while the mutex is locked, and unlocks it.
 func (w *wrapped) run(l *client.Lock) (wrapper.Result, error) {
 	result, err := w.runner.Run(w.command, l)
-	if unlocked := l.Unlock(context.Background()); errors.Is(unlocked, client.ErrLost) {
+	switch unlocked := l.Unlock(context.Background()); {
+	case errors.Is(unlocked, client.ErrLost):
 		result.Lost = true
+	case unlocked != nil:
+		w.runner.Say("%s: the server has not confirmed the release; the mutex is free when its lease ends: %v", w.mutex, unlocked)
 	}
 	return result, err
 }

@@ -1,5 +1,5 @@
-// Package wrapper tests lock and elect with real servers and commands. What a test says of the time
-// of a command is read from the timestamps that the command itself has written.
+// Package wrapper tests lock and elect with real servers and commands. A command writes timestamps
+// while it runs. The tests judge by these, not by when they notice something.
 package wrapper
 
 import (

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -58,6 +59,7 @@ func run() error {
 	} else {
 		fmt.Printf("started %d token %s of %s foreground %v\n", os.Getpid(), os.Getenv("SIMBA_TOKEN"), os.Getenv("SIMBA_MUTEX"), foreground())
 	}
+	limit := time.After(3 * time.Minute) // nobody else may end it if a test fails
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -66,6 +68,8 @@ func run() error {
 		}
 		select {
 		case <-tick.C:
+		case <-limit:
+			return errors.New("it was not ended in time")
 		case sig := <-signals:
 			fmt.Printf("signal %v foreground %v\n", sig, foreground())
 			if sig != unix.SIGUSR1 && sig != unix.SIGCONT && !*stubborn {
