@@ -73,6 +73,7 @@ type contenderRun struct {
 	once    bool          // end when the mutex is not free, or lost
 	manual  bool          // renew only after askNow
 	every   time.Duration // not 0: the pause between requests of a waiter; no notice shortens it
+	renewal time.Duration // not 0: the longest time from a request of the owner to its next renewal
 
 	wake   chan struct{} // send a request now
 	owning atomic.Bool   // own is not nil; for notices, which come on another goroutine
@@ -234,7 +235,11 @@ func (r *contenderRun) hold(reply reply, from instant) bool {
 	if r.manual {
 		return r.sleepUntilExpired(o)
 	}
-	due := func() time.Duration { return renewIn(r.ttl, r.transition) - now().since(from) }
+	after := renewIn(r.ttl, r.transition)
+	if r.renewal != 0 {
+		after = min(after, r.renewal)
+	}
+	due := func() time.Duration { return after - now().since(from) }
 	if r.listener == nil && due() > subscribeAfter {
 		if !r.sleep(subscribeAfter, r.wake) {
 			return false

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/client/internal/names"
+	"github.com/simba-resp/simba-resp/client/internal/suspend"
 )
 
 func TestOwnerRenewsAtItsTTLOrWithAThirdOfTheLeaseLeft(t *testing.T) {
@@ -70,6 +71,29 @@ func TestOwnershipEndsByTheClock(t *testing.T) {
 		o.renew(now(), time.Minute)
 		if o.Err() == nil || o.left() > 0 {
 			t.Error("an ownership that has ended begins anew")
+		}
+	})
+}
+
+// The monotonic clock stands still while the machine is suspended, and the windows of the lease do
+// not.
+func TestWindowsOfAnOwnershipRunWhileTheMachineIsSuspended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		terms := terms{ttl: time.Minute, transition: time.Second}
+		o := newOwnership(t.Context(), new(suspendWatch), 7, now(), terms.lease())
+		defer o.end(ErrReleased)
+		before := o.owner(terms)
+		if want := time.Now().Add(time.Minute); !before.TTLAt.Equal(want) || !before.TransitionAt.Equal(want.Add(time.Second)) {
+			t.Errorf("%+v, want %v", before, want)
+		}
+		defer suspend.Pretend(10 * time.Second)()
+		after := o.owner(terms)
+		if ttl, transition := before.TTLAt.Sub(after.TTLAt), before.TransitionAt.Sub(after.TransitionAt); ttl != 10*time.Second || transition != ttl {
+			t.Errorf("the windows end %v and %v earlier", ttl, transition)
+		}
+		o.renew(now(), 30*time.Second) // the server granted less
+		if got := o.owner(terms); !got.TTLAt.Equal(time.Now().Add(30*time.Second)) || !got.TransitionAt.Equal(got.TTLAt) {
+			t.Errorf("a short lease: %+v", got)
 		}
 	})
 }

@@ -98,6 +98,16 @@ func ExampleLock_Token() {
 	// Output: true
 }
 
+func ExampleLock_Owner() {
+	c, done := connect()
+	defer done()
+	l, err := c.Lock(context.Background(), "report", client.WithID("shop-1"))
+	check(err)
+	o := l.Owner()
+	fmt.Println(o.ID, o.Token, o.TransitionAt.Sub(o.TTLAt))
+	// Output: shop-1 1 2s
+}
+
 // A second Unlock does nothing, so a deferred one may follow an early one.
 func ExampleLock_Unlock() {
 	c, done := connect()
@@ -132,6 +142,19 @@ func ExampleWithTransition() {
 	l, err := c.Lock(context.Background(), "report", client.WithTransition(client.NoTransition))
 	check(err)
 	check(l.Unlock(context.Background()))
+}
+
+// By default the first renewal of this lease is due after 40 minutes.
+func ExampleWithRenewal() {
+	c, done := connect()
+	defer done()
+	l, err := c.Lock(context.Background(), "report", client.WithTTL(time.Hour), client.WithRenewal(10*time.Millisecond))
+	check(err)
+	for begun := l.Owner().TTLAt; l.Owner().TTLAt.Equal(begun); {
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println("renewed")
+	// Output: renewed
 }
 
 func ExampleWithID() {

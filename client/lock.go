@@ -14,6 +14,7 @@ type LockOption func(*lockOptions)
 type lockOptions struct {
 	id              string
 	ttl, transition time.Duration
+	renewal         time.Duration
 }
 
 // WithTTL sets the TTL of the lease, 1 ms to 24 h; 0 means the Client's. The lease is renewed
@@ -24,6 +25,12 @@ func WithTTL(ttl time.Duration) LockOption { return func(o *lockOptions) { o.ttl
 // WithTransition sets the transition window of the lease, up to 24 h; 0 means the Client's,
 // NoTransition none. The owner may still renew in it, and nobody else may take the mutex.
 func WithTransition(d time.Duration) LockOption { return func(o *lockOptions) { o.transition = d } }
+
+// WithRenewal sets the longest time from the request that acquired or renewed the lease to the next
+// renewal. 0 means the end of the TTL window, or a third of the lease before its end if that is
+// earlier. A later time has no effect. With a third of the TTL, a renewal that fails is repeated
+// before the TTL window ends.
+func WithRenewal(d time.Duration) LockOption { return func(o *lockOptions) { o.renewal = d } }
 
 // WithID sets the contender's id, 1 to 128 bytes; "" means counter:pid@host~random. No two
 // contenders of a mutex may have the same at one time. In one Client the second is refused with
@@ -173,6 +180,9 @@ func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-cha
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", mutex, err)
 	}
+	if o.renewal < 0 {
+		return nil, fmt.Errorf("lock %s: Renewal is %v, less than 0", mutex, o.renewal)
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, &NotAcquiredError{Mutex: mutex, Err: err}
 	}
@@ -207,7 +217,7 @@ func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-cha
 		h.callbacksDone = func() <-chan struct{} { return worked }
 	}
 	r = c.newContenderRun(ctx, t, h)
-	r.once, r.noQueue = once, once
+	r.once, r.noQueue, r.renewal = once, once, o.renewal
 	if err := r.begin(); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", mutex, err)
 	}
@@ -260,6 +270,11 @@ func (l *Lock) Context() context.Context { return l.own }
 // Token returns the fencing token of the tenure. It is larger than that of every earlier tenure
 // of the mutex.
 func (l *Lock) Token() uint64 { return l.own.token }
+
+// Owner returns the id, the token and the windows of the lease. After the tenure it returns those
+// of the last lease. While the machine is suspended the windows run on, so read them again after
+// each wait.
+func (l *Lock) Owner() Owner { return l.own.owner(l.run.terms) }
 
 // Unlock ends the ownership and releases the mutex. If ctx ends first, it returns the error of
 // ctx, and the release continues in the background. A second Unlock waits for the same release

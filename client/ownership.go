@@ -31,13 +31,14 @@ func (i instant) since(earlier instant) time.Duration {
 	return i.at.Sub(earlier.at) + i.suspended - earlier.suspended
 }
 
-// span is the time from the request that acquired or renewed a lease until the owner gives it up.
+// span is a lease, from the request that acquired or renewed it.
 type span struct {
-	from   instant
-	length time.Duration
+	from  instant
+	lease time.Duration
 }
 
-func (s *span) left() time.Duration { return s.length - now().since(s.from) }
+// left returns the time until the owner gives the lease up.
+func (s *span) left() time.Duration { return s.lease - margin(s.lease) - now().since(s.from) }
 
 // ownership is one tenure of this process, and its context. The context ends no later than the
 // tenure. Err reads the clock, so a process that was stopped meanwhile knows at once.
@@ -80,7 +81,7 @@ func (o *ownership) end(cause error) {
 
 // renew begins the windows anew.
 func (o *ownership) renew(from instant, lease time.Duration) {
-	o.span.Store(&span{from, lease - margin(lease)})
+	o.span.Store(&span{from, lease})
 }
 
 // left returns for how long the mutex is still owned; not above 0 if it is not.
@@ -91,10 +92,12 @@ func (o *ownership) left() time.Duration {
 	return o.span.Load().left()
 }
 
-// owner returns the ownership as an Owner.
+// owner returns the ownership as an Owner. Its windows are earlier by the time for which the
+// machine was suspended since they began: the monotonic clock stood still meanwhile.
 func (o *ownership) owner(t terms) Owner {
-	from := o.span.Load().from.at
-	return Owner{ID: t.id, Token: o.token, TTLAt: from.Add(t.ttl), TransitionAt: from.Add(t.lease())}
+	s := o.span.Load()
+	from := s.from.at.Add(s.from.suspended - now().suspended)
+	return Owner{ID: t.id, Token: o.token, TTLAt: from.Add(min(t.ttl, s.lease)), TransitionAt: from.Add(s.lease)}
 }
 
 // Err implements context.Context.

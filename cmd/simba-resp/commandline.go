@@ -14,6 +14,7 @@ import (
 // may have a method ExitCode.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer, log *logBuffer) error {
 	root := newRoot(getenv, func(ctx context.Context, cfg *config) error { return serveUntilSignal(ctx, cfg, log) })
+	root.AddCommand(lockCommand(log), electCommand(log))
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	return root.ExecuteContext(ctx)

@@ -39,9 +39,11 @@ func main() {
 	fail(log, code, err)
 }
 
-// fail ends the process with an exit code and the reason on standard error.
+// fail ends the process with an exit code, and with the reason on standard error if there is one.
 func fail(log *logBuffer, code int, why any) {
-	fmt.Fprintln(log, "simba-resp:", why)
+	if why := fmt.Sprint(why); why != "" {
+		fmt.Fprintln(log, "simba-resp:", why)
+	}
 	log.flush(logFlushTimeout)
 	os.Exit(code)
 }

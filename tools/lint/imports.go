@@ -40,6 +40,8 @@ var mayImport = map[string][]string{
 	// Client commands know the server by its wire only.
 	"cli": {"github.com/BurntSushi/toml", "github.com/redis/go-redis/v9", "github.com/spf13/cobra", "golang.org/x/sys", "golang.org/x/term"},
 
+	"wrapper": {client, "golang.org/x/sys"},
+
 	// A module of its own, which imports nothing of the server's.
 	"client":                     {client + "/internal/callbacks", client + "/internal/contend", client + "/internal/names", client + "/internal/suspend", "github.com/redis/go-redis/v9"},
 	"client/worker":              {client, client + "/internal/callbacks", client + "/internal/contend"},

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/simba-resp/simba-resp/wrapper"
+)
+
+// restartPause is the time between the end of the command and the next request for the mutex. A
+// command that fails at once must not busy the machine.
+const restartPause = time.Second
+
+// electCommand returns the command elect.
+func electCommand(log *logBuffer) *cobra.Command {
+	var flags leaseFlags
+	var restart bool
+	cmd := &cobra.Command{
+		Use:   "elect [flags] NAME -- command [arguments]",
+		Short: "Run a command whenever this process is the leader",
+		Long: `Contend for the mutex NAME. While this process owns it, run the command as lock
+does. When the mutex is lost or cannot be renewed, stop the command, and contend
+again when it has ended.
+
+When the command ends by itself, release the mutex and exit with its code. With
+--restart, release the mutex and contend again after a second. A signal to this
+process goes to the command. If it is SIGHUP, SIGINT, SIGQUIT or SIGTERM, exit
+when the command has ended.`,
+		Example:               `  simba-resp elect --restart scheduler -- /usr/local/bin/scheduler`,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			w, err := newWrapped(cmd, args, &flags, log)
+			if err != nil {
+				return err
+			}
+			defer func() { w.close(err) }()
+			return w.elect(cmd.Context(), restart)
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&restart, "restart", false, "contend again when the command ends by itself")
+	return cmd
+}
+
+// elect runs the command in each tenure.
+func (w *wrapped) elect(ctx context.Context, restart bool) error {
+	for {
+		l, err := w.acquire(ctx, false)
+		if err != nil {
+			return err
+		}
+		w.runner.Say("%s: acquired, token %d", w.mutex, l.Token())
+		result, err := w.run(l)
+		switch {
+		case err != nil:
+			return err
+		case result.Asked || !result.Lost && !restart:
+			if result.Code == 0 {
+				return nil
+			}
+			return &exitError{result.Code, nil}
+		case result.Lost:
+			w.runner.Say("%s: the command has ended; contending again", w.mutex)
+			continue
+		}
+		w.runner.Say("%s: the command has ended with exit code %d; contending again in %v", w.mutex, result.Code, restartPause)
+		if err := w.pause(); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for restartPause. A signal that asks this process to end is the error.
+func (w *wrapped) pause() error {
+	timer := time.NewTimer(restartPause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return nil
+		case sig := <-w.signals:
+			if code, ends := wrapper.Ends(sig); ends {
+				return &exitError{code, nil}
+			}
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+// lockCommand returns the command lock.
+func lockCommand(log *logBuffer) *cobra.Command {
+	var flags leaseFlags
+	var wait time.Duration
+	var try bool
+	conflict := exitConflict
+	cmd := &cobra.Command{
+		Use:   "lock [flags] NAME -- command [arguments]",
+		Short: "Run a command while this process owns a mutex",
+		Long: `Acquire the mutex NAME, run the command, and release the mutex when the command
+has ended. The lease is renewed meanwhile. A command whose lease cannot be
+renewed is stopped before the lease ends: it gets SIGTERM at the end of the TTL
+window (--ttl), and SIGKILL before the end of the transition window (--grace).
+
+The command has SIMBA_MUTEX, SIMBA_OWNER and SIMBA_TOKEN in its environment. It
+gets the signals that this process gets. On Linux it dies with this process.
+
+Exit codes: that of the command; 128+n if signal n has ended it; 69 the server
+cannot be reached or refuses the request; 75 not acquired; 76 the mutex was lost
+or could not be renewed; 126 the command cannot run; 127 it was not found.`,
+		Example: `  simba-resp lock --try backup -- /usr/local/bin/backup
+  simba-resp lock --wait 30s deploy -- sh -c 'deploy --fence "$SIMBA_TOKEN"'`,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			switch {
+			case conflict < 0 || conflict > 255:
+				return usageError("--conflict-exit-code is %d, not 0 to 255", conflict)
+			case try && cmd.Flags().Changed("wait"):
+				return usageError("--try and --wait exclude each other")
+			case cmd.Flags().Changed("wait") && wait <= 0:
+				return usageError("--wait is %v; use a positive duration, or --try", wait)
+			}
+			w, err := newWrapped(cmd, args, &flags, log)
+			if err != nil {
+				return err
+			}
+			defer func() { w.close(err) }()
+			ctx := cmd.Context()
+			if wait > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, wait)
+				defer cancel()
+			}
+			l, err := w.acquire(ctx, try)
+			if failed := (*exitError)(nil); errors.As(err, &failed) && failed.code == exitConflict {
+				failed.code = conflict
+			}
+			if err != nil {
+				return err
+			}
+			return w.lock(l)
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for the mutex (default for ever)")
+	cmd.Flags().BoolVar(&try, "try", false, "do not wait for the mutex")
+	cmd.Flags().IntVar(&conflict, "conflict-exit-code", exitConflict, "exit `code` if the mutex is not acquired")
+	return cmd
+}
+
+// lock runs the command once.
+func (w *wrapped) lock(l *client.Lock) error {
+	result, err := w.run(l)
+	switch {
+	case err != nil:
+		return err
+	case result.Lost:
+		return &exitError{exitLost, fmt.Errorf("%s: the mutex was lost while the command ran, or could not be renewed; the exit code of the command is %d", w.mutex, result.Code)}
+	case result.Code != 0:
+		return &exitError{result.Code, nil}
+	}
+	return nil
+}

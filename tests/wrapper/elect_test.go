@@ -1,0 +1,119 @@
+package wrapper
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func (w *world) elect(command []string, flags ...string) *simbatest.Process {
+	w.Helper()
+	return w.run("elect", command, flags...)
+}
+
+func TestElectRunsTheCommandInEachTenure(t *testing.T) {
+	w := newWorld(t)
+	p := w.elect(w.worker(), "--id", "me", "--ttl", "12h")
+	_, token := w.started(p)
+	_, line := p.WantsAfter(t, 0, "^started")
+	c := simbatest.Conn(t, w.server)
+	simbatest.DoOne(t, c, "SIMBA.BREAK", "job")
+	p.Wants(t, "^signal terminated")
+	match, _ := p.WantsAfter(t, line, `^started \d+ token (\d+)`)
+	if again := atoi(match[1]); again <= token {
+		t.Errorf("the token is %d, after %d", again, token)
+	}
+	p.Signal(unix.SIGTERM)
+	w.wantsCode(p, 0)
+	if n := w.neverTwo(); n != 2 {
+		t.Errorf("%d commands have run, want 2", n)
+	}
+	w.wantsCode(w.lock(sh("true"), "--try"), 0)
+}
+
+func TestElectEndsWithTheCommand(t *testing.T) {
+	w := newWorld(t)
+	w.wantsCode(w.elect(sh("exit 7")), 7)
+	w.wantsCode(w.elect(sh("true")), 0)
+	w.wantsCode(w.elect([]string{"no-such-command"}), 127)
+	w.wantsCode(w.lock(sh("true"), "--try"), 0)
+}
+
+func TestElectRestartsTheCommand(t *testing.T) {
+	w := newWorld(t)
+	p := w.elect(sh(`[ "$SIMBA_TOKEN" -lt 3 ] || sleep 600; exit 7`), "--restart")
+	p.Wants(t, "job: acquired, token 1")
+	p.Wants(t, "job: the command has ended with exit code 7")
+	p.Wants(t, "job: acquired, token 3")
+	p.Signal(unix.SIGTERM)
+	w.wantsCode(p, 128+15)
+}
+
+// A waiter takes over from an elect that restarts its command.
+func TestElectReleasesTheMutexBeforeItRestartsTheCommand(t *testing.T) {
+	w := newWorld(t)
+	first := w.elect(sh("read line"), "--restart") // its standard input is empty: it ends at once
+	first.Wants(t, "contending again")
+	second := w.elect(w.worker())
+	w.started(second)
+	first.Signal(unix.SIGTERM)
+	second.Signal(unix.SIGTERM)
+	w.wantsCode(first, 128+15)
+	w.wantsCode(second, 0)
+}
+
+func TestElectStopsAndRunsAgainAfterAnOutage(t *testing.T) {
+	w := newWorld(t)
+	p := w.elect(w.worker("--stubborn"), "--id", "me", "--ttl", "1s", "--grace", "2s")
+	_, line := p.WantsAfter(t, 0, "^started")
+	w.server.Kill()
+	p.Wants(t, "job: the command has ended; contending again")
+	w.server.Start()
+	p.WantsAfter(t, line, "^started")
+	if err := unix.Kill(p.Pid(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Exited() // also the command's end: it has the same standard output
+	if n := w.neverTwo(); n != 2 {
+		t.Errorf("%d commands have run, want 2", n)
+	}
+}
+
+// Whatever dies, in whatever order: by their own timestamps, no two commands run at once.
+func TestCrashesOfTwoWrappersNeverRunTwoCommandsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	flags := []string{"--ttl", "1s", "--grace", "4s"}
+	start := func() *simbatest.Process { return w.lock(w.worker("--family", "--stubborn"), flags...) }
+	owner := start()
+	pid, _ := w.started(owner)
+	rounds := simbatest.Count(6, 60)
+	for range rounds {
+		next := start()
+		w.awaitQueued(1)
+		time.Sleep(rand.N(400 * time.Millisecond)) // another moment between two renewals
+		// The family ends with its wrapper only if the wrapper lives: it is killed first, as a
+		// supervisor does that kills a whole unit.
+		switch rand.N(3) {
+		case 0:
+			_ = unix.Kill(owner.Pid(), unix.SIGKILL)
+			w.gone(pid)
+			_ = unix.Kill(-pid, unix.SIGKILL)
+		case 1:
+			_ = unix.Kill(pid, unix.SIGKILL)
+		case 2:
+			_ = unix.Kill(-pid, unix.SIGKILL)
+		}
+		<-owner.Exited()
+		owner = next
+		pid, _ = w.started(owner)
+	}
+	_ = unix.Kill(-pid, unix.SIGKILL)
+	w.wantsCode(owner, 128+9)
+	if n := w.neverTwo(); n != rounds+1 {
+		t.Errorf("%d commands have run, want %d", n, rounds+1)
+	}
+}

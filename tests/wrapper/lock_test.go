@@ -1,0 +1,179 @@
+package wrapper
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func sh(script string) []string { return []string{"sh", "-c", script} }
+
+func TestLockPassesTheExitCodeOfTheCommand(t *testing.T) {
+	w := newWorld(t)
+	data := t.TempDir() + "/data"
+	if err := os.WriteFile(data, []byte("#!/missing\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := t.TempDir() + "/broken"
+	if err := os.WriteFile(broken, []byte("no program"), 0o700); err != nil { //nolint:gosec // it is to be executable
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		command []string
+		code    int
+		why     string
+	}{
+		{sh("true"), 0, ""},
+		{sh("exit 7"), 7, ""},
+		{sh("kill -KILL $$"), 128 + 9, ""},
+		{sh("kill -TERM $$"), 128 + 15, ""},
+		{[]string{"no-such-command"}, 127, `the command "no-such-command" cannot run`},
+		{[]string{"/no/such/command"}, 127, `the command "/no/such/command" cannot run`},
+		{[]string{data}, 126, "permission denied"},
+		{[]string{"/tmp"}, 126, "is a directory"},
+		{[]string{broken}, 126, "exec format error"},
+	} {
+		p := w.lock(row.command)
+		w.wantsCode(p, row.code)
+		if out := p.Output(); !strings.Contains(out, row.why) || row.why == "" && out != "" {
+			t.Errorf("%v: the output is %q, want %q", row.command, out, row.why)
+		}
+	}
+	// Each of them has released the mutex.
+	w.wantsCode(w.lock(sh("true"), "--try"), 0)
+}
+
+func TestLockNamesTheTenureInTheEnvironment(t *testing.T) {
+	w := newWorld(t)
+	p := w.lock([]string{simbatest.Binary(t), "lock", "--url", w.url(), "--id", "inner", "other", "--", "env"}, "--id", "outer")
+	w.wantsCode(p, 0)
+	p.Wants(t, `^SIMBA_MUTEX=other$`)
+	p.Wants(t, `^SIMBA_OWNER=inner$`)
+	p.Wants(t, `^SIMBA_TOKEN=\d+$`)
+	if n := strings.Count(p.Output(), "SIMBA_TOKEN="); n != 1 {
+		t.Errorf("%d variables SIMBA_TOKEN", n)
+	}
+}
+
+func TestLockForwardsSignals(t *testing.T) {
+	for sig, text := range map[unix.Signal]string{
+		unix.SIGHUP: "hangup", unix.SIGINT: "interrupt", unix.SIGQUIT: "quit", unix.SIGTERM: "terminated",
+	} {
+		t.Run(text, func(t *testing.T) {
+			w := newWorld(t)
+			p := w.lock(w.worker("--family"))
+			w.started(p)
+			p.Signal(unix.SIGUSR1)
+			p.Wants(t, "^signal user defined signal 1")
+			p.Signal(sig)
+			p.Wants(t, "^signal "+text)
+			w.wantsCode(p, 0)
+		})
+	}
+}
+
+// nohup(1) and a shell without job control start programs so.
+func TestIgnoredSignalStaysIgnored(t *testing.T) {
+	w := newWorld(t)
+	lock := simbatest.Binary(t) + " lock --url " + w.url() + " job -- "
+	p := simbatest.Run(t, "sh", "-c", `trap "" HUP; exec `+lock+`sh -c 'echo started; kill -HUP $PPID; kill -HUP $$; echo alive; cat'`)
+	p.Wants(t, "^alive")
+	w.wantsCode(p, 0)
+}
+
+func TestLockOfAMutexThatAnotherOwns(t *testing.T) {
+	w := newWorld(t)
+	first := w.lock(w.worker(), "--id", "first")
+	w.started(first)
+	for _, row := range []struct {
+		flags []string
+		code  int
+	}{
+		{[]string{"--try"}, exitConflict},
+		{[]string{"--wait", "50ms"}, exitConflict},
+		{[]string{"--try", "--conflict-exit-code", "0"}, 0},
+	} {
+		p := w.lock(sh("echo ran"), row.flags...)
+		w.wantsCode(p, row.code)
+		if got := p.Output(); got != "simba-resp: job: not acquired; its owner is first" {
+			t.Errorf("%v: %q", row.flags, got)
+		}
+	}
+	// The attempts have left the queue. A waiter that gets SIGTERM does so, too.
+	waiting := w.lock(sh("echo ran"))
+	w.awaitQueued(1)
+	waiting.Signal(unix.SIGTERM)
+	w.wantsCode(waiting, 128+15)
+	w.awaitQueued(0)
+	next := w.lock(sh("echo ran"), "--wait", "1m")
+	w.awaitQueued(1)
+	first.Signal(unix.SIGTERM)
+	w.wantsCode(next, 0)
+	next.Wants(t, "^ran$")
+	w.wantsCode(first, 0)
+}
+
+func TestLockWithoutAServer(t *testing.T) {
+	t.Parallel()
+	w := &world{TB: t, server: simbatest.New(t)}
+	for _, flags := range [][]string{{"--try"}, {"--wait", "100ms"}} {
+		p := w.lock(sh("echo ran"), flags...)
+		w.wantsCode(p, exitUnavailable)
+		p.Wants(t, "^simba-resp: "+w.server.Addr+": connection refused")
+	}
+	// A lock that waits for ever waits for the server, too.
+	p := w.lock(sh("echo ran"))
+	p.Wants(t, "the server does not answer")
+	w.server.Start()
+	w.wantsCode(p, 0)
+	p.Wants(t, "^ran$")
+}
+
+func TestLockRefusesBadInputBeforeItConnects(t *testing.T) {
+	t.Parallel()
+	port := stores.FreePort(t)
+	url := []string{"--url", "redis://127.0.0.1:" + strconv.Itoa(port)}
+	for _, row := range []struct {
+		args []string
+		why  string
+	}{
+		{[]string{"--", "true"}, "the name of the mutex is missing"},
+		{[]string{"job", "true"}, "write -- before the command"},
+		{[]string{"job", "b", "--", "true"}, `unexpected argument "b" before --`},
+		{[]string{"job", "--"}, "the command is missing"},
+		{[]string{"--try", "--wait", "1s", "job", "--", "true"}, "--try and --wait exclude each other"},
+		{[]string{"--wait", "0s", "job", "--", "true"}, "--wait is 0s; use a positive duration, or --try"},
+		{[]string{"--wait", "x", "job", "--", "true"}, "--wait"},
+		{[]string{"--ttl", "999ms", "job", "--", "true"}, "--ttl is 999ms, which leaves no time to stop the command; use 1s or more"},
+		{[]string{"--grace", "999ms", "job", "--", "true"}, "--grace is 999ms, which leaves no time to stop the command; use 1s or more"},
+		{[]string{"--grace", "25h", "job", "--", "true"}, "--grace is 25h0m0s; use 24h0m0s or less"},
+		{[]string{"--ttl", "1s1us", "job", "--", "true"}, "not a whole number of milliseconds"},
+		{[]string{"--conflict-exit-code", "256", "job", "--", "true"}, "--conflict-exit-code is 256, not 0 to 255"},
+		{[]string{"a\x1b[2J", "--", "true"}, `lock a\x1b[2J: invalid mutex`},
+		{[]string{"--id", "a@@b", "job", "--", "true"}, "invalid contender: it must not contain '@@'"},
+	} {
+		simbatest.Refused(t, exitUsage, row.why, append(append([]string{"lock"}, url...), row.args...)...)
+	}
+}
+
+// The mutex is released when no process of the group is left.
+func TestProcessesThatTheCommandLeavesEndBeforeTheNextCommandStarts(t *testing.T) {
+	w := newWorld(t)
+	p := w.lock(w.worker("--leave", "--stubborn"), "--grace", "1s")
+	next := w.lock(w.worker())
+	w.wantsCode(p, 0)
+	p.Wants(t, "the command has ended and left processes")
+	p.Wants(t, "it gets SIGKILL")
+	w.started(next)
+	next.Signal(unix.SIGTERM)
+	w.wantsCode(next, 0)
+	if n := w.neverTwo(); n != 2 {
+		t.Errorf("%d commands have run, want 2", n)
+	}
+}

@@ -1,0 +1,171 @@
+package wrapper
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+const (
+	outageTTL   = 3 * time.Second
+	outageGrace = 8 * time.Second // SIGKILL is due 2 s before the end
+)
+
+// justRenewed waits until the lease was renewed a moment ago, and returns when it ends at the
+// earliest. No further renewal is due for a good part of a second.
+func (w *world) justRenewed() (end time.Duration) {
+	w.Helper()
+	c := simbatest.Conn(w, w.server)
+	const lease = outageTTL + outageGrace
+	for until := time.Now().Add(simbatest.Patience); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+		asked := monotonic()
+		left := time.Duration(simbatest.DoRecord(w, c, "SIMBA.OWNER", "job")["transition"].(int64)) * time.Millisecond
+		if lease-left < 50*time.Millisecond && monotonic()-asked < 50*time.Millisecond {
+			return asked + left
+		}
+	}
+	w.Fatal("the lease is not renewed")
+	return 0
+}
+
+// The child is gone before the lease ends, whatever it does about SIGTERM and however many
+// processes it has.
+func TestKilledServerEndsTheCommandBeforeTheLeaseEnds(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{
+		"obeys SIGTERM":               nil,
+		"ignores SIGTERM":             {"--stubborn"},
+		"family":                      {"--family"},
+		"family that ignores SIGTERM": {"--family", "--stubborn"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			p := w.lock(w.worker(flags...), "--ttl", outageTTL.String(), "--grace", outageGrace.String())
+			pid, _ := w.started(p)
+			end := w.justRenewed()
+			w.server.Kill()
+			select {
+			case <-p.Exited():
+			case <-time.After(end - monotonic() + 50*time.Millisecond):
+				// A command that still runs has noted that.
+			}
+			if last := w.lastMoment(); last >= end {
+				t.Fatalf("the command runs %v after the end of the lease", last-end)
+			} else {
+				t.Logf("the command ended %v before the lease", end-last)
+			}
+			w.wantsCode(p, exitLost)
+			w.gone(pid)
+			p.Wants(t, `^signal terminated`)
+			p.Wants(t, `job: the lease was not renewed in its TTL window`)
+		})
+	}
+}
+
+// A frozen server keeps its connections open, and grants the mutex when it continues.
+func TestFrozenServerEndsTheCommandBeforeTheNextOneStarts(t *testing.T) {
+	w := newWorld(t)
+	p := w.lock(w.worker("--stubborn"), "--ttl", "1s", "--grace", "4s")
+	w.started(p)
+	next := w.lock(w.worker(), "--ttl", "60s")
+	w.awaitQueued(1)
+	w.server.Pause()
+	w.wantsCode(p, exitLost)
+	w.server.Resume()
+	w.started(next)
+	next.Signal(unix.SIGTERM)
+	w.wantsCode(next, 0)
+	if n := w.neverTwo(); n != 2 {
+		t.Errorf("%d commands have run, want 2", n)
+	}
+}
+
+func TestServerThatIsBackWithinTheLeaseIsNotNoticed(t *testing.T) {
+	w := newWorld(t)
+	p := w.lock(w.worker(), "--ttl", "20s", "--grace", "20s", "--id", "me")
+	pid, token := w.started(p)
+	w.server.Kill()
+	w.server.Start()
+	// The time that is left falls from reply to reply, until a renewal raises it.
+	c := simbatest.Conn(t, w.server)
+	for before, renewed := int64(math.MaxInt64), false; !renewed; time.Sleep(10 * time.Millisecond) {
+		owner := simbatest.DoRecord(t, c, "SIMBA.OWNER", "job")
+		if owner["owner"] != "me" || owner["token"] != int64(token) {
+			t.Fatalf("the owner is %v, not me with token %d", owner, token)
+		}
+		left := owner["transition"].(int64)
+		before, renewed = left, left > before
+	}
+	if strings.Contains(p.Output(), "signal") {
+		t.Errorf("the command has got a signal:\n%s", p.Output())
+	}
+	p.Signal(unix.SIGUSR1)
+	p.Wants(t, `^signal user defined signal 1`)
+	p.Signal(unix.SIGTERM)
+	w.wantsCode(p, 0)
+	w.gone(pid)
+}
+
+func TestKilledWrapperTakesTheCommandWithIt(t *testing.T) {
+	w := newWorld(t)
+	p := w.lock(w.worker("--stubborn"), "--ttl", "2s", "--grace", "2s")
+	pid, _ := w.started(p)
+	next := w.lock(w.worker())
+	w.awaitQueued(1)
+	if err := unix.Kill(p.Pid(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.gone(pid)
+	w.started(next)
+	next.Signal(unix.SIGTERM)
+	w.wantsCode(next, 0)
+	if n := w.neverTwo(); n != 2 {
+		t.Errorf("%d commands have run, want 2", n)
+	}
+}
+
+// The lease ends while the wrapper is stopped. It must not wait for a timer, or for the server.
+func TestStoppedWrapperKillsTheCommandWhenItContinues(t *testing.T) {
+	w := newWorld(t)
+	p := w.lock(w.worker("--stubborn"), "--ttl", "1s", "--grace", "1s")
+	pid, token := w.started(p)
+	p.Pause()
+	next := w.lock([]string{"true"})
+	w.wantsCode(next, 0) // the lease of the first has ended
+	if err := unix.Kill(pid, 0); err != nil {
+		t.Fatalf("the command with token %d has ended already", token)
+	}
+	p.Resume()
+	w.wantsCode(p, exitLost)
+	w.gone(pid)
+	p.Wants(t, `too late for SIGTERM`)
+}
+
+func TestBrokenMutexEndsTheCommandAtOnce(t *testing.T) {
+	w := newWorld(t)
+	// No renewal is due for hours.
+	p := w.lock(w.worker(), "--ttl", "12h")
+	pid, _ := w.started(p)
+	c := simbatest.Conn(t, w.server)
+	simbatest.DoOne(t, c, "SIMBA.BREAK", "job")
+	p.Wants(t, `^signal terminated`)
+	w.wantsCode(p, exitLost)
+	w.gone(pid)
+}
+
+func TestBrokenMutexKillsACommandThatIgnoresSIGTERM(t *testing.T) {
+	w := newWorld(t)
+	p := w.lock(w.worker("--stubborn", "--family"), "--ttl", "12h", "--grace", "1s")
+	pid, _ := w.started(p)
+	c := simbatest.Conn(t, w.server)
+	simbatest.DoOne(t, c, "SIMBA.BREAK", "job")
+	p.Wants(t, `^signal terminated`)
+	p.Wants(t, `it gets SIGKILL`)
+	w.wantsCode(p, exitLost)
+	w.gone(pid)
+}

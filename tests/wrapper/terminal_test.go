@@ -1,0 +1,202 @@
+package wrapper
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// console is a terminal with a program in it: a shell with job control, or a wrapper.
+type console struct {
+	testing.TB
+	file *os.File
+
+	mu   sync.Mutex // guards text
+	text strings.Builder
+	seen int // bytes of text that wants has matched; used by the test only
+}
+
+// The keys that a terminal turns into signals.
+const (
+	ctrlC = "\x03"
+	ctrlZ = "\x1a"
+)
+
+func (w *world) open(program string, args ...string) *console {
+	w.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(simbatest.Environ(), "PS1=prompt> ", "TERM=dumb", "SIMBA_URL="+w.url(),
+		"lock="+simbatest.Binary(w)+" lock", "worker="+strings.Join(w.worker(), " "))
+	file, err := pty.Start(cmd)
+	if err != nil {
+		w.Fatal(err)
+	}
+	c := &console{TB: w, file: file}
+	var reading sync.WaitGroup
+	reading.Go(func() { _, _ = io.Copy(c, file) }) // ends with an error when the terminal is closed
+	w.Cleanup(func() {
+		file.Close() // the kernel sends SIGHUP
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		reading.Wait()
+	})
+	return c
+}
+
+// shell opens a terminal with a shell that has job control.
+func (w *world) shell() *console {
+	w.Helper()
+	c := w.open("bash", "--norc", "--noprofile", "--noediting", "-i")
+	c.wants("prompt> ")
+	return c
+}
+
+// Write takes what the terminal shows.
+func (c *console) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.text.Write(p)
+}
+
+func (c *console) shown() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.text.String()
+}
+
+// types sends keys to the terminal.
+func (c *console) types(keys string) {
+	c.Helper()
+	if _, err := io.WriteString(c.file, keys); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// wants waits until the terminal shows the pattern, behind what an earlier call has matched.
+func (c *console) wants(pattern string) []string {
+	c.Helper()
+	re := regexp.MustCompile(pattern)
+	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		text := c.shown()[c.seen:]
+		if at := re.FindStringSubmatchIndex(text); at != nil {
+			c.seen += at[1]
+			return re.FindStringSubmatch(text)
+		}
+	}
+	c.Fatalf("the terminal does not show %s:\n%s", pattern, c.shown())
+	return nil
+}
+
+func TestCommandIsInTheForegroundOfATerminal(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("$lock job -- $worker; echo code $?\n")
+	c.wants(`started \d+ token \d+ of job foreground true`)
+	c.types(ctrlC)
+	c.wants(`signal interrupt foreground true`)
+	c.wants(`code 0`)
+	if n := strings.Count(c.shown(), "signal interrupt"); n != 1 {
+		t.Errorf("the command has got %d signals", n)
+	}
+	// The terminal is the shell's again.
+	c.types("read line; echo got $line\nwords\n")
+	c.wants(`got words`)
+}
+
+func TestCtrlZStopsTheJobAndFgContinuesIt(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("$lock --ttl 1h job -- $worker\n")
+	c.wants(`started`)
+	for range 2 {
+		c.types(ctrlZ)
+		c.wants(`Stopped`)
+		c.types("echo still he''re\n")
+		c.wants(`still here`)
+		c.types("fg\n")
+		c.wants(`signal continued`)
+	}
+	c.types(ctrlC)
+	c.wants(`signal interrupt foreground true`)
+	c.types("echo code $?\n")
+	c.wants(`code 0`)
+}
+
+func TestCommandDoesNotContinueWhenItsLeaseEndedWhileItWasStopped(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("$lock --ttl 1s --grace 1s job -- $worker\n")
+	c.wants(`started`)
+	c.types(ctrlZ)
+	c.wants(`Stopped`)
+	next := w.lock(w.worker())
+	w.started(next)
+	c.types("fg; echo code $?\n")
+	c.wants(`too late for SIGTERM`)
+	c.wants(`code 76`)
+	next.Signal(unix.SIGTERM)
+	w.wantsCode(next, 0)
+	if n := w.neverTwo(); n != 2 {
+		t.Errorf("%d commands have run, want 2", n)
+	}
+}
+
+// Nobody could continue the wrapper: its process group is orphaned.
+func TestCtrlZWithoutAShellDoesNotStopTheCommandForEver(t *testing.T) {
+	w := newWorld(t)
+	c := w.open(simbatest.Binary(t), append([]string{"lock", "job", "--"}, w.worker()...)...)
+	c.wants(`started`)
+	c.types(ctrlZ)
+	c.wants(`signal continued foreground true`)
+	c.types(ctrlC)
+	c.wants(`signal interrupt foreground true`)
+}
+
+// Without the wrapper, the script and the command would both get SIGINT.
+func TestCtrlCEndsTheScriptThatRunsTheWrapper(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("sh -c \"$lock job -- sh -c 'echo star''ted; exec sleep 600'; echo the script goes o''n\"\n")
+	c.wants(`started`)
+	c.types(ctrlC)
+	c.wants(`prompt> `)
+	c.types("echo code $?\n")
+	c.wants(`code 130`)
+	if strings.Contains(c.shown(), "the script goes on") {
+		t.Errorf("the script goes on:\n%s", c.shown())
+	}
+}
+
+// The wrapper is in the background then, and tostop stops background processes that write.
+func TestWrapperWritesToATerminalWithTostop(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("stty tostop; $lock --ttl 12h job -- $worker; echo code $?\n")
+	c.wants(`started`)
+	simbatest.DoOne(t, simbatest.Conn(t, w.server), "SIMBA.BREAK", "job")
+	c.wants(`the command gets SIGTERM`)
+	c.wants(`code 76`)
+}
+
+func TestBackgroundJobThatReadsTheTerminalContinuesInTheForeground(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("$lock job -- sh -c 'read line; echo \"got <$line>\"' &\n")
+	c.wants(`Stopped|prompt> `)
+	c.types("wait -n; jobs; echo wait''ed\n")
+	c.wants(`waited`)
+	c.types("fg\n")
+	c.wants(`lock job`)
+	c.types("words\n")
+	c.wants(`got <words>`)
+}

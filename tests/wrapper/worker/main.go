@@ -1,0 +1,116 @@
+// Worker is a command for tests of lock and elect. It appends to a file, until it ends, a line for
+// each moment at which it has run:
+//
+//	<nanoseconds of the monotonic clock> <token> <pid>
+//
+// It writes to standard output that it has started, its signals, and that it has continued after a
+// stop. HUP, INT, QUIT and TERM end it with exit code 0, unless it ignores them.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Println("failed:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	file := flag.String("file", "", "the `file` for the moments")
+	stubborn := flag.Bool("stubborn", false, "ignore signals that ask for an end")
+	family := flag.Bool("family", false, "run another worker, which does the same")
+	leave := flag.Bool("leave", false, "end when the other worker has started")
+	another := flag.Bool("another", false, "close file 3 when started")
+	flag.Parse()
+
+	// Before the first line: who reads it may send a signal.
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGCONT)
+	moments, err := os.OpenFile(*file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	if *family || *leave {
+		if err := startAnother(*file, *stubborn); err != nil {
+			return err
+		}
+		if *leave {
+			return nil
+		}
+	}
+	if err := note(moments); err != nil {
+		return err
+	}
+	if *another {
+		fmt.Println("another started")
+		os.NewFile(3, "ready").Close()
+	} else {
+		fmt.Printf("started %d token %s of %s foreground %v\n", os.Getpid(), os.Getenv("SIMBA_TOKEN"), os.Getenv("SIMBA_MUTEX"), foreground())
+	}
+	limit := time.After(3 * time.Minute) // nobody else may end it if a test fails
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if err := note(moments); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			return errors.New("it was not ended in time")
+		case sig := <-signals:
+			fmt.Printf("signal %v foreground %v\n", sig, foreground())
+			if sig != unix.SIGUSR1 && sig != unix.SIGCONT && !*stubborn {
+				return nil
+			}
+		}
+	}
+}
+
+// note adds the present moment to the file.
+func note(moments *os.File) error {
+	_, err := fmt.Fprintf(moments, "%d %s %d\n", monotonic(), os.Getenv("SIMBA_TOKEN"), os.Getpid())
+	return err
+}
+
+// startAnother returns when the other worker has started.
+func startAnother(file string, stubborn bool) error {
+	ready, theirs, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	other := exec.Command(os.Args[0], "--another", "--file", file, fmt.Sprintf("--stubborn=%v", stubborn))
+	other.Stdout, other.ExtraFiles = os.Stdout, []*os.File{theirs}
+	if err := other.Start(); err != nil {
+		return err
+	}
+	theirs.Close()
+	_, err = io.Copy(io.Discard, ready) // until the other has closed its end
+	return err
+}
+
+func monotonic() int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic(err)
+	}
+	return t.Nano()
+}
+
+// foreground reports whether this process is in the foreground of a terminal.
+func foreground() bool {
+	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}

@@ -1,0 +1,79 @@
+package wrapper
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+// The exit codes of a command that cannot run, as in a shell.
+const (
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
+
+// Command is a program with its arguments.
+type Command struct {
+	path string
+	args []string // args[0] is the name
+}
+
+// StartError is returned when a command cannot run.
+type StartError struct {
+	name string
+	err  error
+}
+
+// Error implements error.
+func (e *StartError) Error() string {
+	return fmt.Sprintf("the command %s cannot run: %v", strconv.Quote(e.name), e.err)
+}
+
+// Unwrap returns the cause.
+func (e *StartError) Unwrap() error { return e.err }
+
+// ExitCode returns the code of a shell: 127 if there is no such program, otherwise 126.
+func (e *StartError) ExitCode() int {
+	if errors.Is(e.err, exec.ErrNotFound) || errors.Is(e.err, fs.ErrNotExist) {
+		return exitNotFound
+	}
+	return exitNotExecutable
+}
+
+// Find returns the command that args name: a program, found in PATH, and its arguments. The error
+// is a *StartError.
+func Find(args []string) (Command, error) {
+	path, err := exec.LookPath(args[0])
+	if errors.Is(err, exec.ErrDot) { // a shell runs it, too
+		err = nil
+	}
+	if err != nil {
+		if cause := (*exec.Error)(nil); errors.As(err, &cause) {
+			err = cause.Err
+		}
+		return Command{}, &StartError{args[0], err}
+	}
+	return Command{path: path, args: args}, nil
+}
+
+// environment returns the environment of the command: that of this process, and what names the
+// tenure.
+func environment(mutex string, owner client.Owner) []string {
+	own := []string{
+		"SIMBA_MUTEX=" + mutex, "SIMBA_OWNER=" + owner.ID, "SIMBA_TOKEN=" + strconv.FormatUint(owner.Token, 10),
+	}
+	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return slices.ContainsFunc(own, func(o string) bool {
+			name, _, _ := strings.Cut(o, "=")
+			return strings.HasPrefix(v, name+"=")
+		})
+	})
+	return append(inherited, own...)
+}

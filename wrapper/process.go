@@ -1,0 +1,110 @@
+package wrapper
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a running command: a process group, whose leader is the first process.
+//
+// This program has no other children. Its wait takes every child that ends, also those that Linux
+// makes its children when their parents have ended.
+type process struct {
+	pid     int                 // of the leader, and of the group
+	stopped chan syscall.Signal // the leader was stopped
+	ended   chan struct{}       // closed when the leader has ended; then status is set
+	status  unix.WaitStatus
+}
+
+// start starts the command in a process group of its own. With tty it is the foreground group.
+func start(c Command, env []string, tty *terminal) (*process, error) {
+	p := &process{stopped: make(chan syscall.Signal, 1), ended: make(chan struct{})}
+	sys := &syscall.SysProcAttr{Setpgid: true}
+	if tty != nil {
+		sys.Foreground, sys.Ctty = true, tty.fd
+	}
+	dieWithThread(sys)
+	adoptOrphans()
+	started := make(chan error)
+	// The kernel kills the leader when the thread that started it ends. So this goroutine keeps its
+	// thread until the leader has ended.
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		// The command inherits what is ignored. Notify and Stop undo an earlier Ignore.
+		if !backgroundOutputIgnored {
+			caught := make(chan os.Signal, 1)
+			signal.Notify(caught, unix.SIGTTOU)
+			signal.Stop(caught)
+		}
+		var err error
+		p.pid, err = syscall.ForkExec(c.path, c.args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: sys})
+		// A background process that writes to the terminal, or sets its foreground group, may be
+		// stopped. This one must not: the lease runs on.
+		signal.Ignore(unix.SIGTTOU)
+		started <- err
+		if err == nil {
+			p.wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, &StartError{c.args[0], err}
+	}
+	return p, nil
+}
+
+// backgroundOutputIgnored reports whether this program was started with SIGTTOU ignored.
+var backgroundOutputIgnored = signal.Ignored(unix.SIGTTOU)
+
+// wait waits until the leader has ended.
+func (p *process) wait() {
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			panic("wrapper: the command is not a child: " + err.Error())
+		case pid != p.pid:
+		case status.Stopped():
+			select {
+			case p.stopped <- status.StopSignal():
+			default: // the last stop was not handled yet
+			}
+		default:
+			p.status = status
+			close(p.ended)
+			return
+		}
+	}
+}
+
+// empty reports whether no process of the group is left. It is called when the leader has ended.
+func (p *process) empty() bool {
+	for {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		if pid <= 0 && !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	return errors.Is(unix.Kill(-p.pid, 0), unix.ESRCH)
+}
+
+// signal sends a signal to all processes of the group.
+func (p *process) signal(sig syscall.Signal) error { return unix.Kill(-p.pid, sig) }
+
+// code returns the exit code of the leader as a shell has it.
+func (p *process) code() int {
+	if p.status.Signaled() {
+		return signalCode(p.status.Signal())
+	}
+	return p.status.ExitStatus()
+}
+
+// signalCode returns the exit code of a process that a signal has ended.
+func signalCode(sig syscall.Signal) int { return 128 + int(sig) }

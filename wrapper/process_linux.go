@@ -1,0 +1,51 @@
+package wrapper
+
+import (
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// dieWithThread makes the kernel kill the process when the thread that starts it ends.
+func dieWithThread(sys *syscall.SysProcAttr) { sys.Pdeathsig = unix.SIGKILL }
+
+// adoptOrphans makes processes below this one its children when their parents end. Otherwise init
+// reaps them, and in a container there may be none: they would seem to run for ever.
+func adoptOrphans() {
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // fails on no kernel that Go supports
+}
+
+// stopJob stops this program and its process group, as a shell expects when Ctrl-Z is typed. It
+// returns when they are continued, or at once if the kernel ignores the signal: nobody could
+// continue an orphaned process group.
+//
+// Any thread may take a signal to the process, later than this one goes on. So this program ignores
+// the signal to the group. This thread takes the next one before Tgkill returns.
+func stopJob() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	setAction(unix.SIGTSTP, actionIgnore)
+	_ = unix.Kill(0, unix.SIGTSTP)
+	setAction(unix.SIGTSTP, actionDefault)
+	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGTSTP)
+}
+
+// What the kernel does with a signal.
+const (
+	actionDefault uintptr = 0
+	actionIgnore  uintptr = 1
+)
+
+// setAction sets the action of a signal that package signal does not catch: after signal.Ignore,
+// that package cannot restore the default action of SIGTSTP.
+func setAction(sig unix.Signal, action uintptr) {
+	const maskSize = 8 // bytes
+	new := struct {
+		action, flags, restorer uintptr
+		mask                    [maskSize]byte
+	}{action: action}
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&new)), 0, maskSize, 0, 0)
+}

@@ -1,0 +1,212 @@
+package wrapper
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+// MinGrace is the shortest grace. A shorter one has no room for SIGTERM, SIGKILL and a margin.
+const MinGrace = time.Second
+
+const (
+	// checkEvery is the longest time between two checks of the lease. Go's timers stand still while
+	// the machine is suspended.
+	checkEvery = 200 * time.Millisecond
+	// groupEvery is the time between two checks whether a process of the group is left, and between
+	// two SIGKILLs.
+	groupEvery = 20 * time.Millisecond
+)
+
+// margin returns how long before the end of the lease SIGKILL is sent. A slow machine needs time to
+// send it, and the kernel to end the processes.
+func margin(grace time.Duration) time.Duration { return grace / 4 }
+
+// Lease is a mutex that this process owns: a *client.Lock.
+type Lease interface {
+	// Context ends when the mutex is lost.
+	Context() context.Context
+	// Owner has the windows of the present lease.
+	Owner() client.Owner
+}
+
+// Runner runs commands, one at a time.
+type Runner struct {
+	Mutex   string
+	Grace   time.Duration        // the transition window of the leases; at least MinGrace
+	Signals <-chan os.Signal     // from Catch
+	Say     func(string, ...any) // reports to the user; it must not block
+}
+
+// Result is how a command ended.
+type Result struct {
+	Code int // exit code of the first process; 128+n if signal n has ended it
+	// Lost reports that the mutex was lost, or that its lease could not be renewed. The command was
+	// stopped for that, unless it ended first.
+	Lost bool
+	// Asked reports that a signal asked the wrapper to end, or that the user has interrupted the
+	// command in the terminal.
+	Asked bool
+}
+
+// run is one run of a command.
+type run struct {
+	*Runner
+	lease Lease
+	p     *process
+	tty   *terminal
+	send  func(unix.Signal) error // to the process group
+
+	killAt time.Time // when SIGKILL is due; zero = the command was not stopped
+	broken bool      // the lease ended before its time, so killAt does not depend on it
+	killed bool
+	Result
+}
+
+// Run runs a command until it has ended, and stops it before the lease ends. The error is a
+// *StartError.
+func (r *Runner) Run(c Command, lease Lease) (Result, error) {
+	tty := openTerminal()
+	defer tty.close()
+	var front *terminal
+	if tty.foreground() {
+		front = tty
+	}
+	p, err := start(c, environment(r.Mutex, lease.Owner()), front)
+	if err != nil {
+		return Result{}, err
+	}
+	run := &run{Runner: r, lease: lease, p: p, tty: tty, send: p.signal}
+	run.wait()
+	return run.Result, nil
+}
+
+func (r *run) wait() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	lost, ended := r.lease.Context().Done(), r.p.ended
+	for {
+		select {
+		case <-timer.C:
+		case <-lost:
+			lost = nil
+		case sig := <-r.Signals:
+			_, ends := Ends(sig)
+			r.Asked = r.Asked || ends
+			r.signal(sig.(unix.Signal))
+		case <-r.p.stopped:
+			r.suspend()
+		case <-ended:
+			ended = nil
+			r.end()
+		}
+		next := r.check()
+		if ended == nil {
+			if r.p.empty() {
+				return
+			}
+			next = groupEvery
+		}
+		timer.Reset(next)
+	}
+}
+
+// check stops or kills the command if that is due. It returns the time until the next check.
+func (r *run) check() time.Duration {
+	over := r.lease.Context().Err() != nil
+	owner, now := r.lease.Owner(), time.Now()
+	last := owner.TransitionAt.Add(-margin(r.Grace)) // for SIGKILL
+	r.Lost = r.Lost || over
+	switch stopped := !r.killAt.IsZero(); {
+	case !stopped && over && now.Before(last):
+		r.broken = true
+		r.stop(now.Add(r.Grace-margin(r.Grace)), "the mutex is lost: another contender may own it now")
+	case !stopped && !now.Before(owner.TTLAt):
+		r.Lost = true
+		r.stop(last, "the lease was not renewed in its TTL window")
+	case stopped && !r.broken && last.Before(r.killAt):
+		r.killAt = last
+	}
+	next := min(checkEvery, owner.TTLAt.Sub(now))
+	if !r.killAt.IsZero() {
+		next = min(checkEvery, r.killAt.Sub(now))
+		if next <= 0 {
+			r.kill()
+			next = groupEvery
+		}
+	}
+	if r.killAt.IsZero() && r.tty.foreground() {
+		// The shell has put this process into the foreground, and may not have continued it.
+		r.tty.give(r.p.pid)
+	}
+	return max(next, time.Millisecond)
+}
+
+// stop sends SIGTERM. SIGKILL is due at the given time. If that has come, check sends it.
+func (r *run) stop(killAt time.Time, why string) {
+	r.killAt = killAt
+	left := time.Until(killAt)
+	if left <= 0 {
+		r.Say("%s: %s; too late for SIGTERM", r.Mutex, why)
+		return
+	}
+	r.Say("%s: %s; the command gets SIGTERM, and SIGKILL in %v", r.Mutex, why, left.Round(time.Millisecond))
+	r.signal(unix.SIGTERM)
+	r.signal(unix.SIGCONT) // a stopped process handles SIGTERM only then
+}
+
+func (r *run) kill() {
+	if !r.killed {
+		r.killed = true
+		r.Say("%s: the command did not end in time; it gets SIGKILL", r.Mutex)
+	}
+	_ = r.send(unix.SIGKILL) // again and again: the error was reported for SIGTERM
+}
+
+func (r *run) signal(sig unix.Signal) {
+	if err := r.send(sig); err != nil && !errors.Is(err, unix.ESRCH) {
+		r.Say("%s: the command cannot get signal %v: %v", r.Mutex, sig, err)
+	}
+}
+
+// end is called when the first process has ended. The rest of the group is stopped, as systemd
+// does: the mutex is released when nothing of the command is left.
+func (r *run) end() {
+	r.Code = r.p.code()
+	if r.tty.has(r.p.pid) {
+		r.tty.give(unix.Getpgrp())
+		if s := r.p.status; s.Signaled() && (s.Signal() == unix.SIGINT || s.Signal() == unix.SIGQUIT) {
+			// The user typed Ctrl-C or Ctrl-\. Without the wrapper, the whole job would have got
+			// the signal: a script that runs the wrapper ends, too.
+			r.Asked = true
+			_ = unix.Kill(0, s.Signal())
+		}
+	}
+	if r.killAt.IsZero() && !r.p.empty() {
+		r.stop(time.Now().Add(r.Grace-margin(r.Grace)), "the command has ended and left processes")
+	}
+}
+
+// suspend is called when the command was stopped. With a terminal it stops the whole job, as a
+// shell expects when the user types Ctrl-Z. The lease is not renewed then: when the job continues,
+// a command without a lease is killed and does not run again.
+func (r *run) suspend() {
+	if r.tty == nil || !r.killAt.IsZero() {
+		return
+	}
+	if !r.tty.foreground() {
+		stopJob()
+	}
+	if r.lease.Context().Err() != nil {
+		return // check kills the command
+	}
+	if r.tty.foreground() {
+		r.tty.give(r.p.pid)
+	}
+	r.signal(unix.SIGCONT)
+}

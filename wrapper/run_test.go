@@ -1,0 +1,163 @@
+package wrapper
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+// fakeLease is a lease whose windows the test sets.
+type fakeLease struct {
+	ctx   context.Context
+	owner client.Owner
+}
+
+func (l *fakeLease) Context() context.Context { return l.ctx }
+func (l *fakeLease) Owner() client.Owner      { return l.owner }
+
+// renew begins the windows anew.
+func (l *fakeLease) renew() {
+	l.owner.TTLAt = time.Now().Add(10 * time.Second)
+	l.owner.TransitionAt = l.owner.TTLAt.Add(4 * time.Second)
+}
+
+// sent is a signal, and when it was sent for the first time.
+type sent struct {
+	sig unix.Signal
+	at  time.Duration
+}
+
+func TestSignalsComeAtTheirPlacesInTheWindows(t *testing.T) {
+	const s = time.Second
+	for name, c := range map[string]struct {
+		event func(l *fakeLease, lose func()) // after 7 s
+		want  []sent
+		lost  bool
+	}{
+		"not renewed": {
+			event: func(*fakeLease, func()) {},
+			want:  []sent{{unix.SIGTERM, 10 * s}, {unix.SIGCONT, 10 * s}, {unix.SIGKILL, 13 * s}},
+			lost:  true,
+		},
+		"renewed once": {
+			event: func(l *fakeLease, _ func()) { l.renew() },
+			want:  []sent{{unix.SIGTERM, 17 * s}, {unix.SIGCONT, 17 * s}, {unix.SIGKILL, 20 * s}},
+			lost:  true,
+		},
+		"broken": {
+			event: func(_ *fakeLease, lose func()) { lose() },
+			want:  []sent{{unix.SIGTERM, 7 * s}, {unix.SIGCONT, 7 * s}, {unix.SIGKILL, 10 * s}},
+			lost:  true,
+		},
+		"suspended into the transition window": {
+			event: func(l *fakeLease, _ func()) {
+				l.owner.TTLAt, l.owner.TransitionAt = l.owner.TTLAt.Add(-5*s), l.owner.TransitionAt.Add(-5*s)
+			},
+			want: []sent{{unix.SIGTERM, 7 * s}, {unix.SIGCONT, 7 * s}, {unix.SIGKILL, 8 * s}},
+			lost: true,
+		},
+		"suspended beyond the lease": {
+			event: func(l *fakeLease, lose func()) {
+				l.owner.TTLAt, l.owner.TransitionAt = l.owner.TTLAt.Add(-3600*s), l.owner.TransitionAt.Add(-3600*s)
+				lose()
+			},
+			want: []sent{{unix.SIGKILL, 7 * s}},
+			lost: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				ctx, lose := context.WithCancel(t.Context())
+				defer lose()
+				l := &fakeLease{ctx: ctx}
+				l.renew()
+				var got []sent
+				r := &run{
+					Runner: &Runner{Mutex: "job", Grace: 4 * s, Say: t.Logf}, lease: l,
+					send: func(sig unix.Signal) error {
+						if !slices.ContainsFunc(got, func(s sent) bool { return s.sig == sig }) {
+							got = append(got, sent{sig, time.Since(began)})
+						}
+						return nil
+					},
+				}
+				event := time.AfterFunc(7*s, func() { c.event(l, lose) })
+				defer event.Stop()
+				for time.Since(began) < 30*s {
+					time.Sleep(r.check())
+					synctest.Wait()
+				}
+				// A check comes at least every 200 ms: it may notice the event so much later.
+				for i := range got {
+					got[i].at = got[i].at.Truncate(checkEvery)
+				}
+				if !slices.Equal(got, c.want) || r.Lost != c.lost {
+					t.Errorf("signals %v, lost %v; want %v, %v", got, r.Lost, c.want, c.lost)
+				}
+			})
+		})
+	}
+}
+
+// SIGTERM was sent, and then the machine slept: SIGKILL must not wait for the rest of the grace.
+func TestSuspensionWhileTheCommandStopsBringsSIGKILLForward(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &fakeLease{ctx: t.Context()}
+		l.renew()
+		killed := false
+		r := &run{
+			Runner: &Runner{Mutex: "job", Grace: 4 * time.Second, Say: t.Logf}, lease: l,
+			send: func(sig unix.Signal) error { killed = killed || sig == unix.SIGKILL; return nil },
+		}
+		time.Sleep(10 * time.Second)
+		r.check()
+		if killed || r.killAt.IsZero() {
+			t.Fatalf("killed %v, SIGKILL at %v", killed, r.killAt)
+		}
+		l.owner.TransitionAt = l.owner.TransitionAt.Add(-3 * time.Second)
+		if r.check(); !killed {
+			t.Error("no SIGKILL")
+		}
+	})
+}
+
+func TestNoSignalWhileTheLeaseIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &fakeLease{ctx: t.Context()}
+		l.renew()
+		r := &run{
+			Runner: &Runner{Mutex: "job", Grace: 4 * time.Second, Say: t.Logf}, lease: l,
+			send: func(sig unix.Signal) error { t.Errorf("signal %v", sig); return nil },
+		}
+		for began := time.Now(); time.Since(began) < time.Hour; {
+			time.Sleep(r.check())
+			if time.Until(l.owner.TTLAt) < time.Second {
+				l.renew()
+			}
+		}
+		if r.Lost {
+			t.Error("lost")
+		}
+	})
+}
+
+func TestEnvironmentReplacesTheNamesOfAnOuterTenure(t *testing.T) {
+	t.Setenv("SIMBA_TOKEN", "1")
+	t.Setenv("SIMBA_TOKENS", "kept")
+	env := environment("job", client.Owner{ID: "me", Token: 7})
+	for _, v := range []string{"SIMBA_MUTEX=job", "SIMBA_OWNER=me", "SIMBA_TOKEN=7", "SIMBA_TOKENS=kept"} {
+		if !slices.Contains(env, v) {
+			t.Errorf("%s is missing", v)
+		}
+	}
+	if slices.Contains(env, "SIMBA_TOKEN=1") {
+		t.Error("the token of the outer tenure is left")
+	}
+}
