@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/simba-resp/simba-resp/cli"
 )
 
 // run executes the command line. If it serves, it returns when the server has stopped. An error
@@ -44,6 +46,7 @@ func newRoot(getenv func(string) string, serve func(context.Context, *config) er
 	check.Short = "Check the settings of the server, report each error and exit"
 
 	root.AddCommand(serving, check)
+	root.AddCommand(cli.Commands()...)
 	return root
 }
 
