@@ -36,7 +36,6 @@ func clientCommand(use, short string, args cobra.PositionalArgs, do action) *cob
 		DisableFlagsInUseLine: true,
 	}
 	AddConnection(cmd)
-	standardHelp(cmd)
 	return cmd
 }
 
@@ -48,10 +47,6 @@ func mutexCommand(use, short string, do func(cmd *cobra.Command, c *redis.Client
 	cmd.ValidArgsFunction = completeMutex
 	return cmd
 }
-
-// standardHelp gives a command cobra's own page of --help. That of the root has the settings of the
-// server.
-func standardHelp(cmd *cobra.Command) { cmd.SetHelpFunc(new(cobra.Command).HelpFunc()) }
 
 // arguments is the rule of a command that takes so many arguments. It needs the named ones.
 func arguments(atLeast, atMost int, names string) cobra.PositionalArgs {

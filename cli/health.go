@@ -43,11 +43,11 @@ func healthCommand() *cobra.Command {
 The server needs the setting http-addr. The path is ` + readyPath + ` if the URL has none. Exit code 1: the
 server is not ready, or does not reply within 5 s.`
 	addFlags(cmd, httpFlags)
-	standardHelp(cmd)
 	return cmd
 }
 
-// health asks the server and prints the reply. Its error has exit code 1 if the server is not ready.
+// health asks the server and prints the reply. Its error has exit code 1 if the server is not
+// ready.
 func health(cmd *cobra.Command) error {
 	settings, err := readSettings(cmd, httpFlags)
 	if err != nil {

@@ -31,7 +31,7 @@ func historyCommand() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-These are events that the server which replies made or saw. It keeps the last 10,000 of all mutexes.`
+The server that replies made or saw these events. It keeps the last 10,000 of all mutexes.`
 	count = addCount(cmd, 10)
 	asJSON = addJSON(cmd)
 	return cmd

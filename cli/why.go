@@ -169,7 +169,7 @@ func (p *printer) state(w *Why) {
 	if t.Transition > endless {
 		unless = ""
 	}
-	p.line("  its lease %s%s; the last one began %s ago", left(t.Transition), unless, millis(t.Now-t.AcquiredAt))
+	p.line("  its lease %s%s; it began %s ago", left(t.Transition), unless, millis(t.Now-t.AcquiredAt))
 }
 
 // queue prints who is ahead.
@@ -221,7 +221,7 @@ func (p *printer) outlook(w *Why) {
 	case w.FreeIn == nil:
 		p.line("There is no latest time: the lease does not end by itself.")
 	case w.Owner != nil && len(w.Ahead) > 0:
-		p.line("%s is next, in %s at the latest unless the owner renews its lease. How long those ahead keep it is not known.", Printable(w.Ahead[0].Contender), millis(*w.FreeIn))
+		p.line("%s is next, in %s at the latest unless the owner renews its lease.\nHow long those ahead keep it is not known.", Printable(w.Ahead[0].Contender), millis(*w.FreeIn))
 	case w.Owner != nil:
 		p.line("It is free in %s at the latest, unless the owner renews its lease.", millis(*w.FreeIn))
 	case len(w.Ahead) > 0:

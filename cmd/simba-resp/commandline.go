@@ -70,7 +70,13 @@ func settingsCommand(name string, getenv func(string) string, do func(context.Co
 		},
 	}
 	addSettings(cmd, given)
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { io.WriteString(cmd.OutOrStdout(), settingsHelp(cmd)) })
+	cmd.SetHelpFunc(func(asked *cobra.Command, args []string) {
+		if asked != cmd { // a command without settings inherits the function of its parent
+			new(cobra.Command).HelpFunc()(asked, args)
+			return
+		}
+		_, _ = io.WriteString(cmd.OutOrStdout(), settingsHelp(cmd)) // as cobra does
+	})
 	return cmd
 }
 
