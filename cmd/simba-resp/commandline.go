@@ -32,6 +32,7 @@ func newRoot(getenv func(string) string, serve func(context.Context, *config) er
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return configErrors{fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())}
 	})
+	root.AddCommand(cli.Commands()...)
 
 	serving := settingsCommand("serve", getenv, serve)
 	serving.Short = "Serve Redis clients (the default command)"
@@ -46,7 +47,6 @@ func newRoot(getenv func(string) string, serve func(context.Context, *config) er
 	check.Short = "Check the settings of the server, report each error and exit"
 
 	root.AddCommand(serving, check)
-	root.AddCommand(cli.Commands()...)
 	return root
 }
 
