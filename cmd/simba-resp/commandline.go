@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/simba-resp/simba-resp/cli"
 )
 
 // run executes the command line. If it serves, it returns when the server has stopped. An error
@@ -31,6 +33,7 @@ func newRoot(getenv func(string) string, serve func(context.Context, *config) er
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return configErrors{fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())}
 	})
+	root.AddCommand(cli.Commands()...)
 
 	serving := settingsCommand("serve", getenv, serve)
 	serving.Short = "Serve Redis clients (the default command)"
@@ -68,7 +71,13 @@ func settingsCommand(name string, getenv func(string) string, do func(context.Co
 		},
 	}
 	addSettings(cmd, given)
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { io.WriteString(cmd.OutOrStdout(), settingsHelp(cmd)) })
+	cmd.SetHelpFunc(func(asked *cobra.Command, args []string) {
+		if asked != cmd { // a command without settings inherits the function of its parent
+			new(cobra.Command).HelpFunc()(asked, args)
+			return
+		}
+		_, _ = io.WriteString(cmd.OutOrStdout(), settingsHelp(cmd)) // as cobra does
+	})
 	return cmd
 }
 
