@@ -24,7 +24,9 @@ func TestWatchdogIsFedAfterEachPing(t *testing.T) {
 		defer cancel()
 		var hung, failing atomic.Bool
 		start := time.Now()
+		var mu sync.Mutex       // protects the next two
 		var fed []time.Duration // since start
+		failures := 0
 		ping := func(ctx context.Context) error {
 			switch {
 			case failing.Load():
@@ -35,41 +37,42 @@ func TestWatchdogIsFedAfterEachPing(t *testing.T) {
 			}
 			return nil
 		}
-		failures := 0
 		go feedWatchdog(ctx, 20*time.Second, ping, func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
 			if err != nil {
 				failures++
 				return
 			}
 			fed = append(fed, time.Since(start))
 		})
-		until := func(d time.Duration) { time.Sleep(time.Until(start.Add(d))); synctest.Wait() }
-		until(11 * time.Second)
-		if want := []time.Duration{0, 5 * time.Second, 10 * time.Second}; !slices.Equal(fed, want) {
-			t.Errorf("fed after %v, want %v", fed, want)
+		until := func(d time.Duration) (reports []time.Duration, failed int) {
+			time.Sleep(time.Until(start.Add(d)))
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(fed), failures
+		}
+		if fed, _ := until(11 * time.Second); !slices.Equal(fed, []time.Duration{0, 5 * time.Second, 10 * time.Second}) {
+			t.Errorf("fed after %v", fed)
 		}
 		hung.Store(true)
-		until(time.Hour)
-		if len(fed) != 3 || failures < 300 {
-			t.Errorf("fed after %v while it hangs, with %d failures", fed, failures)
+		if fed, failed := until(time.Hour); len(fed) != 3 || failed < 300 {
+			t.Errorf("fed after %v while it hangs, with %d failures", fed, failed)
 		}
 		hung.Store(false)
 		failing.Store(true)
-		until(time.Hour + time.Minute)
-		if len(fed) != 3 {
+		if fed, _ := until(time.Hour + time.Minute); len(fed) != 3 {
 			t.Errorf("fed after %v while PING fails", fed)
 		}
 		failing.Store(false)
-		until(time.Hour + time.Minute + 20*time.Second)
-		if len(fed) < 6 {
+		if fed, _ := until(time.Hour + time.Minute + 20*time.Second); len(fed) < 6 {
 			t.Errorf("fed after %v when it serves again", fed)
 		}
 		hung.Store(true)
-		until(time.Hour + time.Minute + 26*time.Second)
-		before := failures
+		_, before := until(time.Hour + time.Minute + 26*time.Second)
 		cancel() // during a PING
-		synctest.Wait()
-		if failures != before {
+		if _, failed := until(2 * time.Hour); failed != before {
 			t.Error("the end counts as a failure")
 		}
 	})
