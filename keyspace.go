@@ -28,6 +28,9 @@ type Keyspace interface {
 	// has read. It runs do again in this case too, because the error may depend on what do has
 	// read. Update returns ErrRecovering, ErrTooLarge or ErrStopped if it cannot commit.
 	//
+	// Commands that only read use Update too. They run in scripts and in EXEC beside writes, and a
+	// read of a fence may use up a token.
+	//
 	// The Seq must be committed before any result of the transaction is acknowledged, whatever
 	// the error is.
 	Update(do func(Tx) error) (Seq, error)

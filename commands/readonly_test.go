@@ -1,0 +1,73 @@
+package commands
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/engine"
+)
+
+// countsWrites is a keyspace that counts the changes of transactions.
+type countsWrites struct {
+	*engine.Engine
+	writes atomic.Int64
+}
+
+func (g *countsWrites) Update(do func(simba.Tx) error) (simba.Seq, error) {
+	return g.Engine.Update(func(tx simba.Tx) error { return do(writesTx{tx, g}) })
+}
+
+type writesTx struct {
+	simba.Tx
+	space *countsWrites
+}
+
+func (t writesTx) Take(m string, l simba.Lock) { t.space.writes.Add(1); t.Tx.Take(m, l) }
+func (t writesTx) Change(m string, l simba.Lock, renew bool) {
+	t.space.writes.Add(1)
+	t.Tx.Change(m, l, renew)
+}
+func (t writesTx) Drop(m string)             { t.space.writes.Add(1); t.Tx.Drop(m) }
+func (t writesTx) DropToken(m string)        { t.space.writes.Add(1); t.Tx.DropToken(m) }
+func (t writesTx) NextToken(m string) uint64 { t.space.writes.Add(1); return t.Tx.NextToken(m) }
+func (t writesTx) Enqueue(m, c string, score float64) {
+	t.space.writes.Add(1)
+	t.Tx.Enqueue(m, c, score)
+}
+func (t writesTx) Dequeue(m, c string)        { t.space.writes.Add(1); t.Tx.Dequeue(m, c) }
+func (t writesTx) Publish(ch, payload string) { t.space.writes.Add(1); t.Tx.Publish(ch, payload) }
+
+// Commands that the table calls reads run in the same transactions as writes.
+func TestACommandThatReadsChangesNothing(t *testing.T) {
+	space := &countsWrites{Engine: newEngine(t)}
+	p := newSite(t, Config{Backend: space}).dial()
+	for _, command := range []string{"SET s 1 PX 60000", "HSET h f 1", "ZADD simba:{s}:contender 1 f"} {
+		p.do(command)
+	}
+	if space.writes.Load() != 3 {
+		t.Fatalf("3 writes are counted as %d", space.writes.Load())
+	}
+	run := 0
+	for e := range newTable().all() {
+		if !e.has(readonly) || e.keyed == nil {
+			continue
+		}
+		run++
+		for _, key := range []string{"none", "s", "h", "simba:{s}:contender", "simba:{s}:token", "simba:{s}:fence"} {
+			before := space.writes.Load()
+			arity := max(e.arity, -e.arity)
+			for _, more := range []string{" f", " 0"} {
+				command := e.name + strings.Repeat(" "+key, min(1, arity-1)) + strings.Repeat(more, max(0, arity-2))
+				p.do(command)
+				if space.writes.Load() != before {
+					t.Errorf("%s changes something", command)
+				}
+			}
+		}
+	}
+	if run < 20 {
+		t.Errorf("only %d commands", run)
+	}
+}
