@@ -27,9 +27,10 @@ const (
 		"Only a resource that checks tokens then refuses the first."
 )
 
-// bothWays explains the flags.
-func bothWays() string {
-	return "--quiet DURATION\n" + wrap(quietHelp+" "+quietRisk) + "--owners-stopped\n" + wrap(stoppedHelp+" "+stoppedRisk)
+// bothWays explains the flags, with a separator between them.
+func bothWays(separator string) string {
+	return "--quiet DURATION\n" + wrap(quietHelp+" "+quietRisk) + separator +
+		"--owners-stopped\n" + wrap(stoppedHelp+" "+stoppedRisk)
 }
 
 // restoreFlags are the flags of the command restore.
@@ -47,7 +48,7 @@ func restoreCommand() *cobra.Command {
 		Short: "Write a new data directory from a backup",
 		Long: "Write a new data directory from the backup in DIR. The old server must have stopped for good.\n\n" +
 			"Tokens and event numbers go on above the wall clock in microseconds, so none repeats. The leases in\n" +
-			"the backup begin anew, in full, at the first start. Later leases are lost, so choose one of:\n\n" + bothWays(),
+			"the backup begin anew, in full, at the first start. Later leases are lost, so choose one of:\n\n" + strings.TrimSuffix(bothWays("\n"), "\n"),
 		Args: oneDir,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := untilInterrupt(cmd.Context())
@@ -105,7 +106,7 @@ func (f *restoreFlags) check() error {
 		return configErrors{fmt.Errorf("restore: --quiet must be above 0 and at most %v, not %v", persist.MaxQuiet, f.quiet)}
 	case f.quiet == 0 && !f.ownersStopped:
 		return configErrors{errors.New("restore: later leases are lost, so one of these flags is required:\n" +
-			strings.TrimSuffix(bothWays(), "\n"))}
+			strings.TrimSuffix(bothWays(""), "\n"))}
 	}
 	return nil
 }
