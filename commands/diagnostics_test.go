@@ -126,7 +126,7 @@ func TestTheHistogramIsCumulative(t *testing.T) {
 			p.do(fmt.Sprintf("SIMBA.RELEASE m c TOKEN %d", ms))
 		}
 		want := "*2\r\n" + bulk("simba.release") + "*4\r\n" + bulk("calls") + ":4\r\n" + bulk("histogram_usec") +
-			"*6\r\n:1024\r\n:2\r\n:4096\r\n:3\r\n:33554432\r\n:4\r\n"
+			"*6\r\n:1024\r\n:2\r\n:4096\r\n:3\r\n:134217728\r\n:4\r\n"
 		p.expect("LATENCY HISTOGRAM simba.release", want)
 		p.do("CLIENT ID")
 		if got := p.do("LATENCY HISTOGRAM CLIENT"); !strings.Contains(got, bulk("client|id")) {

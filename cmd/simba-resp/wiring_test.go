@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,6 +53,22 @@ func (w *wired) must(c redis.Conn, command string, args ...any) any {
 		w.t.Fatalf("%s %v: %v", command, args, err)
 	}
 	return reply
+}
+
+// get returns the status and the body of a GET.
+func (w *wired) get(path string) (status int, body string) {
+	w.t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	reply, err := client.Get("http://" + w.httpLn.Addr().String() + path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return reply.StatusCode, string(text)
 }
 
 // acquire returns the status and the token in the reply of SIMBA.ACQUIRE.
@@ -103,6 +120,23 @@ var wirings = []wiring{
 	{"unixsocketperm", "--addr= --unixsocket $dir/s --unixsocketperm 0751", func(w *wired) {
 		if info, err := os.Stat(w.dir + "/s"); err != nil || info.Mode() != os.ModeSocket|0o751 {
 			w.t.Errorf("its mode is %v, %v", info.Mode(), err)
+	{"http-addr", "--http-addr 127.0.0.2:0", func(w *wired) {
+		if got := w.httpLn.Addr().String(); !strings.HasPrefix(got, "127.0.0.2:") {
+			w.t.Errorf("it listens on %s", got)
+		}
+		if status, _ := w.get("/debug/pprof/"); status != http.StatusNotFound {
+			w.t.Errorf("/debug/pprof/ replies %d", status)
+		}
+	}},
+	{"http-pprof", "--http-addr 127.0.0.1:0 --http-pprof", func(w *wired) {
+		if status, _ := w.get("/debug/pprof/"); status != http.StatusOK {
+			w.t.Errorf("/debug/pprof/ replies %d", status)
+		}
+	}},
+	{"metrics-mutexes", "--http-addr 127.0.0.1:0 --metrics-mutexes jo*", func(w *wired) {
+		w.acquire(w.connect(), "a", time.Hour)
+		if _, text := w.get("/metrics"); !strings.Contains(text, `simba_mutex_held{mutex="job"} 1`) {
+			w.t.Error("the mutex has no series")
 		}
 	}},
 	{"insecure", "--addr 0.0.0.0:0 --insecure", func(w *wired) {

@@ -2,13 +2,12 @@ package metrics
 
 import (
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
 	"syscall"
 	"testing"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
@@ -40,14 +39,16 @@ func startUnread(t *testing.T) *server {
 		_ = cmd.Process.Kill()
 		<-exited
 	})
-	await(t, "it serves", func() bool {
-		c, err := redis.Dial("tcp", s.Addr)
-		if err == nil {
-			c.Close()
+	web := &server{s, "http://" + addr, httpClient(t, nil)}
+	await(t, "it is ready", func() bool {
+		reply, err := web.client.Get(web.url + "/readyz")
+		if err != nil {
+			return false
 		}
-		return err == nil
+		reply.Body.Close()
+		return reply.StatusCode == http.StatusOK
 	})
-	return &server{s, "http://" + addr, httpClient(t, nil)}
+	return web
 }
 
 // floodLog sends more audited commands than the pipe and the server's buffer hold.

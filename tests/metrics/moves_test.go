@@ -32,6 +32,8 @@ func on(metric, label string, do func(*testing.T, *server)) move {
 func check(t *testing.T, s *server, moves []move) {
 	for _, m := range moves {
 		t.Run(m.metric+strings.Join(m.labels, ","), func(t *testing.T) {
+			// The clients of the move before have left, so nothing else moves.
+			await(t, "no client is left", func() bool { return value(t, s.scrape(t), "simba_connections") == 0 })
 			before := value(t, s.scrape(t), m.metric, m.labels...)
 			m.do(t, s)
 			await(t, "it moves", func() bool { return value(t, s.scrape(t), m.metric, m.labels...) != before })
