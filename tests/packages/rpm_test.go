@@ -10,7 +10,7 @@ import (
 )
 
 func TestRPMInstallsRunsUpgradesAndKeepsData(t *testing.T) {
-	rpm := artifact(t, map[string]string{"amd64": "*x86_64.rpm", "arm64": "*aarch64.rpm"}[runtime.GOARCH])
+	rpm := artifact(t, "*_linux_"+runtime.GOARCH+".rpm")
 	// Debian's rpm knows none of Debian's packages.
 	options := []string{"--force-debian", "--nodeps"}
 	install := func(how string) { run(t, "rpm", append(options, how, rpm)...) }
