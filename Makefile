@@ -46,7 +46,7 @@ endef
 .PHONY: help run build test test-long lint prose fuzz bench monitoring gobench simulate bugs chaos attacks variants timed jvm campaigns programs docs release-check release-snapshot package
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 23
 	@sed -n 's/^#   /  /p' $(MAKEFILE_LIST)
 
 run: build ## serve 127.0.0.1:7379, data in ./simba-data or in the store of ENGINE
@@ -169,9 +169,11 @@ bin/goreleaser-v%:
 release-check: ## the configuration of releases, and the manifests of deploy/kubernetes, in seconds
 	@go -C tools/release test .
 
-# The version is above the last release, and below the next one.
+# The version is the newest of CHANGELOG.md, as a pre-release.
+NEXT = $(shell sed -n 's/^## \[\([0-9.]*\)\].*/\1/p' CHANGELOG.md | head -1)
+
 release-snapshot: $$(RELEASER) ## dist/: archives, deb and rpm for all systems as a release has them, and checksums, some 5 minutes
-	SNAPSHOT=0.1.0-snapshot.$$(git rev-list --count HEAD) $(RELEASER) release --snapshot --clean --parallelism 2
+	SNAPSHOT=$(NEXT)-snapshot.$$(git rev-list --count HEAD) $(RELEASER) release --snapshot --clean --parallelism 2
 
 package: release-snapshot ## install, run, upgrade and remove the packages of dist/ in a private copy of this machine, as root
 	@tools/install

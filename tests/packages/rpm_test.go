@@ -10,11 +10,10 @@ import (
 )
 
 func TestRPMInstallsRunsUpgradesAndKeepsData(t *testing.T) {
-	rpm := artifact(t, map[string]string{"amd64": "*x86_64.rpm", "arm64": "*aarch64.rpm"}[runtime.GOARCH])
+	rpm := artifact(t, "*_linux_"+runtime.GOARCH+".rpm")
 	// Debian's rpm knows none of Debian's packages.
 	options := []string{"--force-debian", "--nodeps"}
-	install := func(how string) { run(t, "rpm", append(options, how, rpm)...) }
-	install("--install")
+	run(t, "rpm", append(options, "--install", rpm)...)
 	wantOwner(t, filepath.Dir(settings), "root", "simba-resp", 0o750)
 	wantOwner(t, settings, "root", "simba-resp", 0o640)
 	wantOwner(t, data, "simba-resp", "simba-resp", 0o750)
@@ -23,6 +22,7 @@ func TestRPMInstallsRunsUpgradesAndKeepsData(t *testing.T) {
 	token := s.acquire()
 
 	run(t, "rpm", append(options, "--upgrade", "--replacepkgs", rpm)...)
+	wantOwner(t, settings, "root", "simba-resp", 0o640)
 	s.stop()
 	s = startUnit(t)
 	if got := s.acquire(); got != token {
