@@ -123,8 +123,8 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// After a lost reply nobody knows whether the tenure has ended. A second BREAK would end that of the
-// next waiter.
+// After a lost reply nobody knows whether the tenure has ended. A second BREAK would end that of
+// the next waiter.
 func TestLostReplyOfBreakIsNotRepeated(t *testing.T) {
 	s := simbatest.Start(t)
 	simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "alice", 600_000)

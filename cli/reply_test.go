@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// A server may know the start of the tenure and the connection. It sends them in both protocols.
+func TestTenureHasItsStartAndItsConnection(t *testing.T) {
+	for name, reply := range map[string]any{
+		"RESP3": map[any]any{
+			"owner": "alice", "token": int64(1), "acquired_at": int64(5000), "now": int64(7000), "transition": int64(9000),
+			"since": int64(4000), "connection": map[any]any{"id": int64(3), "addr": "192.0.2.1:5", "name": "worker\x1b"},
+		},
+		"RESP2": []any{
+			"owner", "alice", "token", int64(1), "acquired_at", int64(5000), "now", int64(7000), "transition", int64(9000),
+			"since", int64(4000), "connection", []any{"id", int64(3), "addr", "192.0.2.1:5", "name", "worker\x1b"},
+		},
+	} {
+		tenure, err := toTenure("job", reply)
+		if err != nil || tenure.Since == nil || *tenure.Since != 4000 || tenure.Connection == nil || *tenure.Connection != (Connection{3, "192.0.2.1:5", "worker\x1b"}) {
+			t.Errorf("%s: %+v, %v", name, tenure, err)
+		}
+		var out bytes.Buffer
+		if err := printTenure(&out, tenure); err != nil || !strings.Contains(out.String(), " (3.0s)\n") || !strings.Contains(out.String(), `3 from 192.0.2.1:5, name worker\x1b`) {
+			t.Errorf("%s: it prints\n%s (%v)", name, &out, err)
+		}
+	}
+}
+
+func TestReplyOfAnotherServerIsAnError(t *testing.T) {
+	if _, err := toTenure("job", "PONG"); err == nil {
+		t.Error("a string is a tenure")
+	}
+	if _, err := toWaiters("PONG"); err == nil {
+		t.Error("a string is a queue")
+	}
+	if _, _, err := toPage([]any{"x", []any{}}); err == nil {
+		t.Error("x is a cursor")
+	}
+}
