@@ -152,7 +152,7 @@ bench: ## this server beside what one would take instead, some 10 minutes: docs/
 	cd bench && go run .
 
 docs: ## write the generated pages and tables of docs/ anew; make bench writes docs/development/benchmarks.md
-	go test -count 1 -run 'PageOfCommands|PageOfSettings|TableOfPromises' ./commands ./cmd/simba-resp ./backends/backendtest -update
+	go test -count 1 -run 'PageOfCommand|PageOfSettings|TableOfPromises' ./commands ./cmd/simba-resp ./backends/backendtest -update
 
 gobench: ## Go benchmarks of the hot paths, with allocations
 	$(foreach m,$(MODULES),$(if $(call in-module,$m),cd $m && go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(call in-module,$m)$(newline)))

@@ -43,7 +43,7 @@ func Connect(cmd *cobra.Command) (*redis.Client, error) {
 // connect. Commands are not retried, because a second BREAK would end the next tenure. A caller
 // whose commands block must set ReadTimeout.
 func Options(cmd *cobra.Command) (*redis.Options, error) {
-	settings, err := readSettings(cmd)
+	settings, err := readSettings(cmd, connectionFlags)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func tlsConfig(settings map[string]setting, t target) (*tls.Config, error) {
 	if !t.tls {
 		for _, s := range []setting{ca, cert, key} {
 			if s.from == fromFlag {
-				return nil, usagef("%s needs TLS; use --%s rediss://host:port", s.where, urlFlag)
+				return nil, usagef("%s needs TLS; use --%s %s", s.where, urlFlag, t.secure)
 			}
 		}
 		return nil, nil

@@ -64,14 +64,14 @@ func (e explained) Error() string { return e.text }
 func (e explained) Unwrap() error { return e.err }
 
 // explain returns the text of an error. No text has the password: neither the server nor go-redis
-// repeats it.
+// repeats it. Without options, it is not that of a reply.
 func explain(o *redis.Options, err error) string {
 	var dns *net.DNSError
 	var netErr net.Error
 	var record tls.RecordHeaderError
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
-	var alert tls.AlertError
+	var op *net.OpError
 	var reply redis.Error
 	switch {
 	case errors.As(err, &reply):
@@ -86,8 +86,8 @@ func explain(o *redis.Options, err error) string {
 		return "an unknown authority signed the server's certificate; check --cacert"
 	case errors.As(err, &host):
 		return "the server's certificate is for another host; use a name that it has"
-	case errors.As(err, &alert):
-		return "the server refuses the TLS connection (" + alert.Error() + "); check --cert and --key"
+	case errors.As(err, &op) && op.Op == "remote error": // an alert of TLS
+		return "the server refuses the TLS connection (" + Printable(op.Err.Error()) + "); check --cert and --key"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused; check that the server runs, and the URL"
 	case errors.Is(err, fs.ErrNotExist):
@@ -114,8 +114,6 @@ func explainReply(o *redis.Options, reply string) string {
 			user = "default"
 		}
 		return "the server refuses the password of user " + Printable(user)
-	case strings.Contains(reply, "speaks TLS only"):
-		return "the server speaks TLS only on this port; use rediss://"
 	}
 	return reply
 }

@@ -46,21 +46,26 @@ const (
 // passwordVariable is the only variable without a flag: other users of a machine can read flags.
 const passwordVariable = "SIMBA_PASSWORD"
 
-var connectionFlags = []struct{ name, kind, help string }{
-	{urlFlag, "URL", "server: redis://, rediss:// for TLS, or unix:///path (default " + defaultURL + ")"},
-	{userFlag, "NAME", "user, if not in the URL"},
-	{passwordFileFlag, "FILE", "file that contains the password; or set SIMBA_PASSWORD"},
-	{caFlag, "FILE", "certificates in PEM of the authorities that sign the server's certificate"},
-	{certFlag, "FILE", "client certificate in PEM"},
-	{keyFlag, "FILE", "private key of the client certificate in PEM"},
+// connectionFlag is the flag of a setting. Its key is that of the file, and names the variable.
+type connectionFlag struct{ name, key, help string }
+
+var connectionFlags = []connectionFlag{
+	{urlFlag, urlFlag, "`URL` of the server: redis://host:port, rediss:// for TLS, or unix:///path (default " + defaultURL + ")"},
+	{userFlag, userFlag, "`NAME` of the user, if it is not in the URL"},
+	{passwordFileFlag, passwordFileFlag, "`FILE` with the password; or set " + passwordVariable},
+	{caFlag, caFlag, "`FILE` with the authorities of the server's certificate, in PEM"},
+	{certFlag, certFlag, "`FILE` with the client certificate, in PEM"},
+	{keyFlag, keyFlag, "`FILE` with its private key, in PEM"},
 }
 
 // AddConnection adds the flags of the connection to a command.
-func AddConnection(cmd *cobra.Command) {
-	for _, f := range connectionFlags {
-		cmd.Flags().String(f.name, "", "`"+f.kind+"` "+f.help)
+func AddConnection(cmd *cobra.Command) { addFlags(cmd, connectionFlags) }
+
+func addFlags(cmd *cobra.Command, flags []connectionFlag) {
+	for _, f := range flags {
+		cmd.Flags().String(f.name, "", f.help)
 	}
-	cmd.Flags().String(configFlag, "", "TOML `FILE` whose keys are the names of these flags")
+	cmd.Flags().String(configFlag, "", "TOML `FILE` of these settings")
 	// The errors are for flags that are missing.
 	_ = cmd.MarkFlagFilename(configFlag, "toml")
 	_ = cmd.RegisterFlagCompletionFunc(urlFlag, cobra.NoFileCompletions)
@@ -68,13 +73,13 @@ func AddConnection(cmd *cobra.Command) {
 }
 
 // variable returns the environment variable of a setting.
-func variable(name string) string {
-	return "SIMBA_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+func variable(key string) string {
+	return "SIMBA_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
 }
 
-// readSettings returns each setting of the connection from the first source that has it: the flag,
-// the environment variable, the file of --config.
-func readSettings(cmd *cobra.Command) (map[string]setting, error) {
+// readSettings returns each setting from the first source that has it: the flag, the environment
+// variable, the file of --config.
+func readSettings(cmd *cobra.Command, flags []connectionFlag) (map[string]setting, error) {
 	file, err := cmd.Flags().GetString(configFlag)
 	if err != nil {
 		return nil, err
@@ -84,13 +89,13 @@ func readSettings(cmd *cobra.Command) (map[string]setting, error) {
 		return nil, err
 	}
 	settings := make(map[string]setting)
-	for _, f := range connectionFlags {
+	for _, f := range flags {
 		s := setting{from: fromDefault}
-		if v, ok := inFile[f.name]; ok {
-			s = setting{v, fromFile, f.name + " in " + Printable(file)}
+		if v, ok := inFile[f.key]; ok {
+			s = setting{v, fromFile, f.key + " in " + Printable(file)}
 		}
-		if v := os.Getenv(variable(f.name)); v != "" {
-			s = setting{v, fromEnvironment, variable(f.name)}
+		if v := os.Getenv(variable(f.key)); v != "" {
+			s = setting{v, fromEnvironment, variable(f.key)}
 		}
 		if flag := cmd.Flags().Lookup(f.name); flag != nil && flag.Changed {
 			s = setting{flag.Value.String(), fromFlag, "--" + f.name}
@@ -120,10 +125,7 @@ func readConfig(path string) (map[string]string, error) {
 	}
 	values := make(map[string]string, len(keys))
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		known := false
-		for _, f := range connectionFlags {
-			known = known || f.name == key
-		}
+		known := slices.ContainsFunc(slices.Concat(connectionFlags, httpFlags), func(f connectionFlag) bool { return f.key == key })
 		value, text := keys[key].(string)
 		switch {
 		case !known:

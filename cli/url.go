@@ -19,6 +19,7 @@ type target struct {
 	addr    string // host:port, or the path of the socket
 	host    string // whose certificate the server must show; "" = a socket
 	tls     bool
+	secure  string // the form of a URL with TLS
 
 	hasLogin       bool
 	user, password string
@@ -31,6 +32,7 @@ func parseURL(raw string) (t target, err error) {
 	if err != nil {
 		return t, errors.New("it cannot be parsed; special characters in user and password must be percent-encoded")
 	}
+	t.secure = "rediss://host:port"
 	if u.User != nil {
 		t.hasLogin, t.user = true, u.User.Username()
 		t.password, _ = u.User.Password()

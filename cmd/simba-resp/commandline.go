@@ -8,15 +8,17 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/simba-resp/simba-resp/cli"
 )
 
 // run executes the command line. If it serves, it returns when the server has stopped. An error
 // may have a method ExitCode.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer, log *logBuffer) error {
 	root := newRoot(getenv, func(ctx context.Context, cfg *config) error { return serveUntilSignal(ctx, cfg, log) })
-	root.AddCommand(lockCommand(log), electCommand(log))
 	root.SetArgs(args)
 	root.SetOut(stdout)
+	root.SetErr(log)
 	return root.ExecuteContext(ctx)
 }
 
@@ -45,6 +47,8 @@ func newRoot(getenv func(string) string, serve func(context.Context, *config) er
 	check.Short = "Check the settings of the server, report each error and exit"
 
 	root.AddCommand(serving, check)
+	root.AddCommand(lockCommand(), electCommand())
+	root.AddCommand(cli.Commands()...)
 	return root
 }
 
@@ -68,7 +72,13 @@ func settingsCommand(name string, getenv func(string) string, do func(context.Co
 		},
 	}
 	addSettings(cmd, given)
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { io.WriteString(cmd.OutOrStdout(), settingsHelp(cmd)) })
+	cmd.SetHelpFunc(func(asked *cobra.Command, args []string) {
+		if asked != cmd { // a command without settings inherits the function of its parent
+			new(cobra.Command).HelpFunc()(asked, args)
+			return
+		}
+		_, _ = io.WriteString(cmd.OutOrStdout(), settingsHelp(cmd)) // as cobra does
+	})
 	return cmd
 }
 

@@ -219,6 +219,8 @@ func (p *player) play(name string, lines []string) {
 			command = p.run
 		}
 		command = strings.ReplaceAll(command, readmePort, p.port)
+		// For the client commands of simba-resp, which have no port on the page.
+		command = "export SIMBA_URL=redis://127.0.0.1:" + p.port + "\n" + command
 		if _, err := io.WriteString(term.in, "{ "+command+"\n} </dev/null\necho '"+endOfCommand+"'\n"); err != nil {
 			p.t.Fatal(err)
 		}
@@ -315,7 +317,7 @@ func (p *player) read(term *terminal, want string) string {
 func (p *player) open(name string) *terminal {
 	shell := exec.Command("bash", "--noprofile", "--norc")
 	shell.Dir = p.home
-	shell.Env = append(simbatest.Environ(), "SIMBA_ADDR=127.0.0.1:0")
+	shell.Env = append(simbatest.Environ(), "SIMBA_ADDR=127.0.0.1:0", "PATH="+filepath.Join(p.home, "bin")+":"+os.Getenv("PATH"))
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := shell.StdinPipe()
 	if err != nil {

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+)
+
+// Commands returns the client commands of simba-resp.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{
+		statusCommand(), listCommand(), ownerCommand(), queueCommand(), historyCommand(),
+		watchCommand(), whyCommand(), breakCommand(), healthCommand(),
+	}
+}
+
+// action is what a command does with a connected client.
+type action func(cmd *cobra.Command, c *redis.Client, args []string) error
+
+// clientCommand returns a command that connects to the server.
+func clientCommand(use, short string, args cobra.PositionalArgs, do action) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   use + " [flags]",
+		Short: short,
+		Args:  args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := Connect(cmd)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return do(cmd, c, args)
+		},
+		ValidArgsFunction:     cobra.NoFileCompletions,
+		DisableFlagsInUseLine: true,
+	}
+	AddConnection(cmd)
+	return cmd
+}
+
+// mutexCommand is clientCommand for a command whose one argument is a mutex.
+func mutexCommand(use, short string, do func(cmd *cobra.Command, c *redis.Client, mutex string) error) *cobra.Command {
+	cmd := clientCommand(use, short, arguments(1, 1, "the NAME of a mutex"), func(cmd *cobra.Command, c *redis.Client, args []string) error {
+		return do(cmd, c, args[0])
+	})
+	cmd.ValidArgsFunction = completeMutex
+	return cmd
+}
+
+// arguments is the rule of a command that takes so many arguments. It needs the named ones.
+func arguments(atLeast, atMost int, names string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < atLeast:
+			return usagef("%s needs %s (%s --help)", cmd.Name(), names, cmd.CommandPath())
+		case len(args) > atMost:
+			return usagef("unexpected argument '%s' of %s (%s --help)", Printable(args[atMost]), cmd.Name(), cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// addJSON adds the flag --json.
+func addJSON(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("json", false, "print JSON, one object a line")
+}
+
+// no returns the error of a command whose answer is no.
+func no(format string, args ...any) error { return &coded{exitNo, fmt.Errorf(format, args...)} }

@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"cmp"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+)
+
+func historyCommand() *cobra.Command {
+	var asJSON *bool
+	var count *int
+	cmd := mutexCommand("history NAME", "List the last events of a mutex, from old to new",
+		func(cmd *cobra.Command, c *redis.Client, mutex string) error {
+			v, err := reply(c.Do(cmd.Context(), "SIMBA.HISTORY", mutex, "COUNT", *count))
+			if err != nil {
+				return Explain(c.Options(), err)
+			}
+			events, err := toEvents(mutex, v)
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				return printJSONLines(cmd.OutOrStdout(), events)
+			}
+			t := newTable(cmd.OutOrStdout(), "TIME", "EVENT", "TOKEN", "CONTENDER", "REASON")
+			for _, e := range events {
+				t.row(clock(e.At), e.Event, token(e.Token), e.Owner, cmp.Or(e.Reason, "-"))
+			}
+			return t.flush()
+		})
+	cmd.Long = cmd.Short + `.
+
+The server that replies made or saw these events. It keeps the last 10,000 of all mutexes.`
+	count = addCount(cmd, 10)
+	asJSON = addJSON(cmd)
+	return cmd
+}
+
+// token returns a token as a person reads it. Events of the queue have none.
+func token(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return number(n)
+}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// table prints rows in columns. Its cells are escaped.
+type table struct{ w *tabwriter.Writer }
+
+func newTable(out io.Writer, heads ...string) table {
+	t := table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
+	if len(heads) > 0 {
+		t.row(heads...)
+	}
+	return t
+}
+
+func (t table) row(cells ...string) {
+	for i, cell := range cells {
+		cells[i] = Printable(cell)
+	}
+	// Flush returns the error.
+	_, _ = io.WriteString(t.w, strings.Join(cells, "\t")+"\n")
+}
+
+// flush prints the table.
+func (t table) flush() error { return t.w.Flush() }
+
+// printJSON prints one object in one line. Bytes that are not UTF-8 become U+FFFD.
+func printJSON(out io.Writer, v any) error {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// printJSONLines prints one object a line.
+func printJSONLines[T any](out io.Writer, list []T) error {
+	for _, v := range list {
+		if err := printJSON(out, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endless is from when on a lease does not end by itself, in milliseconds. The server shows such a
+// lease with a very long one.
+const endless = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
+
+// millis returns a number of milliseconds as a person reads it: 340ms, 12.5s, 3m10s.
+func millis(ms int64) string {
+	switch {
+	case ms > endless:
+		return "never"
+	case ms < 1000:
+		return strconv.FormatInt(ms, 10) + "ms"
+	case ms < 60_000:
+		return strconv.FormatFloat(math.Floor(float64(ms)/100)/10, 'f', 1, 64) + "s"
+	}
+	return (time.Duration(ms) * time.Millisecond).Truncate(time.Second).String()
+}
+
+// clock returns a time of Unix milliseconds in the zone of the reader.
+func clock(ms int64) string { return time.UnixMilli(ms).Local().Format("2006-01-02 15:04:05.000") }
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"strconv"
+	"testing"
+	"unicode/utf8"
+)
+
+// An escaped name can be read back: no two names look alike.
+func FuzzPrintable(f *testing.F) {
+	for _, s := range []string{"", "job", `a\b`, "\x1b[2J", "\xff", "日本", "\ufffd", "a\tb\n", "\u202e", `"`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		shown := Printable(s)
+		if !utf8.ValidString(shown) {
+			t.Errorf("%q is not valid UTF-8", shown)
+		}
+		for _, r := range shown {
+			if !strconv.IsPrint(r) {
+				t.Errorf("%q has %q", shown, r)
+			}
+		}
+		back := ""
+		for rest := shown; rest != ""; {
+			r, multibyte, tail, err := strconv.UnquoteChar(rest, 0)
+			if err != nil {
+				t.Fatalf("%q: %v", shown, err)
+			}
+			if multibyte {
+				back += string(r)
+			} else {
+				back += string([]byte{byte(r)})
+			}
+			rest = tail
+		}
+		if back != s {
+			t.Errorf("%q is shown as %q, which is %q", s, shown, back)
+		}
+	})
+}
+
+func TestDurationsAreShort(t *testing.T) {
+	for ms, want := range map[int64]string{
+		0: "0ms", 999: "999ms", 1000: "1.0s", 59_999: "59.9s", 60_000: "1m0s", 600_000: "10m0s", 90_061_000: "25h1m1s", endless + 1: "never",
+	} {
+		if got := millis(ms); got != want {
+			t.Errorf("%d ms: %s, want %s", ms, got, want)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+)
+
+func queueCommand() *cobra.Command {
+	var asJSON *bool
+	var count *int
+	cmd := mutexCommand("queue NAME", "List the waiters of a mutex, in order",
+		func(cmd *cobra.Command, c *redis.Client, mutex string) error {
+			waiters, err := queue(cmd.Context(), c, mutex, *count)
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				return printJSONLines(cmd.OutOrStdout(), waiters)
+			}
+			t := newTable(cmd.OutOrStdout(), "POSITION", "WAITING", "KIND", "CONTENDER")
+			for _, w := range waiters {
+				t.row(number(w.Position), millis(w.Waiting), w.Kind, w.Contender)
+			}
+			return t.flush()
+		})
+	cmd.Long = cmd.Short + `.
+
+On the engine mysql these are the waiters of the server that replies. Other engines have one queue
+for all servers.`
+	count = addCount(cmd, mostWaiters)
+	asJSON = addJSON(cmd)
+	return cmd
+}
+
+// mostWaiters is the largest COUNT.
+const mostWaiters = 10_000
+
+// addCount adds the flag --count.
+func addCount(cmd *cobra.Command, initial int) *int {
+	return cmd.Flags().Int("count", initial, "at most `N` of them, up to 10000")
+}
+
+// queue asks for the waiters of a mutex.
+func queue(ctx context.Context, c *redis.Client, mutex string, count int) ([]Waiter, error) {
+	v, err := reply(c.Do(ctx, "SIMBA.QUEUE", mutex, "COUNT", count))
+	if err != nil {
+		return nil, Explain(c.Options(), err)
+	}
+	return toWaiters(v)
+}

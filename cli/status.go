@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+)
+
+// Status is the part of INFO that says how a server does. Its JSON names are the fields of INFO.
+// Nil figures are those that only the store could count, or that the server does not have.
+type Status struct {
+	Version            string `json:"simba_version"`
+	Engine             string `json:"engine"`
+	Durability         string `json:"durability"`
+	SurvivesRestart    bool   `json:"survives_restart"`
+	Uptime             *int64 `json:"uptime_in_seconds"`
+	CertificateExpires *int64 `json:"tls_cert_expires_at"`
+	Clients            *int64 `json:"connected_clients"`
+	MaxClients         *int64 `json:"maxclients"`
+	Mutexes            *int64 `json:"mutexes"`
+	Held               *int64 `json:"mutexes_held"`
+	Blocked            *int64 `json:"waiters_blocked"`
+	Polling            *int64 `json:"waiters_polling"`
+	Acquired           *int64 `json:"tenures_acquired"`
+	HandedOn           *int64 `json:"tenures_handed_on"`
+	Released           *int64 `json:"tenures_released"`
+	Expired            *int64 `json:"tenures_expired"`
+	Broken             *int64 `json:"tenures_broken"`
+	Memory             *int64 `json:"used_memory"`
+	MaxMemory          *int64 `json:"maxmemory"`
+	Quiet              *int64 `json:"quiet_ms"`
+}
+
+func statusCommand() *cobra.Command {
+	var asJSON *bool
+	cmd := clientCommand("status", "Show how a server does", arguments(0, 0, ""),
+		func(cmd *cobra.Command, c *redis.Client, _ []string) error {
+			fields, err := info(cmd.Context(), c)
+			if err != nil {
+				return Explain(c.Options(), err)
+			}
+			s := toStatus(fields)
+			if *asJSON {
+				return printJSON(cmd.OutOrStdout(), s)
+			}
+			return printStatus(cmd.OutOrStdout(), c.Options().Addr, s)
+		})
+	cmd.Long = cmd.Short + ". The user needs the right to send INFO."
+	asJSON = addJSON(cmd)
+	return cmd
+}
+
+// info returns the fields of INFO.
+func info(ctx context.Context, c *redis.Client, section ...string) (map[string]string, error) {
+	text, err := c.Info(ctx, section...).Result()
+	if err != nil {
+		return nil, err
+	}
+	fields := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields, nil
+}
+
+func toStatus(fields map[string]string) Status {
+	figure := func(name string) *int64 {
+		n, err := strconv.ParseInt(fields[name], 10, 64)
+		if err != nil {
+			return nil
+		}
+		return &n
+	}
+	return Status{
+		Version:            fields["simba_version"],
+		Engine:             fields["engine"],
+		Durability:         fields["durability"],
+		SurvivesRestart:    fields["survives_restart"] == "yes",
+		Uptime:             figure("uptime_in_seconds"),
+		CertificateExpires: figure("tls_cert_expires_at"),
+		Clients:            figure("connected_clients"),
+		MaxClients:         figure("maxclients"),
+		Mutexes:            figure("mutexes"),
+		Held:               figure("mutexes_held"),
+		Blocked:            figure("waiters_blocked"),
+		Polling:            figure("waiters_polling"),
+		Acquired:           figure("tenures_acquired"),
+		HandedOn:           figure("tenures_handed_on"),
+		Released:           figure("tenures_released"),
+		Expired:            figure("tenures_expired"),
+		Broken:             figure("tenures_broken"),
+		Memory:             figure("used_memory"),
+		MaxMemory:          figure("maxmemory"),
+		Quiet:              figure("quiet_ms"),
+	}
+}
+
+func printStatus(out io.Writer, addr string, s Status) error {
+	show := func(n *int64, format func(int64) string) string {
+		if n == nil {
+			return "unknown"
+		}
+		return format(*n)
+	}
+	t := newTable(out)
+	engine := s.Engine
+	if s.Durability != "" {
+		engine += ", durability " + s.Durability
+	}
+	t.row("server", fmt.Sprintf("%s, version %s", addr, s.Version))
+	t.row("engine", engine)
+	t.row("up for", show(s.Uptime, func(n int64) string { return millis(n * 1000) }))
+	if !s.SurvivesRestart {
+		t.row("restart", "leases do not survive it")
+	}
+	if s.Quiet != nil && *s.Quiet > 0 {
+		t.row("recovering", fmt.Sprintf("new grants are delayed for %s after an unclean stop", millis(*s.Quiet)))
+	}
+	if s.CertificateExpires != nil {
+		t.row("certificate", "expires "+clock(*s.CertificateExpires*1000))
+	}
+	t.row("clients", fmt.Sprintf("%s of %s", show(s.Clients, number), show(s.MaxClients, number)))
+	t.row("mutexes held", show(s.Held, number))
+	t.row("waiters", fmt.Sprintf("%s blocked, %s polling", show(s.Blocked, number), show(s.Polling, number)))
+	t.row("tenures", fmt.Sprintf("%s begun, %s of them by handoff", show(s.Acquired, number), show(s.HandedOn, number)))
+	t.row("ended", fmt.Sprintf("%s released, %s expired, %s broken", show(s.Released, number), show(s.Expired, number), show(s.Broken, number)))
+	memory := show(s.Memory, mebibytes)
+	if s.MaxMemory != nil && *s.MaxMemory > 0 {
+		memory += ", maxmemory " + mebibytes(*s.MaxMemory)
+	}
+	t.row("memory", memory)
+	return t.flush()
+}
+
+func mebibytes(n int64) string { return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB" }

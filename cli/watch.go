@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+)
+
+const (
+	// watchPing is the silence after which watch asks whether the connection still works.
+	watchPing = 5 * time.Second
+	// The delays between attempts to reconnect.
+	firstRetry   = 100 * time.Millisecond
+	longestRetry = 2 * time.Second
+)
+
+func watchCommand() *cobra.Command {
+	var asJSON *bool
+	cmd := mutexCommand("watch NAME|PATTERN", "Print the events of mutexes as they happen",
+		func(cmd *cobra.Command, c *redis.Client, mutex string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			w := watcher{cmd: cmd, client: c, channel: eventChannel(mutex), asJSON: *asJSON}
+			w.pattern = strings.ContainsAny(mutex, `*?[\`)
+			err := w.run(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		})
+	cmd.Long = cmd.Short + `, one a line.
+
+A PATTERN is a glob: * ? [a-z] and \ before a literal character. Quote it in a shell. The user needs
+a rule & for it. watch reconnects after an outage, and says so: events in between are not printed.
+Ctrl-C ends it with exit code 0.`
+	cmd.Example = "  simba-resp watch job\n  simba-resp watch 'billing:*' --json"
+	asJSON = addJSON(cmd)
+	return cmd
+}
+
+const eventPrefix = "simba-events:{"
+
+// eventChannel returns the channel with the events of a mutex, or the glob of the channels.
+func eventChannel(name string) string { return eventPrefix + name + "}" }
+
+// watcher prints the events on a channel.
+type watcher struct {
+	cmd     *cobra.Command
+	client  *redis.Client
+	channel string
+	pattern bool // the channel is a glob
+	asJSON  bool
+}
+
+// run prints events until ctx ends, or the server refuses the subscription. It reconnects if the
+// connection fails.
+func (w *watcher) run(ctx context.Context) error {
+	delay := firstRetry
+	for down := false; ; {
+		err := w.subscribed(ctx, func() {
+			if down {
+				w.note("connected again; events meanwhile are not shown")
+			} else {
+				w.note("watching " + Printable(w.channel))
+			}
+			down, delay = false, firstRetry
+		})
+		var refused redis.Error
+		var output outputError
+		if ctx.Err() != nil || errors.As(err, &refused) || errors.As(err, &output) {
+			return err
+		}
+		if !down {
+			w.note("disconnected, trying again: " + err.Error())
+		}
+		down = true
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(delay):
+		}
+		delay = min(2*delay, longestRetry)
+	}
+}
+
+// note prints a line for people, not for programs.
+func (w *watcher) note(text string) { fmt.Fprintln(w.cmd.ErrOrStderr(), "#", text) }
+
+// outputError is an error of standard output.
+type outputError struct{ err error }
+
+func (e outputError) Error() string { return e.err.Error() }
+func (e outputError) Unwrap() error { return e.err }
+
+// subscribed prints the events of one connection. It calls ready when the server has subscribed it.
+func (w *watcher) subscribed(ctx context.Context, ready func()) error {
+	ps := w.client.Subscribe(ctx)
+	defer ps.Close()
+	defer context.AfterFunc(ctx, func() { ps.Close() })() // ends a read
+	subscribe := ps.Subscribe
+	if w.pattern {
+		subscribe = ps.PSubscribe
+	}
+	if err := subscribe(ctx, w.channel); err != nil {
+		return Explain(w.client.Options(), err)
+	}
+	for asked := false; ; {
+		v, err := ps.ReceiveTimeout(ctx, watchPing)
+		var timeout net.Error
+		switch {
+		case errors.As(err, &timeout) && timeout.Timeout() && !asked:
+			asked = true
+			err = ps.Ping(ctx)
+		case err == nil:
+			asked = false
+		}
+		if err != nil {
+			return Explain(w.client.Options(), err)
+		}
+		switch v := v.(type) {
+		case *redis.Subscription:
+			ready()
+		case *redis.Message:
+			if err := w.print(v); err != nil {
+				return outputError{err}
+			}
+		}
+	}
+}
+
+// print prints a message. The name of the mutex is that of the channel, which has its exact bytes.
+// A message that is no event, by a client that may publish there, is shown as its text.
+func (w *watcher) print(m *redis.Message) error {
+	out := w.cmd.OutOrStdout()
+	mutex := strings.TrimSuffix(strings.TrimPrefix(m.Channel, eventPrefix), "}")
+	var e Event
+	if err := json.Unmarshal([]byte(m.Payload), &e); err != nil {
+		w.note(fmt.Sprintf("not an event of %s: %s", Printable(mutex), Printable(m.Payload)))
+		return nil
+	}
+	e.Mutex = mutex
+	if w.asJSON {
+		return printJSON(out, e)
+	}
+	line := fmt.Sprintf("%s  %-8s  %s  %s", clock(e.At), Printable(e.Event), Printable(e.Mutex), Printable(e.Owner))
+	if e.Token != 0 {
+		line += fmt.Sprintf("  token %d", e.Token)
+	}
+	if e.Reason != "" {
+		line += "  (" + Printable(e.Reason) + ")"
+	}
+	_, err := fmt.Fprintln(out, line)
+	return err
+}

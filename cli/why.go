@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+)
+
+// Why is what keeps a contender from a mutex.
+type Why struct {
+	Mutex  string  `json:"mutex"`
+	Engine string  `json:"engine"` // "" = the user may not send INFO
+	Owner  *Tenure `json:"owner"`  // nil = the mutex is free
+	Quiet  *int64  `json:"quiet_ms"`
+
+	// SharedQueue is whether the queue has the waiters of all servers; nil = unknown.
+	SharedQueue *bool    `json:"shared_queue"`
+	Waiters     int64    `json:"waiters"`
+	Ahead       []Waiter `json:"ahead"` // of the contender, or of a new one; at most 10,000
+
+	Contender string `json:"contender"` // "" = a new one
+	Position  int64  `json:"position"`  // 0 = not in the queue
+	Owns      bool   `json:"owns"`      // the contender is the owner
+
+	// FreeIn is when the lease ends at the latest unless its owner renews it. It is 0 if the mutex
+	// is free, and nil if the lease does not end by itself.
+	FreeIn *int64 `json:"free_in"`
+	// YoursIn is when the contender gets the mutex at the latest, unless the owner renews the
+	// lease. It is nil if that has no limit: others are ahead, or may be.
+	YoursIn *int64 `json:"yours_in"`
+}
+
+func whyCommand() *cobra.Command {
+	var asJSON *bool
+	var contender *string
+	cmd := mutexCommand("why NAME", "Show why a mutex is not mine yet, and when it can be",
+		func(cmd *cobra.Command, c *redis.Client, mutex string) error {
+			w, err := why(cmd.Context(), c, mutex, *contender)
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				return printJSON(cmd.OutOrStdout(), w)
+			}
+			return w.print(cmd.OutOrStdout(), c.Options().Addr)
+		})
+	cmd.Long = cmd.Short + `.
+
+It asks and changes nothing: no contender is added to the queue. On the engine mysql it knows only
+the queue of the server that replies.`
+	cmd.Example = "  simba-resp why job --contender worker-7"
+	contender = cmd.Flags().String("contender", "", "`ID` of the contender that waits (default a new one)")
+	_ = cmd.RegisterFlagCompletionFunc("contender", cobra.NoFileCompletions)
+	asJSON = addJSON(cmd)
+	return cmd
+}
+
+// why asks for the owner, the queue and the state of the server.
+func why(ctx context.Context, c *redis.Client, mutex, contender string) (Why, error) {
+	w := Why{Mutex: mutex, Contender: contender}
+	t, err := owner(ctx, c, mutex)
+	if err != nil {
+		return w, err
+	}
+	waiters, err := queue(ctx, c, mutex, mostWaiters)
+	if err != nil {
+		return w, err
+	}
+	fields, err := info(ctx, c, "simba")
+	var refused redis.Error
+	if err != nil && !errors.As(err, &refused) { // a user may ask for mutexes, and not for INFO
+		return w, Explain(c.Options(), err)
+	}
+	w.Engine = fields["engine"]
+	if w.Engine != "" {
+		shared := w.Engine != "mysql"
+		w.SharedQueue = &shared
+	}
+	if ms, err := strconv.ParseInt(fields["quiet_ms"], 10, 64); err == nil {
+		w.Quiet = &ms
+	}
+	w.judge(t, waiters)
+	return w, nil
+}
+
+// judge sets what follows from the tenure and the queue.
+func (w *Why) judge(t Tenure, waiters []Waiter) {
+	w.Waiters = max(t.Waiters, int64(len(waiters)))
+	w.Ahead = waiters
+	for i, q := range waiters {
+		if w.Contender != "" && q.Contender == w.Contender {
+			w.Ahead, w.Position = waiters[:i], q.Position
+			break
+		}
+	}
+	var freeIn int64
+	if t.Held {
+		w.Owner = &t
+		w.Owns = w.Contender != "" && t.Owner == w.Contender
+		freeIn = t.Transition
+	}
+	if w.Quiet != nil {
+		freeIn = max(freeIn, *w.Quiet)
+	}
+	if freeIn <= endless {
+		w.FreeIn = &freeIn
+	}
+	if w.Owns || w.first() {
+		w.YoursIn = w.FreeIn
+	}
+	if w.Owns {
+		w.Ahead, w.YoursIn = nil, new(int64)
+	}
+	if w.Ahead == nil {
+		w.Ahead = []Waiter{} // [] in JSON
+	}
+}
+
+// first reports whether the contender is next: nobody is ahead of it, and the queue is complete.
+func (w *Why) first() bool {
+	complete := w.SharedQueue != nil && *w.SharedQueue && (w.Position > 0 || w.Waiters == int64(len(w.Ahead)))
+	return complete && len(w.Ahead) == 0
+}
+
+// shownAhead is how many waiters the text names.
+const shownAhead = 10
+
+func (w *Why) print(out io.Writer, addr string) error {
+	p := printer{out: out}
+	p.state(w)
+	p.queue(w, addr)
+	p.outlook(w)
+	return p.err
+}
+
+// printer prints lines. It keeps the first error.
+type printer struct {
+	out io.Writer
+	err error
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.out, format+"\n", args...)
+	}
+}
+
+// state prints who has the mutex.
+func (p *printer) state(w *Why) {
+	mutex := Printable(w.Mutex)
+	t := w.Owner
+	if t == nil {
+		p.line("%s has no owner.", mutex)
+		return
+	}
+	p.line("%s is held by %s, token %d.", mutex, Printable(t.Owner), t.Token)
+	if t.Since != nil {
+		p.line("  since %s (%s)", clock(*t.Since), millis(max(t.Now-*t.Since, 0)))
+	}
+	if t.Connection != nil {
+		p.line("  connection %s", Printable(connectionText(t.Connection)))
+	}
+	unless := " unless the owner renews it"
+	if t.Transition > endless {
+		unless = ""
+	}
+	p.line("  its lease %s%s; it began %s ago", left(t.Transition), unless, millis(t.Now-t.AcquiredAt))
+}
+
+// queue prints who is ahead.
+func (p *printer) queue(w *Why, addr string) {
+	if w.Owns {
+		return
+	}
+	switch {
+	case w.Contender == "":
+		p.line("Ahead of a new contender: %d.", w.Waiters)
+	case w.Position == 0:
+		p.line("%s is not in the queue. Ahead of it, if it asks now: %d.", Printable(w.Contender), w.Waiters)
+	default:
+		p.line("%s is in the queue at position %d. Ahead of it: %d.", Printable(w.Contender), w.Position, len(w.Ahead))
+	}
+	for i, q := range w.Ahead {
+		if i == shownAhead {
+			p.line("  … and %d more: simba-resp queue NAME", len(w.Ahead)-i)
+			break
+		}
+		p.line("  %d. %s, %s, waiting for %s", q.Position, Printable(q.Contender), q.Kind, millis(q.Waiting))
+	}
+	switch {
+	case w.SharedQueue == nil:
+		p.line("The user may not send INFO. On the engine mysql this would be the queue of %s only.", Printable(addr))
+	case !*w.SharedQueue:
+		p.line("On the engine mysql this is the queue of %s only. Contenders of other servers may come first.", Printable(addr))
+	}
+}
+
+// outlook prints when the contender can have the mutex.
+func (p *printer) outlook(w *Why) {
+	who := "A new contender"
+	if w.Contender != "" {
+		who = Printable(w.Contender)
+	}
+	if w.Quiet != nil && *w.Quiet > 0 {
+		p.line("New grants are delayed for %s more, after an unclean stop.", millis(*w.Quiet))
+	}
+	switch {
+	case w.Owns:
+		p.line("%s owns it.", who)
+	case w.YoursIn != nil && *w.YoursIn == 0:
+		p.line("%s can have it now: it need only ask.", who)
+	case w.YoursIn != nil && w.Owner == nil:
+		p.line("%s can have it in %s at the latest.", who, millis(*w.YoursIn))
+	case w.YoursIn != nil:
+		p.line("%s can have it in %s at the latest, unless the owner renews its lease.", who, millis(*w.YoursIn))
+	case w.FreeIn == nil:
+		p.line("There is no latest time: the lease does not end by itself.")
+	case w.Owner != nil && len(w.Ahead) > 0:
+		p.line("%s is next, in %s at the latest unless the owner renews its lease.\nHow long those ahead keep it is not known.", Printable(w.Ahead[0].Contender), millis(*w.FreeIn))
+	case w.Owner != nil:
+		p.line("It is free in %s at the latest, unless the owner renews its lease.", millis(*w.FreeIn))
+	case len(w.Ahead) > 0:
+		p.line("%s is next, and may have the handoff window to ask for it.", Printable(w.Ahead[0].Contender))
+	default:
+		p.line("%s can have it now, unless a contender of another server comes first.", who)
+	}
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// held is a tenure of alice whose lease ends in that many milliseconds.
+func held(transition int64) Tenure {
+	return Tenure{Mutex: "m", Held: true, Owner: "alice", Token: 1, TTL: transition, Transition: transition}
+}
+
+func TestWhyGivesALatestTimeOnlyIfNobodyCanComeFirst(t *testing.T) {
+	yes, no := true, false
+	bob := Waiter{Contender: "bob", Position: 1, Kind: "blocked"}
+	carol := Waiter{Contender: "carol", Position: 2, Kind: "polling"}
+	for _, row := range []struct {
+		name      string
+		contender string
+		tenure    Tenure
+		waiters   []Waiter
+		quiet     int64
+		shared    *bool
+		free      int64 // -1 = never
+		yours     int64 // -1 = no limit
+		text      string
+	}{
+		{"free", "", Tenure{}, nil, 0, &yes, 0, 0, "A new contender can have it now"},
+		{"free on mysql", "bob", Tenure{}, nil, 0, &no, 0, -1, "bob can have it now, unless a contender of another server comes first."},
+		{"free during the recovery delay", "", Tenure{}, nil, 900, &yes, 900, 900, "A new contender can have it in 900ms at the latest."},
+		{"free and reserved", "carol", Tenure{}, []Waiter{bob, carol}, 0, &yes, 0, -1, "bob is next, and may have the handoff window"},
+		{"held, a new contender", "", held(5000), nil, 0, &yes, 5000, 5000, "A new contender can have it in 5.0s at the latest, unless the owner renews its lease."},
+		{"held, first", "bob", held(5000), []Waiter{bob, carol}, 0, &yes, 5000, 5000, "bob can have it in 5.0s at the latest, unless the owner"},
+		{"held, second", "carol", held(5000), []Waiter{bob, carol}, 0, &yes, 5000, -1, "bob is next, in 5.0s at the latest unless"},
+		{"held, not in the queue", "dave", held(5000), []Waiter{bob, carol}, 0, &yes, 5000, -1, "bob is next, in 5.0s"},
+		{"held, first on mysql", "bob", held(5000), []Waiter{bob}, 0, &no, 5000, -1, "It is free in 5.0s at the latest, unless the owner"},
+		{"held, engine unknown", "bob", held(5000), []Waiter{bob}, 0, nil, 5000, -1, "It is free in 5.0s"},
+		{"held for ever", "bob", held(endless + 1), []Waiter{bob}, 0, &yes, -1, -1, "There is no latest time"},
+		{"mine", "alice", held(5000), []Waiter{bob}, 0, &yes, 5000, 0, "alice owns it."},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := Why{Mutex: "m", Contender: row.contender, Quiet: &row.quiet, SharedQueue: row.shared}
+			w.judge(row.tenure, row.waiters)
+			if got := orNever(w.FreeIn); got != row.free {
+				t.Errorf("free in %d, want %d", got, row.free)
+			}
+			if got := orNever(w.YoursIn); got != row.yours {
+				t.Errorf("yours in %d, want %d", got, row.yours)
+			}
+			var out bytes.Buffer
+			if err := w.print(&out, "here:1"); err != nil || !strings.Contains(out.String(), row.text) {
+				t.Errorf("it prints\n%s\nwithout %q (%v)", &out, row.text, err)
+			}
+		})
+	}
+}
+
+func orNever(ms *int64) int64 {
+	if ms == nil {
+		return -1
+	}
+	return *ms
+}
+
+// The server replies with 10,000 waiters at most: one that is not among them can be behind all.
+func TestWhyCountsWaitersThatTheReplyLeftOut(t *testing.T) {
+	yes := true
+	tenure := held(5000)
+	tenure.Waiters = 12_000
+	w := Why{SharedQueue: &yes, Contender: "last"}
+	w.judge(tenure, nil)
+	if w.Waiters != 12_000 || w.YoursIn != nil {
+		t.Errorf("%+v", w)
+	}
+}

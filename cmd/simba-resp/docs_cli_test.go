@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	client "github.com/simba-resp/simba-resp/cli"
+)
+
+// The page of the command line is written by hand, except for the section between these lines.
+const (
+	cliPage  = "../../docs/reference/cli.md"
+	cliBegin = "<!-- make docs writes this section from the commands. Do not edit it. -->\n"
+	cliEnd   = "\n<!-- end of the section -->\n"
+)
+
+// cliMarkdown is the section of the commands. The settings of serve and check have a page of their
+// own.
+func cliMarkdown() string {
+	var b strings.Builder
+	for _, cmd := range newRoot(os.Getenv, func(context.Context, *config) error { return nil }).Commands() {
+		if !slices.Contains([]string{"serve", "check"}, cmd.Name()) {
+			writeCommand(&b, cmd)
+		}
+	}
+	return b.String()
+}
+
+// writeCommand writes a command and those of its flags that are not the connection's.
+func writeCommand(b *strings.Builder, cmd *cobra.Command) {
+	long := cmd.Long
+	if long == "" {
+		long = cmd.Short + "."
+	}
+	fmt.Fprintf(b, "\n### %s\n\n```sh\n%s\n```\n", cmd.Name(), cmd.UseLine())
+	for paragraph := range strings.SplitSeq(long, "\n\n") {
+		b.WriteString("\n" + fold(escapeMarkdown(paragraph)))
+	}
+	if cmd.Example != "" {
+		fmt.Fprintf(b, "\n```sh\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(cmd.Example, "  "), "\n  ", "\n"))
+	}
+	head := "\n| flag | meaning |\n| --- | --- |\n"
+	shared := connectionFlags()
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if s := shared.Lookup(f.Name); f.Name == "help" || s != nil && s.Usage == f.Usage {
+			return
+		}
+		kind, usage := pflag.UnquoteUsage(f)
+		if f.DefValue != "" && f.DefValue != "false" {
+			usage += " (default " + f.DefValue + ")"
+		}
+		fmt.Fprintf(b, "%s| `%s` | %s |\n", head, strings.TrimSpace("--"+f.Name+" "+kind), escapeMarkdown(usage))
+		head = ""
+	})
+}
+
+func connectionFlags() *pflag.FlagSet {
+	cmd := new(cobra.Command)
+	client.AddConnection(cmd)
+	return cmd.Flags()
+}
+
+// escapeMarkdown writes a text of --help as Markdown.
+func escapeMarkdown(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `[`, `\[`, `]`, `\]`, `|`, `\|`).Replace(text)
+}
+
+func TestPageOfCommandLineIsCurrent(t *testing.T) {
+	text, err := os.ReadFile(cliPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begun := strings.Cut(string(text), cliBegin)
+	shown, after, ended := strings.Cut(rest, cliEnd)
+	if !begun || !ended {
+		t.Fatal("docs/reference/cli.md has no section of the commands")
+	}
+	connectionFlags().VisitAll(func(f *pflag.Flag) {
+		if !strings.Contains(before, "| `--"+f.Name+" ") {
+			t.Errorf("docs/reference/cli.md has no row for --%s of the connection", f.Name)
+		}
+	})
+	switch want := cliMarkdown(); {
+	case shown == want:
+	case *update:
+		if err := os.WriteFile(cliPage, []byte(before+cliBegin+want+cliEnd+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Error("docs/reference/cli.md is not what the commands give; run: make docs")
+	}
+}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func TestBreakEndsTheTenureAndHandsOff(t *testing.T) {
+	s := contended(t, "embedded")
+	run(t, url(s), "break", "job").fails(t, 2, "standard input is no terminal; use --yes")
+	if o := object(t, must(t, url(s), "owner", "job", "--json")); o["owner"] != "alice" {
+		t.Errorf("after a refusal: %v", o)
+	}
+	if out := must(t, url(s), "break", "job", "--yes", "--reason", "stuck"); !strings.HasPrefix(out, "broke the tenure of alice on job, token ") {
+		t.Errorf("break prints %s", out)
+	}
+	if out := must(t, url(s), "history", "job"); !strings.Contains(out, "broken") || !strings.Contains(out, "stuck") {
+		t.Errorf("history prints\n%s", out)
+	}
+	simbatest.Acquire(t, simbatest.GoRedis(t, s), "other", "eve", 60_000)
+	if o := object(t, must(t, url(s), "break", "other", "--yes", "--json")); o["broken"] != true || o["owner"] != "eve" || o["mutex"] != "other" {
+		t.Errorf("break --json prints %v", o)
+	}
+}
+
+func TestBreakAsksOnATerminal(t *testing.T) {
+	s := contended(t, "embedded")
+	c := simbatest.GoRedis(t, s)
+	if code, out := onTerminal(t, s, func() string { return "\n" }, "break", "job"); code != 1 || !strings.Contains(out, "not broken") {
+		t.Errorf("after no: exit code %d: %s", code, out)
+	}
+	// While the person reads the question, the tenure ends and another begins.
+	code, out := onTerminal(t, s, func() string {
+		if err := c.Do(t.Context(), "SIMBA.RELEASE", "job", "alice").Err(); err != nil {
+			t.Error(err)
+		}
+		if status, _ := simbatest.Acquire(t, c, "job", "bob", 600_000); status != "acquired" {
+			t.Errorf("bob: %s", status)
+		}
+		return "y\n"
+	}, "break", "job")
+	if code != 1 || !strings.Contains(out, "not broken: job has a new tenure, of bob") {
+		t.Errorf("after a new tenure: exit code %d: %s", code, out)
+	}
+	if code, out := onTerminal(t, s, func() string { return "yes\n" }, "break", "job"); code != 0 || !strings.Contains(out, "broke the tenure of bob") {
+		t.Errorf("after yes: exit code %d: %s", code, out)
+	}
+}
+
+// onTerminal runs a command whose standard input is a terminal. When it asks, answer returns what
+// the person types.
+func onTerminal(t *testing.T, s *simbatest.Server, answer func() string, args ...string) (code int, out string) {
+	t.Helper()
+	master, slave := openTerminal(t)
+	defer master.Close()
+	defer slave.Close()
+	cmd := exec.Command(simbatest.Binary(t), args...)
+	cmd.Env = append(simbatest.Environ(), "SIMBA_URL="+url(s))
+	cmd.Stdin = slave
+	// The question has no end of line, so it is read here.
+	errs, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var printed strings.Builder
+	cmd.Stdout = &printed
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	asked := false
+	buffer := make([]byte, 1000)
+	var text strings.Builder
+	for {
+		n, err := errs.Read(buffer)
+		text.Write(buffer[:n])
+		if !asked && strings.Contains(text.String(), "[y/N]") {
+			asked = true
+			if _, err := master.WriteString(answer()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	_ = cmd.Wait() // the exit code is checked
+	if !asked {
+		t.Errorf("%v does not ask: %s", args, &text)
+	}
+	return cmd.ProcessState.ExitCode(), text.String() + printed.String()
+}
+
+// openTerminal returns both ends of a pseudo terminal.
+func openTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock := 0
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, master.Fd(), unix.TIOCSPTLCK, uintptr(unsafe.Pointer(&unlock))); errno != 0 {
+		t.Fatal(errno)
+	}
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+// After a lost reply nobody knows whether the tenure has ended. A second BREAK could end the next.
+func TestLostReplyOfBreakIsNotRepeated(t *testing.T) {
+	s := simbatest.Start(t)
+	simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "alice", 600_000)
+	cut := listen(t, func(c net.Conn) { untilBreak(t, c, s.Addr) })
+	r := run(t, "redis://"+cut, "break", "job", "--yes")
+	r.fails(t, 69, "the tenure may have ended: look at it before you repeat this")
+	run(t, url(s), "owner", "job").fails(t, 1, "has no owner")
+}
+
+// untilBreak relays a connection, and drops it instead of the reply to BREAK.
+func untilBreak(t *testing.T, c net.Conn, addr string) {
+	server, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer server.Close()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := c.Read(buffer)
+		if err != nil {
+			return
+		}
+		last := strings.Contains(string(buffer[:n]), "SIMBA.BREAK")
+		if _, err := server.Write(buffer[:n]); err != nil {
+			return
+		}
+		n, err = server.Read(buffer)
+		if err != nil || last {
+			return
+		}
+		if _, err := c.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}

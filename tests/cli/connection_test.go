@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/tests/certs"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func writeUsers(t *testing.T, lines ...string) string {
+	t.Helper()
+	return writeFile(t, "users.acl", strings.Join(lines, "\n")+"\n")
+}
+
+func writeFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestConnectionErrorSaysWhatToCheckAndNeverThePassword(t *testing.T) {
+	users := writeUsers(t, "user default off", "user ops on >secret ~* &* +@all")
+	s := simbatest.Start(t, "--aclfile", users)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	closes := listen(t, func(c net.Conn) {})
+	for _, row := range []struct{ url, want string }{
+		{"redis://u:secret@" + closed.Addr().String(), "connection refused; check that the server runs, and the URL"},
+		{"redis://u:secret@no-such-host.invalid", "unknown host; check the URL"},
+		{"redis://" + s.Addr, "the server asks for a login; set --user and --password-file or SIMBA_PASSWORD"},
+		{"redis://ops:secret-but-wrong@" + s.Addr, "the server refuses the password of user ops"},
+		{"redis://:secret-but-wrong@" + s.Addr, "the server refuses the password of user default"},
+		{"rediss://ops:secret@" + s.Addr, "the server does not speak TLS on this port"},
+		{"unix://u:secret@/no/such/socket", "there is no such socket"},
+		{"redis://u:secret@" + closes, "the server closed the connection"},
+		{"redis://u:sec/secret@" + s.Addr, "SIMBA_URL: "},
+	} {
+		r := run(t, row.url, "status")
+		code := 69
+		if strings.HasPrefix(row.want, "SIMBA_URL") {
+			code = 2
+		}
+		r.fails(t, code, row.want)
+		if strings.Contains(r.err+r.out, "secret") {
+			t.Errorf("it shows the password: %s", r.err)
+		}
+	}
+}
+
+// listen serves each connection by a function, and then closes it. It returns the address.
+func listen(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay(t, ln, serve)
+	return ln.Addr().String()
+}
+
+// relay accepts connections until the test ends.
+func relay(t *testing.T, ln net.Listener, serve func(net.Conn)) {
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() {
+				defer c.Close()
+				serve(c)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		ln.Close()
+		running.Wait()
+	})
+}
+
+func TestLoginBySettings(t *testing.T) {
+	users := writeUsers(t, "user default off", "user ops on >s@cret ~* &* +@all", "user reader on >pen %R~job* +simba.owner +hello +ping")
+	s := simbatest.Start(t, "--aclfile", users)
+	password := writeFile(t, "password", "s@cret\n")
+	config := writeFile(t, "client.toml", "url = \"redis://"+s.Addr+"\"\nuser = \"ops\"\npassword-file = \""+password+"\"\n")
+	for name, row := range map[string]struct{ env, args []string }{
+		"URL":         {[]string{"SIMBA_URL=redis://ops:s%40cret@" + s.Addr}, nil},
+		"flags":       {nil, []string{"--url", url(s), "--user", "ops", "--password-file", password}},
+		"variables":   {[]string{"SIMBA_URL=" + url(s), "SIMBA_USER=ops", "SIMBA_PASSWORD=s@cret"}, nil},
+		"file":        {nil, []string{"--config", config}},
+		"file of var": {[]string{"SIMBA_URL=" + url(s), "SIMBA_USER=ops", "SIMBA_PASSWORD_FILE=" + password}, nil},
+	} {
+		if r := runWith(t, row.env, append([]string{"status"}, row.args...)...); r.code != 0 {
+			t.Errorf("%s: exit code %d: %s", name, r.code, r.err)
+		}
+	}
+	// A user needs no right beyond those of the command.
+	as := "redis://reader:pen@" + s.Addr
+	run(t, as, "owner", "job").fails(t, 1, "job has no owner")
+	run(t, as, "owner", "other").fails(t, 69, "NOPERM")
+	run(t, as, "status").fails(t, 69, "NOPERM")
+}
+
+func TestTheSampleDashboardMayDoAllButBreak(t *testing.T) {
+	s := simbatest.Start(t, "--aclfile", writeUsers(t, simbatest.DocsBlock(t, "reference/users.md", "users")...))
+	dashboard, ops := "redis://dashboard:change-me-3@"+s.Addr, "redis://ops:change-me-4@"+s.Addr
+	for _, args := range [][]string{{"status"}, {"list"}, {"queue", "job"}, {"history", "job"}, {"why", "job"}} {
+		must(t, dashboard, args...)
+	}
+	run(t, dashboard, "owner", "job").fails(t, 1, "job has no owner")
+	run(t, dashboard, "break", "job", "--yes").fails(t, 1, "job has no owner") // it only asked
+	acquire := []any{"SIMBA.ACQUIRE", "job", "ops:1", 600_000}
+	c := goredis.NewClient(&goredis.Options{Addr: s.Addr, Username: "ops", Password: "change-me-4"})
+	defer c.Close()
+	if err := c.Do(t.Context(), acquire...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	run(t, dashboard, "break", "job", "--yes").fails(t, 69, "NOPERM")
+	must(t, ops, "break", "job", "--yes")
+}
+
+func TestCommandsWorkOverTLS(t *testing.T) {
+	dir := t.TempDir()
+	authority := certs.NewAuthority(t, "test CA")
+	ca := authority.Write(t, dir, "ca")
+	cert, key := authority.Sign(t, certs.Leaf{Name: "server"}).Write(t, dir, "server")
+	clientCert, clientKey := authority.Sign(t, certs.Leaf{Name: "ops"}).Write(t, dir, "client")
+	other := certs.NewAuthority(t, "another CA").Write(t, dir, "other")
+	p := simbatest.Launch(t, "--tls-addr", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca,
+		"--tls-auth-clients", "yes", "--data-dir", t.TempDir()+"/data")
+	addr := p.Wants(t, `msg=ready .*tls=(\S+)`)[1]
+	secure := "rediss://" + addr
+	out := must(t, secure, "status", "--cacert", ca, "--cert", clientCert, "--key", clientKey)
+	if !strings.Contains(out, "certificate") || !strings.Contains(out, "expires 20") {
+		t.Errorf("status prints\n%s", out)
+	}
+	run(t, secure, "status", "--cacert", other, "--cert", clientCert, "--key", clientKey).fails(t, 69, "check --cacert")
+	run(t, secure, "status", "--cacert", ca).fails(t, 69, "check --cert and --key")
+	run(t, "redis://"+addr, "status").fails(t, 69, "whether it needs rediss://")
+}
+
+func TestCommandsWorkOverAUnixSocket(t *testing.T) {
+	s := simbatest.Start(t)
+	path := filepath.Join(t.TempDir(), "simba.sock")
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay(t, ln, func(c net.Conn) {
+		server, err := net.Dial("tcp", s.Addr)
+		if err != nil {
+			return
+		}
+		var both sync.WaitGroup
+		both.Go(func() { _, _ = io.Copy(server, c); server.Close() })
+		_, _ = io.Copy(c, server)
+		c.Close()
+		both.Wait()
+	})
+	if out := must(t, "unix://"+path, "status"); !strings.Contains(out, path) {
+		t.Errorf("status prints\n%s", out)
+	}
+}
+
+func TestConnectionHasTheNameOfItsCommand(t *testing.T) {
+	s := simbatest.Start(t)
+	watch(t, s, "job")
+	list, err := simbatest.GoRedis(t, s).ClientList(t.Context()).Result()
+	if err != nil || !strings.Contains(list, " name=simba-resp:watch ") {
+		t.Errorf("CLIENT LIST: %s, %v", list, err)
+	}
+}

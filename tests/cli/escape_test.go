@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// hostile are names of Redis keys, which are names of mutexes too.
+var hostile = []string{
+	"clear\x1b[2J\x1b]0;title\x07", "two\nlines\r", "tab\there", "invalid\xff\xc3", "wide日本語", "right\u202eleft", "zero\u200bwidth",
+	"c1\u009b31m", "del\x7f", "nul\x00", "back\\slash", "replaced\ufffd", "line\u2028end",
+}
+
+// TestNamesCannotControlATerminal checks every byte that the commands print.
+func TestNamesCannotControlATerminal(t *testing.T) {
+	s := simbatest.Start(t)
+	c := simbatest.GoRedis(t, s)
+	for _, name := range hostile {
+		if err := c.Set(t.Context(), name, "v", time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const owned = "owned"
+	if err := c.Set(t.Context(), owned, strings.Join(hostile, " "), time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+
+	list := run(t, url(s), "list")
+	if n := strings.Count(list.out, "\n"); n != 1+len(hostile)+1 {
+		t.Errorf("list has %d lines:\n%q", n, list.out)
+	}
+	for _, want := range []string{`clear\x1b[2J\x1b]0;title\a `, `two\nlines\r `, `invalid\xff\xc3 `, "wide日本語 ", `right\u202eleft `, `back\\slash `} {
+		if !strings.Contains(list.out, want) {
+			t.Errorf("list has no %q", want)
+		}
+	}
+	outputs := []result{list}
+	for _, args := range [][]string{{"owner", owned}, {"why", owned}, {"history", owned}, {"status"}, {"break", owned, "--yes"}} {
+		r := run(t, url(s), args...)
+		if r.code != 0 {
+			t.Errorf("%v: exit code %d: %s", args, r.code, r.err)
+		}
+		outputs = append(outputs, r)
+	}
+	for _, name := range hostile {
+		if !strings.Contains(name, "\x00") { // no argument can have it
+			outputs = append(outputs, run(t, url(s), "owner", name), run(t, url(s), "why", "job", "--contender", name), run(t, url(s), "status", "--user", name))
+		}
+	}
+	for _, r := range outputs {
+		for _, text := range []string{r.out, r.err} {
+			for i, char := range text {
+				if char != '\n' && !unicode.IsPrint(char) || char == utf8.RuneError {
+					t.Errorf("%q has %q at %d", text, char, i)
+				}
+			}
+		}
+	}
+}
+
+func TestWatchEscapesNames(t *testing.T) {
+	s := simbatest.Start(t)
+	w := watch(t, s, "*")
+	c := simbatest.GoRedis(t, s)
+	if err := c.Set(t.Context(), "a\x1b[2J\nb", "v\xff\x07", time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	w.Wants(t, `acquired +a\\x1b\[2J\\nb  v\\ufffd\\a  token \d+$`)
+	if err := c.Publish(t.Context(), "simba-events:{x\x1b}", "no\x1bevent\nat all").Err(); err != nil {
+		t.Fatal(err)
+	}
+	w.Wants(t, `# not an event of x\\x1b: no\\x1bevent\\nat all$`)
+}

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// answer is an HTTP listener that replies with a status and a body.
+func answer(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if user, password, ok := r.BasicAuth(); ok && (user != "ops" || password != "s@cret") {
+			status = http.StatusUnauthorized
+		}
+		w.WriteHeader(status)
+		io.WriteString(w, r.URL.Path+"\n"+body)
+	}
+}
+
+func TestHealthExitsWithTheReadinessOfTheServer(t *testing.T) {
+	ready := httptest.NewServer(answer(http.StatusOK, "ok"))
+	defer ready.Close()
+	down := httptest.NewServer(answer(http.StatusServiceUnavailable, "store\x1b[2J unreachable\n"))
+	defer down.Close()
+	locked := httptest.NewServer(answer(http.StatusUnauthorized, ""))
+	defer locked.Close()
+	moved := httptest.NewServer(http.RedirectHandler(ready.URL, http.StatusFound))
+	defer moved.Close()
+
+	if r := runWith(t, nil, "health", "--url", ready.URL); r.code != 0 || r.out != "/readyz\nok\n" || r.err != "" {
+		t.Errorf("ready: %+v", r)
+	}
+	if r := runWith(t, []string{"SIMBA_HTTP_URL=" + ready.URL + "/livez"}, "health"); r.code != 0 || r.out != "/livez\nok\n" {
+		t.Errorf("live: %+v", r)
+	}
+	config := writeFile(t, "client.toml", "http-url = \""+ready.URL+"\"\n")
+	if r := runWith(t, nil, "health", "--config", config); r.code != 0 {
+		t.Errorf("by the file: %+v", r)
+	}
+	r := runWith(t, nil, "health", "--url", down.URL)
+	r.fails(t, 1, "not ready: 503 Service Unavailable")
+	if r.out != "/readyz\nstore\\x1b[2J unreachable\n" {
+		t.Errorf("down: %+v", r)
+	}
+	runWith(t, nil, "health", "--url", locked.URL).fails(t, 1, "the server asks for a login")
+	runWith(t, nil, "health", "--url", moved.URL).fails(t, 1, "not ready: 302")
+	ready.Close()
+	runWith(t, nil, "health", "--url", ready.URL).fails(t, 1, "check that the server runs with --http-addr")
+	runWith(t, nil, "health", "--url", "redis://u:secret@h").fails(t, 2, "--url: use http://")
+}
+
+func TestHealthLogsInAndUsesTLS(t *testing.T) {
+	s := httptest.NewTLSServer(answer(http.StatusOK, "ok"))
+	defer s.Close()
+	ca := writeFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+	password := writeFile(t, "password", "s@cret\n")
+	if r := runWith(t, nil, "health", "--url", s.URL, "--cacert", ca, "--user", "ops", "--password-file", password); r.code != 0 {
+		t.Errorf("%+v", r)
+	}
+	withLogin := strings.Replace(s.URL, "https://", "https://ops:s%40cret@", 1)
+	if r := runWith(t, nil, "health", "--url", withLogin, "--cacert", ca); r.code != 0 {
+		t.Errorf("%+v", r)
+	}
+	wrong := strings.Replace(s.URL, "https://", "https://ops:secret-but-wrong@", 1)
+	r := runWith(t, nil, "health", "--url", wrong, "--cacert", ca)
+	r.fails(t, 1, "the server asks for a login")
+	if strings.Contains(r.out+r.err, "secret") {
+		t.Errorf("it shows the password: %+v", r)
+	}
+	runWith(t, nil, "health", "--url", s.URL).fails(t, 1, "check --cacert")
+}

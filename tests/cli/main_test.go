@@ -1,0 +1,100 @@
+// Package cli tests the client commands of simba-resp against running servers.
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
+
+// result is what a command has printed, and its exit code.
+type result struct {
+	out, err string
+	code     int
+}
+
+// run executes simba-resp with SIMBA_URL set to a URL.
+func run(t *testing.T, url string, args ...string) result {
+	t.Helper()
+	return runWith(t, []string{"SIMBA_URL=" + url}, args...)
+}
+
+// runWith executes simba-resp with these variables.
+func runWith(t *testing.T, env []string, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), simbatest.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, simbatest.Binary(t), args...)
+	cmd.Env = append(simbatest.Environ(), env...)
+	var out, err bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &err
+	var exit *exec.ExitError
+	if failed := cmd.Run(); failed != nil && (!errors.As(failed, &exit) || ctx.Err() != nil) {
+		t.Fatalf("%v: %v\n%s", args, failed, &err)
+	}
+	return result{out.String(), err.String(), cmd.ProcessState.ExitCode()}
+}
+
+// must is run for a command that must succeed.
+func must(t *testing.T, url string, args ...string) string {
+	t.Helper()
+	r := run(t, url, args...)
+	if r.code != 0 || r.err != "" {
+		t.Fatalf("%v: exit code %d\n%s", args, r.code, r.err)
+	}
+	return r.out
+}
+
+// fails checks the exit code, and that standard error is one line with that text.
+func (r result) fails(t *testing.T, code int, text string) {
+	t.Helper()
+	line, ended := strings.CutSuffix(r.err, "\n")
+	if r.code != code || !ended || strings.Contains(line, "\n") || !strings.Contains(line, text) {
+		t.Errorf("exit code %d with %q, want %d and one line with %q", r.code, r.err, code, text)
+	}
+}
+
+// objects decodes JSON, one object a line.
+func objects(t *testing.T, out string) []map[string]any {
+	t.Helper()
+	var list []map[string]any
+	for line := range strings.Lines(out) {
+		var o map[string]any
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// object decodes the only object.
+func object(t *testing.T, out string) map[string]any {
+	t.Helper()
+	list := objects(t, out)
+	if len(list) != 1 {
+		t.Fatalf("there are %d objects:\n%s", len(list), out)
+	}
+	return list[0]
+}
+
+// rows returns the cells of a table, without its heads.
+func rows(out string) [][]string {
+	var cells [][]string
+	for line := range strings.Lines(out) {
+		cells = append(cells, strings.Fields(line))
+	}
+	return cells[1:]
+}
+
+// url returns the URL of a server.
+func url(s *simbatest.Server) string { return "redis://" + s.Addr }
