@@ -16,9 +16,9 @@ import (
 // may have a method ExitCode.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer, log *logBuffer) error {
 	root := newRoot(getenv, func(ctx context.Context, cfg *config) error { return serveUntilSignal(ctx, cfg, log) })
-	root.AddCommand(lockCommand(log), electCommand(log))
 	root.SetArgs(args)
 	root.SetOut(stdout)
+	root.SetErr(log)
 	return root.ExecuteContext(ctx)
 }
 
@@ -47,7 +47,7 @@ func newRoot(getenv func(string) string, serve func(context.Context, *config) er
 	})
 	check.Short = "Check the settings of the server, report each error and exit"
 
-	root.AddCommand(serving, check, backupCommand(), restoreCommand())
+	root.AddCommand(serving, check, lockCommand(), electCommand(), backupCommand(), restoreCommand())
 	return root
 }
 

@@ -14,7 +14,7 @@ import (
 const restartPause = time.Second
 
 // electCommand returns the command elect.
-func electCommand(log *logBuffer) *cobra.Command {
+func electCommand() *cobra.Command {
 	var flags leaseFlags
 	var restart bool
 	cmd := &cobra.Command{
@@ -31,7 +31,7 @@ when the command has ended.`,
 		Example:               `  simba-resp elect --restart scheduler -- /usr/local/bin/scheduler`,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			w, err := newWrapped(cmd, args, &flags, log)
+			w, err := newWrapped(cmd, args, &flags)
 			if err != nil {
 				return err
 			}

@@ -65,11 +65,9 @@ type leaseFlags struct {
 
 func (f *leaseFlags) add(cmd *cobra.Command) {
 	cli.AddConnection(cmd)
-	// The help of the root has the settings of the server.
-	cmd.SetHelpFunc(new(cobra.Command).HelpFunc())
-	cmd.Flags().DurationVar(&f.ttl, "ttl", defaultTTL, "TTL window of the lease: without a renewal the command gets SIGTERM at its end")
-	cmd.Flags().DurationVar(&f.grace, "grace", defaultGrace, "transition window: the command gets SIGKILL when a quarter of it is left")
-	cmd.Flags().StringVar(&f.id, "id", "", "contender's `id`; no two processes may have the same (default counter:pid@host~random)")
+	cmd.Flags().DurationVar(&f.ttl, "ttl", defaultTTL, "`DURATION` of the TTL window: without a renewal the command gets SIGTERM at its end")
+	cmd.Flags().DurationVar(&f.grace, "grace", defaultGrace, "`DURATION` of the transition window: the command gets SIGKILL when a quarter of it is left")
+	cmd.Flags().StringVar(&f.id, "id", "", "`ID` of the contender; no two processes may have the same (default counter:pid@host~random)")
 }
 
 // check returns an error that names the flag that is not valid.
@@ -106,8 +104,8 @@ type wrapped struct {
 }
 
 // newWrapped prepares what lock and elect do. Its errors come before any request. The caller closes
-// it.
-func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags, log *logBuffer) (*wrapped, error) {
+// it. The output of errors of the command must not block, since the lease runs on.
+func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped, error) {
 	if err := argsError(cmd, args); err != nil {
 		return nil, err
 	}
@@ -123,6 +121,7 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags, log *logBu
 		return nil, err
 	}
 	w.signals = wrapper.Catch()
+	log := cmd.ErrOrStderr()
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	w.client, err = client.New(redis.NewClient(w.options), client.Options{
 		// A renewal that gets no reply is repeated in the same TTL window.

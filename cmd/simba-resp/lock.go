@@ -12,7 +12,7 @@ import (
 )
 
 // lockCommand returns the command lock.
-func lockCommand(log *logBuffer) *cobra.Command {
+func lockCommand() *cobra.Command {
 	var flags leaseFlags
 	var wait time.Duration
 	var try bool
@@ -21,16 +21,17 @@ func lockCommand(log *logBuffer) *cobra.Command {
 		Use:   "lock [flags] NAME -- command [arguments]",
 		Short: "Run a command while this process owns a mutex",
 		Long: `Acquire the mutex NAME, run the command, and release the mutex when the command
-has ended. The lease is renewed meanwhile. A command whose lease cannot be
-renewed is stopped before the lease ends: it gets SIGTERM at the end of the TTL
-window (--ttl), and SIGKILL before the end of the transition window (--grace).
+has ended. The lease is renewed meanwhile. If that fails, the command is stopped
+before the lease ends. It gets SIGTERM at the end of the TTL window (--ttl), and
+SIGKILL before the end of the transition window (--grace).
 
 The command has SIMBA_MUTEX, SIMBA_OWNER and SIMBA_TOKEN in its environment. It
 gets the signals that this process gets. On Linux it dies with this process.
 
-Exit codes: that of the command; 128+n if signal n has ended it; 69 the server
-cannot be reached or refuses the request; 75 not acquired; 76 the mutex was lost
-or could not be renewed; 126 the command cannot run; 127 it was not found.`,
+The exit code is that of the command, or 128+n if signal n has ended it. It is 69
+if the server cannot be reached or refuses the request, and 75 if the mutex was
+not acquired. It is 76 if the mutex was lost or could not be renewed. It is 126
+if the command cannot run, and 127 if it was not found.`,
 		Example: `  simba-resp lock --try backup -- /usr/local/bin/backup
   simba-resp lock --wait 30s deploy -- sh -c 'deploy --fence "$SIMBA_TOKEN"'`,
 		DisableFlagsInUseLine: true,
@@ -43,7 +44,7 @@ or could not be renewed; 126 the command cannot run; 127 it was not found.`,
 			case cmd.Flags().Changed("wait") && wait <= 0:
 				return usageError("--wait is %v; use a positive duration, or --try", wait)
 			}
-			w, err := newWrapped(cmd, args, &flags, log)
+			w, err := newWrapped(cmd, args, &flags)
 			if err != nil {
 				return err
 			}
@@ -65,9 +66,10 @@ or could not be renewed; 126 the command cannot run; 127 it was not found.`,
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for the mutex (default for ever)")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "longest `DURATION` of the wait for the mutex; without the flag it has no limit")
+	cmd.Flags().Lookup("wait").DefValue = ""
 	cmd.Flags().BoolVar(&try, "try", false, "do not wait for the mutex")
-	cmd.Flags().IntVar(&conflict, "conflict-exit-code", exitConflict, "exit `code` if the mutex is not acquired")
+	cmd.Flags().IntVar(&conflict, "conflict-exit-code", exitConflict, "exit `CODE` if the mutex is not acquired")
 	return cmd
 }
 

@@ -120,6 +120,8 @@ var wirings = []wiring{
 	{"unixsocketperm", "--addr= --unixsocket $dir/s --unixsocketperm 0751", func(w *wired) {
 		if info, err := os.Stat(w.dir + "/s"); err != nil || info.Mode() != os.ModeSocket|0o751 {
 			w.t.Errorf("its mode is %v, %v", info.Mode(), err)
+		}
+	}},
 	{"http-addr", "--http-addr 127.0.0.2:0", func(w *wired) {
 		if got := w.httpLn.Addr().String(); !strings.HasPrefix(got, "127.0.0.2:") {
 			w.t.Errorf("it listens on %s", got)
