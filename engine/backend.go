@@ -9,8 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The methods of simba.Backend. None of them waits for anything but a shard's lock, so they ignore
-// their contexts.
+// The methods of simba.Backend, except those of simba.Committer. They wait for locks only, so they
+// ignore their contexts.
 
 // Acquire implements simba.Backend.
 func (e *Engine) Acquire(_ context.Context, r simba.AcquireRequest) (o simba.Outcome, _ simba.Ticket, err error) {

@@ -18,8 +18,8 @@ type Clock struct {
 // NewClock returns a clock that shows base now.
 func NewClock(base simba.Instant) Clock { return Clock{start: time.Now(), base: base} }
 
-// ClockOf returns a clock that shows the same as read, or a little less. That is the time since
-// the machine's boot, if leases are to be understood after a restart.
+// ClockOf returns a clock that shows the same as read, or a little less. read must return the time
+// since the machine's boot, if leases are to be understood after a restart.
 //
 // It compares read with Go's clock several times, and uses the comparison that took the shortest.
 // If the process loses its processor between the two readings, leases would end too late by that

@@ -8,9 +8,10 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A transaction is committed as one step. With the locks of its shards held, the commit advances
-// every mutex to the present time and compares it with what was read. Then it makes all changes and
-// records them as one.
+// This is the commit of a transaction; Engine.Commit waits for the journal. A transaction is
+// committed in one critical section, with one step for each mutex. With the locks of its shards
+// held, the commit advances every mutex to the present time and compares it with what was read.
+// Then it makes all changes and records them as one.
 
 func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) == 0 && k.given == 0 }
 
@@ -71,7 +72,7 @@ func (k *txKey) apply(m *mutex, s *step) {
 	m.conclude(s, k.dequeued)
 }
 
-// part is the part of one mutex in the step of a transaction.
+// part is what the commit of a transaction does to one mutex.
 type part struct {
 	*txKey
 	m      *mutex

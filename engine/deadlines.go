@@ -21,7 +21,8 @@ func (h deadlines) order() {
 	}
 }
 
-// set adds m to the heap, or moves it forward, so that its instant is at the latest at.
+// set adds m to the heap with the instant at. If m is in the heap already, at replaces a later
+// instant.
 func (h *deadlines) set(m *mutex, at simba.Instant) {
 	switch {
 	case m.slot < 0:

@@ -10,7 +10,7 @@
 //
 // Only transitions change a mutex. They are methods of mutex that take a step: the time, the
 // request and the state of the world. They leave their effects in the step. They start no
-// goroutine, take no lock and do no I/O, so tests call them directly.
+// goroutine, take no lock of the engine and do no I/O, so tests call them directly.
 //
 // # Invariants
 //
@@ -19,9 +19,9 @@
 //     its last change. A shard does so for mutexes that are not in memory, because a crash could
 //     undo the change that freed them.
 //   - While a mutex is free and not reserved, and the recovery delay is over, every reachable
-//     waiter has had an offer. Each transition that could break this ends in handOff. A waiter
-//     whose lease ended before it could see it is unreachable until that lease is durable, or
-//     longer: see requeue.
+//     waiter has had an offer. An offer is a grant to a blocked waiter, or a notice to a polling
+//     one. Each transition that could break this ends in handOff. A blocked waiter whose lease
+//     ended unseen is unreachable until that lease is durable, or longer: see requeue.
 //   - A step that frees a mutex and reserves it for no waiter announces that on the mutex's
 //     channel, unless a lease has expired.
 //   - The owner is not in the queue, except during the recovery delay.

@@ -23,8 +23,8 @@ type Config struct {
 	// every engine, so that nobody can choose names which collide. A simulation brings its own.
 	Hash func(name string) uint64
 	// OnTimer is called by each timer that fires, before it does its work. It gets the least hash
-	// of the mutexes of the timer. It may wait: a simulation orders timers of one instant by it.
-	// Nil means that it is not called.
+	// that the timer's shard can have. It may wait: a simulation orders timers of one instant by
+	// it. Nil means that it is not called.
 	OnTimer func(hash uint64)
 }
 

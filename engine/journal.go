@@ -15,8 +15,9 @@ type Journal interface {
 	// reference to ch.Events. It always succeeds. A journal that fails stops the process, or makes
 	// Commit return an error for good.
 	//
-	// Append reports whether this change holds: Committed does not pass it until it is durable.
-	// The engine commits every such change.
+	// A change holds if it holds replies back: Committed does not reach it until it is durable.
+	// Append reports whether this one holds, and the engine then commits it. While an earlier
+	// change of the same fsync holds, Append may return false.
 	Append(ch simba.Change) (holds bool)
 	// AppendAll is Append for changes of which a crash leaves all or none.
 	AppendAll(changes []simba.Change) (holds bool)
@@ -54,7 +55,7 @@ func (memoryJournal) Commit(context.Context, simba.Seq) error { return nil }
 func (memoryJournal) Begin(simba.Seq) bool                    { return false }
 func (memoryJournal) Committed() simba.Seq                    { return everything }
 
-// everything is the Seq up to which changes are committed when none holds.
+// everything is the Committed of a journal that never holds replies back.
 const everything simba.Seq = 1<<64 - 1
 
 // Memory returns a journal that keeps nothing.

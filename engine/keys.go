@@ -7,8 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The transitions of lock keys. They are parts of a step of a transaction. conclude chooses the
-// next owner after all of them.
+// The transitions of lock keys. The commit of a transaction calls them in the step of each mutex.
+// conclude comes last and chooses the next owner.
 
 // The reasons in the history.
 const (
@@ -90,9 +90,9 @@ func (m *mutex) enqueueAt(s *step, contender string, score float64) {
 	}
 }
 
-// conclude ends the part of a key in a step. Scripts that release as Simba's do dequeue the first
-// waiter and notify it. So a contender that the transaction has dequeued gets the reservation, if
-// the mutex is free.
+// conclude ends what a transaction does to a key. Scripts that release as Simba's do dequeue the
+// first waiter and notify it. So a contender that the transaction has dequeued gets the
+// reservation, if the mutex is free.
 func (m *mutex) conclude(s *step, dequeued []string) {
 	for _, contender := range dequeued {
 		c := m.contention

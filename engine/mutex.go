@@ -11,8 +11,8 @@ import (
 // never is the deadline of a lease that does not end.
 const never = simba.Instant(math.MaxInt64)
 
-// mutex is the state of one mutex that is owned or has waiters. There may be millions, so it is
-// packed: 96 bytes and one string.
+// mutex is the state of one mutex that is owned, reserved or has waiters. There may be millions, so
+// it is packed: 96 bytes and one string.
 type mutex struct {
 	label      string        // the name, then the owner's id: one allocation for both
 	token      uint64        // of the present tenure; 0 = free
@@ -20,7 +20,7 @@ type mutex struct {
 	acquiredAt int64         // the same in Unix milliseconds
 	startedAt  int64         // start of the present tenure, in Unix milliseconds
 	rests      simba.Seq     // last change of its lease: replies about the mutex rest on it
-	contention *contention   // nil when nobody contends and no session is bound
+	contention *contention   // nil = none of its fields is needed
 	next       *mutex        // in the same bucket of the table
 	hash       uint64
 	ttl        uint32 // milliseconds, unless contention.long is set
@@ -29,11 +29,12 @@ type mutex struct {
 	nameLen    uint32
 }
 
-// contention is the state that only some mutexes have.
+// contention is the state that only some mutexes have: a queue, a reservation, and what is rare in
+// a lease.
 type contention struct {
 	queue
 	session     uint64        // the connection that the lease is bound to; 0 = none
-	unconfirmed *ticket       // that the owner was granted it by, until it shows up; else nil
+	unconfirmed *ticket       // of an owner that waited, until its next request; else nil
 	reserved    *entry        // the polling waiter that the free mutex is reserved for
 	until       simba.Instant // when that reservation ends
 	last        string        // the owner before it became free

@@ -30,7 +30,7 @@ type entry struct {
 	transition time.Duration
 	session    uint64
 	ticket     *ticket // of the connection that waits; nil = it polls
-	offered    uint64  // the round of its last offer, plus 1
+	offered    uint64  // the round of its last offer, plus 1; 0 = none
 	ready      bool    // it is in queue.ready
 }
 
@@ -80,7 +80,7 @@ type queue struct {
 	version uint64 // counts the changes of all
 	// round counts how often the mutex became free. A waiter gets one offer a round.
 	round   uint64
-	offered mark
+	offered mark // ready waiters before it have had their offer
 	// requeued are the tickets that mutex.requeue left out of ready, in the order of their lost
 	// grants. They come back as soon as that grant is committed.
 	requeued []*ticket
@@ -89,8 +89,8 @@ type queue struct {
 	nextLapse simba.Instant
 }
 
-// mark divides a queue: entries before it, and at it if it is closed, are on one side. The zero
-// mark has no entry before it.
+// mark is a position between two entries: just behind the entry with its order if it is closed,
+// else just before that entry. The zero mark is before all entries.
 type mark struct {
 	order  order
 	set    bool
@@ -201,7 +201,7 @@ func (q *queue) setReady(e *entry, ready bool) {
 }
 
 // readyRequeued makes requeued waiters ready whose lost grant is committed by now. Each gets one
-// offer before it shows up.
+// offer before its connection calls End.
 func (q *queue) readyRequeued() {
 	for len(q.requeued) > 0 && q.requeued[0].committed() {
 		t := q.requeued[0]
@@ -216,8 +216,8 @@ func (q *queue) readyRequeued() {
 	}
 }
 
-// readyAll makes all requeued waiters ready when one of them has shown up. The others are about
-// to, and keep their order.
+// readyAll makes all requeued waiters ready when the connection of one of them has called End. The
+// others are about to call it, and keep their order.
 func (q *queue) readyAll() {
 	q.readyRequeued()
 	for _, e := range q.all {

@@ -53,8 +53,9 @@ func (n notice) rests() simba.Seq { return n.after }
 func (w wakeUp) rests() simba.Seq { return w.after }
 
 // record numbers the step, and appends it to the journal. It returns the Seq that later replies
-// about the mutex rest on. That is 0 if only the queue changed, unless the journal holds that
-// change. The caller of each step commits a change that holds, so every unsent effect is sent.
+// about the mutex rest on. That is 0 if only the queue changed and that change does not hold: see
+// Journal.Append. An effect stays unsent only behind a change that holds. The caller whose change
+// holds commits it, so every effect is sent.
 func (q *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
 	if !s.hasEffects() {
 		return 0
@@ -73,7 +74,7 @@ func (q *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
 }
 
 // recordAll is record for the steps of a transaction: a crash leaves all of them or none. Its
-// messages follow the notices of the steps.
+// messages follow the notices of the steps. Replies rest on its changes of queues too.
 func (q *sequencer) recordAll(parts []part, messages []message) (rests simba.Seq) {
 	announce := q.notices.Any()
 	changes := make([]simba.Change, 0, len(parts))
@@ -199,9 +200,9 @@ func (q *sequencer) commit(seq simba.Seq) error {
 // reservation reaches no subscriber, the next waiter gets the mutex, and deliver returns the Seq
 // of that change.
 //
-// Every commit takes part: it sends the notices that are due when it begins, and ends. So clients
-// that cause notices faster than they can be sent wait for each other, and no client sends for
-// all.
+// Every commit takes part: it sends the notices that are due when it begins, but no later ones. So
+// clients that cause notices faster than they can be sent wait for each other, and no client sends
+// for all.
 func (q *sequencer) deliver() (rests simba.Seq, missed bool) {
 	if q.waiting.Load() == 0 {
 		return 0, false

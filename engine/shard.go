@@ -14,11 +14,11 @@ type shard struct {
 	mu       sync.Mutex // guards what follows
 	table    table
 	due      deadlines
-	seq      simba.Seq // the last change of any lease here
+	seq      simba.Seq // the last change here that replies rest on
 	arrivals uint64    // the last arrival in a queue
 	latest   float64   // the largest score by time so far
 	step     step      // reused by every step
-	watched  watched   // by transactions
+	watched  watched   // by clients and transactions
 	counts   counts
 	timer    *time.Timer
 	armed    simba.Instant // when the timer fires; never = it is not set
@@ -199,7 +199,7 @@ func (sh *shard) arm(at, now simba.Instant) {
 	sh.timer.Reset(max(at.Sub(now), 0))
 }
 
-// tickPart is how many mutexes one step of the timer advances under one lock.
+// tickPart is how many mutexes the timer advances at most before it unlocks the shard for others.
 const tickPart = 128
 
 // tick is the function of the timer, which fires at the earliest deadline.

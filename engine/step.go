@@ -8,8 +8,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// step is one critical section on one mutex: the state of the world that a transition may use, and
-// the effects of the transition. The shard reuses one.
+// step is one run of transitions on one mutex, under its shard's lock. It has the state of the
+// world that they may use, and their effects. Several steps may run while the lock is held. The
+// shard reuses one.
 type step struct {
 	// The world.
 	now          simba.Instant
@@ -27,7 +28,7 @@ type step struct {
 	// subscribed reports whether the contender's own channel has a subscriber.
 	subscribed func(mutex, contender string) bool
 
-	// chosen is the token of the next tenure, if a transaction has reserved it; else 0.
+	// chosen is the token of the next tenure, if a transaction has drawn it; else 0.
 	chosen uint64
 
 	// The effects.
@@ -45,7 +46,8 @@ type step struct {
 	holds []time.Duration
 }
 
-// reservation is the notice to a polling waiter that the mutex is reserved for it.
+// reservation is the notice to a polling waiter that the mutex is free. The mutex is reserved for
+// it, unless the handoff window is 0.
 type reservation struct {
 	mutex, contender string
 	last             string // the owner before
@@ -119,8 +121,8 @@ func (s *step) nextToken() uint64 {
 	return n
 }
 
-// ticket is a blocked ACQUIRE. All fields but the first group change under the lock of the mutex's
-// shard.
+// ticket is a blocked ACQUIRE. engine, mutex and contender do not change. All other fields change
+// under the lock of the mutex's shard.
 type ticket struct {
 	engine    *Engine
 	mutex     string
@@ -131,8 +133,8 @@ type ticket struct {
 	moved bool   // another connection of the same contender replaced it
 	ended bool   // its wait is over
 
-	// absent: it was offered the mutex after a lost grant was committed, and has not shown up
-	// since.
+	// absent: it was made ready again after a lost grant was committed, and its connection has not
+	// called End since.
 	absent bool
 
 	// Of the tenure that it was granted.

@@ -78,8 +78,8 @@ func (t *table) resize(b int) {
 // It bounds a table to 2^(53-shardBits) buckets.
 const cursorShift = 11
 
-// scan calls do for mutexes in whole buckets, from the bucket of the hash from on. It stops after
-// about count mutexes, and returns the hash to continue with; 0 = the shard is done.
+// scan calls do for mutexes in whole buckets. It begins with the bucket that has the hash from. It
+// stops after about count mutexes, and returns the hash to continue with; 0 = the shard is done.
 func (t *table) scan(from uint64, count int, do func(*mutex)) (next uint64, seen int) {
 	// A sparse table must not hold the lock for long either. As in Redis, ten buckets count as
 	// much as one mutex.

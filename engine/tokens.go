@@ -1,9 +1,9 @@
 package engine
 
 // Tokens in transactions. The keys simba:{m}:fence and simba:{m}:token show those of mutex m. A
-// script learns its token before the commit. So the transaction reserves the number and watches the
-// mutex: if another tenure begins meanwhile, the transaction conflicts. So no tenure has a smaller
-// token than an earlier one.
+// script learns its token before the commit. So the transaction draws the token early and watches
+// the mutex: if another tenure begins meanwhile, the transaction conflicts. So no tenure has a
+// smaller token than an earlier one. A reserved token is no reservation of the mutex.
 
 // Token implements simba.Tx.
 func (t *tx) Token(name string) uint64 {
@@ -52,7 +52,7 @@ func (t *tx) Fence(name string) uint64 {
 func (t *tx) NextToken(name string) uint64 {
 	k := t.key(name)
 	o := k.begun()
-	known := o == nil || o.token != 0 // the transaction has begun the tenure and reserved its token
+	known := o == nil || o.token != 0 // the caller may know the token of the tenure that it began
 	t.reserve(k)
 	switch {
 	case o == nil:

@@ -10,8 +10,8 @@ import (
 // reasonHandoff is the reason of a tenure that a blocked waiter was granted.
 const reasonHandoff = "handoff"
 
-// The transitions are the only code that changes a mutex. Each begins with advance, which brings
-// the mutex to the present.
+// The transitions are the only code that changes a mutex. A request's transition begins with
+// advance, which brings the mutex to the present. A commit calls advance before those of keys.go.
 
 // advance brings the mutex to the present: the lease ends, a reservation ends, polling waiters
 // lapse.
@@ -90,8 +90,8 @@ func (m *mutex) acquire(s *step, r simba.AcquireRequest, t *ticket) simba.Status
 	return simba.StatusQueued
 }
 
-// grows reports whether an acquire would take memory: for a new tenure, or for a queue entry. A
-// tenure of a waiter takes none, because it replaces the entry.
+// grows advances the mutex, and reports whether an acquire would take memory: for a new tenure, or
+// for a queue entry. A tenure of a waiter takes none, because it replaces the entry.
 func (m *mutex) grows(s *step, r simba.AcquireRequest) bool {
 	m.advance(s)
 	c := m.contention
@@ -247,7 +247,7 @@ func (m *mutex) abandon(s *step, t *ticket) {
 	m.handOff(s)
 }
 
-// confirm notes that the owner knows of its tenure.
+// confirm notes that the owner knows of its tenure: it has made a request as the owner.
 func (m *mutex) confirm() {
 	if m.contention != nil {
 		m.contention.unconfirmed = nil
@@ -314,10 +314,11 @@ func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 	}
 }
 
-// requeue puts a waiter back into the queue whose tenure ended before it could reply. The waiter
-// keeps its order. It gets no offer before that grant is committed. If the grant is committed, or
-// the waiter had such an offer already, it gets none before it shows up. Otherwise a connection
-// that is stuck would own the mutex again and again.
+// requeue puts a blocked waiter back into the queue, because its tenure ended before its connection
+// called End. The waiter keeps its order. It gets no offer before its connection calls End, or that
+// of another requeued waiter does. Otherwise a connection that is stuck would own the mutex again
+// and again. One offer is exempt. If the lost grant is not committed, the connection was not woken.
+// Then the waiter gets an offer when that grant is committed, unless it is absent.
 func (m *mutex) requeue(s *step, t *ticket) {
 	c, e := m.contention, t.from
 	t.token, t.from = 0, nil
@@ -336,7 +337,8 @@ func (m *mutex) requeue(s *step, t *ticket) {
 }
 
 // handOff gives a free mutex to the first reachable waiter. It grants the mutex to a blocked
-// waiter, and reserves it for a polling one.
+// waiter, and reserves it for a polling one. If the handoff window is 0, it reserves nothing. It
+// then notifies the reachable polling waiters before the first blocked one.
 func (m *mutex) handOff(s *step) {
 	c := m.contention
 	if c == nil || m.owned() || c.reserved != nil || s.now < s.recoverUntil {

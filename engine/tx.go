@@ -42,9 +42,9 @@ type txKey struct {
 	reserved   string        // the waiter with the reservation
 	recovering bool          // in the recovery delay
 	kept       time.Duration // how long the reservation or the delay lasts
-	refused    bool          // lock shows the waiter with the reservation as owner
+	refused    bool          // by Open: lock shows an owner that the mutex does not have
 	rests      simba.Seq
-	watch      *watch // nil = a change that is undone does not matter
+	watch      *watch // nil = only values count: a change that was undone is no conflict
 	seen       seenVersions
 
 	// The same with the changes of the transaction.
@@ -53,15 +53,15 @@ type txKey struct {
 	ended  uint64 // the token of the tenure that was dropped last
 	hidden bool   // the token of the present tenure was dropped
 
-	// Tokens that were reserved.
-	next  uint64 // of the next tenure; 0 = none
-	given uint64 // the largest that the user knows; 0 = none
+	// Tokens that the caller has learned.
+	next  uint64 // drawn for the next tenure; 0 = none
+	given uint64 // the largest; 0 = none
 
 	// What the commit does.
 	work     []op
 	dequeued []string
 	room     [1]op
-	did      *step // its part of the commit
+	did      *step // its step in commitAll
 }
 
 // op is a change of a mutex by a transaction.
@@ -71,7 +71,7 @@ type op struct {
 	lock      simba.Lock
 	contender string
 	score     float64
-	token     uint64 // of the tenure that it begins, if that is reserved; else 0
+	token     uint64 // of the tenure that it begins, if that is drawn already; else 0
 }
 
 type opKind uint8

@@ -51,7 +51,7 @@ func (s *Server) acceptLoop(ln net.Listener, config *tls.Config) error {
 	}
 }
 
-// startConn starts the goroutine of a new connection, or refuses it.
+// startConn begins to serve a new connection, or refuses it.
 func (s *Server) startConn(nc net.Conn, config *tls.Config) {
 	if config == nil {
 		nc = s.adopt(nc)

@@ -14,7 +14,7 @@ type Kind uint8
 const (
 	KindChannel Kind = iota // SUBSCRIBE
 	KindPattern             // PSUBSCRIBE: a glob that channels match
-	KindShard               // SSUBSCRIBE
+	KindShard               // SSUBSCRIBE: a shard channel, as in Redis Cluster
 
 	kinds = 3
 )

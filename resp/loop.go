@@ -16,7 +16,7 @@ const (
 	lingerBytes = 4 << 20
 )
 
-// run reads and executes commands until the connection ends.
+// run serves the connection: the TLS handshake, then its commands until it ends.
 func (c *Conn) run() {
 	if err := c.handshake(); err != nil {
 		c.fail(err)

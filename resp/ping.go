@@ -17,9 +17,9 @@ import (
 const selfAddr = "self-check"
 
 // Ping sends PING on a connection of its own and returns nil when the server has replied. Every
-// reply counts, also an error: it shows that the server reads, executes and writes. A client cannot
-// make Ping fail, since its connection may exceed MaxClients. Ping returns at the latest when ctx
-// ends, unless a lock of the server hangs.
+// reply counts, also an error: it shows that the server reads, executes and writes. Many clients
+// cannot make Ping fail, since Ping's connection may exceed MaxClients. Ping returns at the latest
+// when ctx ends, unless a lock of the server hangs.
 //
 // The connection is served as those of Serve are, except for the accept: by the poller, if there is
 // one.

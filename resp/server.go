@@ -52,6 +52,8 @@ type Server struct {
 	idleTimeout atomic.Int64 // time.Duration
 	blocked     atomic.Int64
 	counters
+
+	// The warnings of logEnd, each at most once a minute.
 	crossProtocol   onceAMinute
 	flooded         onceAMinute
 	handshakes      onceAMinute

@@ -8,12 +8,13 @@ import (
 const (
 	// yieldAfter is the time after which a running connection lets others run.
 	yieldAfter = 150 * time.Microsecond
-	// A polled connection checks the clock after this many bytes of commands. Other connections
-	// check it after each command.
+	// A shared connection checks the clock after this many bytes of commands. A detached one, or
+	// one without a poller, checks it after each command.
 	clockCheckBytes = 512
 )
 
-// shared reports whether other connections wait while the connection's goroutine runs.
+// shared reports whether the connection runs on a goroutine of the poller, so that others wait for
+// it. It is false for a detached connection and without a poller.
 func (c *Conn) shared() bool { return c.sock != nil && c.sock.Shared() }
 
 // Detach moves the command to a goroutine of its own, until the connection reads again. Call Detach
