@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// completionTimeout is how long a person waits for a Tab.
+	// completionTimeout is the time limit of a completion: a person who pressed Tab waits for it.
 	completionTimeout = 2 * time.Second
 	mostCompletions   = 100
 )

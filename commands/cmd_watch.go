@@ -22,7 +22,7 @@ var watchCommands = []command{
 	},
 }
 
-// watches has the version of each key when WATCH named it.
+// watches maps each watched key to the version that it had when WATCH named it.
 type watches map[simba.Key]uint64
 
 func isQueue(k simba.Key) bool { return k.Part == simba.KeyQueue }
@@ -68,7 +68,7 @@ func (c *client) unwatch([][]byte) {
 	c.w.Simple("OK")
 }
 
-// unwatchKeyed is UNWATCH inside EXEC, which has ended the WATCH.
+// unwatchKeyed is UNWATCH inside EXEC. It has nothing to do, since EXEC ends every WATCH.
 func unwatchKeyed(t *keyTx, _ [][]byte) error {
 	t.w.Simple("OK")
 	return nil

@@ -9,8 +9,8 @@ import (
 
 // Simba's own migration adds fencing_token with 0 in every row. The next contender of Simba 3.3
 // would then get token 1, which an earlier tenure already had. So a server that meets the column
-// replaces each 0 with legacyToken. The token of such a row is its version, as it is with 0. So the
-// tokens of running tenures do not change, and several servers may do this at once.
+// replaces each 0 with legacyToken. With either value, the tenure's token is the row's version. So
+// the backfill changes no token of a running tenure, and several servers may run it at once.
 
 // legacyToken is the fencing_token of a row that is older than the column.
 const legacyToken = "version * 1000000 + 2"
@@ -32,7 +32,7 @@ func (s *store) noteColumn(fenced bool) {
 	if s.fenced.Swap(fenced) != fenced && fenced {
 		select {
 		case s.columnAdded <- struct{}{}:
-		default: // the backfill has yet to start
+		default: // a start is already pending
 		}
 	}
 }
@@ -92,8 +92,8 @@ func (s *store) backfill(ctx context.Context, limit time.Duration) (locked error
 	return locked
 }
 
-// nextLegacyPage returns the last mutex of the next page of rows to change, or from if there is
-// none.
+// nextLegacyPage returns the last mutex of the next page of rows to change. The page begins after
+// the mutex that from names. If no row is left, last equals from, and more is false.
 func (s *store) nextLegacyPage(ctx context.Context, from string) (last string, more bool, err error) {
 	err = queryRow(ctx, s.db, []any{&last}, "SELECT mutex FROM simba_mutex"+
 		" WHERE mutex > ? AND fencing_token = 0 AND version > 0 ORDER BY mutex LIMIT ?, 1", from, backfillPage-1)

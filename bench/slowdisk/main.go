@@ -3,8 +3,8 @@
 // Slowdisk is simba-resp with the embedded engine in `always`, on a disk that is slow or on which
 // no checkpoint ends. Only the benchmarks run it: simba-resp itself has no way to slow its disk.
 //
-// It connects the parts of the server as cmd/simba-resp does, without settings, users and limits of
-// clients. It runs until it is killed.
+// It connects the parts of the server as cmd/simba-resp does, but has no settings, no users and no
+// limits for clients. It runs until it is killed.
 package main
 
 import (
@@ -65,7 +65,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	stalled.Store(*stall) // what Open does is done
+	stalled.Store(*stall) // not before: Open itself writes a table in a new directory
 	fmt.Printf("ready addr=%s\n", ln.Addr())
 	return server.Serve(ln)
 }

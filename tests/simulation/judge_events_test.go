@@ -57,7 +57,7 @@ func (w *world) judgeHandoffNotice(k *wire, channel, payload string, at time.Dur
 			}
 		}
 		if w.stopping {
-			return // the stop has taken blocked waiters out of the queue that the model keeps there
+			return // the stop removes blocked waiters from the queue, and the model does not
 		}
 		w.violate(ruleOrder, "%s receives %q of %s, and is not the next waiter", k.owner, payload, mx.name)
 		return
@@ -126,7 +126,7 @@ func (w *world) judgeEvent(channel, payload string, at time.Duration) {
 		return
 	}
 	if n.Seq <= w.lastAnnounced || w.events[n.Seq] != "" && w.events[n.Seq] != n.String() {
-		w.violate(ruleNotices, "event %v comes after %d, %q", n, w.lastAnnounced, w.events[n.Seq])
+		w.violate(ruleNotices, "event %v comes after %d; the event of its number was %q", n, w.lastAnnounced, w.events[n.Seq])
 		return
 	}
 	w.lastAnnounced = n.Seq
