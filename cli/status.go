@@ -121,7 +121,7 @@ func printStatus(out io.Writer, addr string, s Status) error {
 		t.row("restart", "leases do not survive it")
 	}
 	if s.Quiet != nil && *s.Quiet > 0 {
-		t.row("recovering", fmt.Sprintf("new grants are delayed for %s after an unclean stop", millis(*s.Quiet)))
+		t.row("recovering", fmt.Sprintf("new grants are delayed for %s: the recovery delay", millis(*s.Quiet)))
 	}
 	if s.CertificateExpires != nil {
 		t.row("certificate", "expires "+clock(*s.CertificateExpires*1000))

@@ -207,7 +207,7 @@ func (p *printer) outlook(w *Why) {
 		who = Printable(w.Contender)
 	}
 	if w.Quiet != nil && *w.Quiet > 0 {
-		p.line("New grants are delayed for %s more, after an unclean stop.", millis(*w.Quiet))
+		p.line("New grants are delayed for %s more: the recovery delay.", millis(*w.Quiet))
 	}
 	switch {
 	case w.Owns:

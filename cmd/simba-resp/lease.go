@@ -67,7 +67,7 @@ func (f *leaseFlags) add(cmd *cobra.Command) {
 	cli.AddConnection(cmd)
 	cmd.Flags().DurationVar(&f.ttl, "ttl", defaultTTL, "`DURATION` of the TTL window: without a renewal the command gets SIGTERM at its end")
 	cmd.Flags().DurationVar(&f.grace, "grace", defaultGrace, "`DURATION` of the transition window: the command gets SIGKILL when a quarter of it is left")
-	cmd.Flags().StringVar(&f.id, "id", "", "`ID` of the contender; no two processes may have the same (default counter:pid@host~random)")
+	cmd.Flags().StringVar(&f.id, "id", "", "`ID` of the contender; no two processes may have the same (default counter:pid@host~random, behind USER: for a user with a name)")
 }
 
 // check returns an error that names the flag that is not valid.
@@ -119,6 +119,10 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped,
 	}
 	if w.options, err = cli.Options(cmd); err != nil {
 		return nil, err
+	}
+	if user := w.options.Username; flags.id == "" && user != "" && user != "default" {
+		// Without a rule as:, a user may contend as its own name and what begins with that.
+		flags.id = user + ":" + client.NewHostID() + "~" + client.NewID()[:8]
 	}
 	w.signals = wrapper.Catch()
 	log := cmd.ErrOrStderr()
@@ -205,7 +209,7 @@ func (w *wrapped) explain(err error) error {
 	case errors.Is(err, client.ErrUnavailable) || errors.As(err, &reply):
 		return cli.Explain(w.options, err)
 	case errors.As(err, &held):
-		owner := "another waiter is next"
+		owner := "another waiter is next, or the server delays new grants"
 		if !held.Owner.IsZero() {
 			owner = "its owner is " + cli.Printable(held.Owner.ID)
 		}

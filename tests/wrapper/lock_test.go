@@ -2,6 +2,7 @@ package wrapper
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -59,6 +60,19 @@ func TestLockNamesTheTenureInTheEnvironment(t *testing.T) {
 	if n := strings.Count(p.Output(), "SIMBA_TOKEN="); n != 1 {
 		t.Errorf("%d variables SIMBA_TOKEN", n)
 	}
+}
+
+// A user without a rule as: may contend as its own name only, and as what begins with it.
+func TestLockOfAUserContendsByItsName(t *testing.T) {
+	t.Parallel()
+	users := filepath.Join(t.TempDir(), "users.acl")
+	if err := os.WriteFile(users, []byte("user ops on >word ~job +@all\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{TB: t, server: simbatest.Start(t, "--aclfile", users)}
+	p := w.lock([]string{"env"}, "--url", "redis://ops:word@"+w.server.Addr)
+	w.wantsCode(p, 0)
+	p.Wants(t, `^SIMBA_OWNER=ops:1:\d+@.+~[0-9a-f]{8}$`)
 }
 
 func TestLockForwardsSignals(t *testing.T) {
