@@ -121,18 +121,22 @@ func (r *run) check() time.Duration {
 	over := r.lease.Context().Err() != nil
 	owner, now := r.lease.Owner(), time.Now()
 	last := owner.TransitionAt.Add(-margin(r.Grace)) // for SIGKILL
+	due := owner.TTLAt                               // for SIGTERM
+	if last.Before(due) {                            // the server has granted less than the windows
+		due = last
+	}
 	r.Lost = r.Lost || over
 	switch stopped := !r.killAt.IsZero(); {
 	case !stopped && over && now.Before(last):
 		r.broken = true
 		r.stop(now.Add(r.Grace-margin(r.Grace)), "the mutex is lost: another contender may own it now")
-	case !stopped && !now.Before(owner.TTLAt):
+	case !stopped && !now.Before(due):
 		r.Lost = true
 		r.stop(last, "the lease was not renewed in its TTL window")
 	case stopped && !r.broken && last.Before(r.killAt):
 		r.killAt = last
 	}
-	next := min(checkEvery, owner.TTLAt.Sub(now))
+	next := min(checkEvery, due.Sub(now))
 	if !r.killAt.IsZero() {
 		next = min(checkEvery, r.killAt.Sub(now))
 		if next <= 0 {

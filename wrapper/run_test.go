@@ -62,6 +62,15 @@ func TestSignalsComeAtTheirPlacesInTheWindows(t *testing.T) {
 			want: []sent{{unix.SIGTERM, 7 * s}, {unix.SIGCONT, 7 * s}, {unix.SIGKILL, 8 * s}},
 			lost: true,
 		},
+		// The client takes what was left when the server replied, which may be less than the windows.
+		"a lease that is shorter than the windows": {
+			event: func(l *fakeLease, _ func()) {
+				l.owner.TTLAt = time.Now().Add(4 * s)
+				l.owner.TransitionAt = l.owner.TTLAt
+			},
+			want: []sent{{unix.SIGKILL, 10 * s}},
+			lost: true,
+		},
 		"suspended beyond the lease": {
 			event: func(l *fakeLease, lose func()) {
 				l.owner.TTLAt, l.owner.TransitionAt = l.owner.TTLAt.Add(-3600*s), l.owner.TransitionAt.Add(-3600*s)

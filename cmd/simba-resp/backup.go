@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,6 @@ func takeBackup(ctx context.Context, server *redis.Options, dir string, out io.W
 	partial := filepath.Join(dir, partialName)
 	info, err := copyBackup(ctx, server, partial)
 	if err != nil {
-		_ = os.Remove(partial) // restore ignores it anyway
 		return fmt.Errorf("backup: %w", err)
 	}
 	path := filepath.Join(dir, backupName)
@@ -108,40 +108,71 @@ func makeBackupDir(dir string) error {
 	return nil
 }
 
-// copyBackup writes a backup to a file, durably, and reads it again to check it.
+// copyBackup writes a backup to a file, durably, and reads it again to check it. The file is empty
+// until the backup begins. Then a new one replaces it: the old one may belong to another backup that
+// is about to end. After an error there is no file, unless it belongs to another backup.
 func copyBackup(ctx context.Context, server *redis.Options, path string) (*persist.BackupInfo, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	err = readBackup(ctx, server, f)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+	defer func() { _ = f.Close() }() // a second time after success
+	begun := false
+	err = readBackup(ctx, server, func() (io.Writer, error) {
+		begun = true
+		err := errors.Join(f.Close(), os.Remove(path))
+		if err == nil {
+			f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		}
+		return f, err
+	})
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close())
+	}
+	var info *persist.BackupInfo
+	if err == nil {
+		info, err = persist.ReadBackup(nil, path)
+	}
+	if err != nil {
+		if stat, failure := os.Stat(path); begun || failure == nil && stat.Size() == 0 {
+			_ = os.Remove(path) // restore ignores it anyway
+		}
 		return nil, err
 	}
-	return persist.ReadBackup(nil, path)
+	return info, nil
 }
 
-// readBackup copies the server's data to w. All commands use one connection, since the backup ends
-// with it. A command that is repeated on another one finds no backup, and fails.
-func readBackup(ctx context.Context, server *redis.Options, w io.Writer) error {
+// readBackup copies the server's data to what begun returns, which it calls when the backup has
+// begun. The server lets one backup run at a time. All commands use one connection, since the backup
+// ends with it. A command that is repeated on another one finds no backup, and fails.
+func readBackup(ctx context.Context, server *redis.Options, begun func() (io.Writer, error)) error {
 	own := *server
 	own.MaxRetries = -1
 	own.ReadTimeout = backupTimeout
 	own.ContextTimeoutEnabled = true
 	client := redis.NewClient(&own)
 	defer client.Close()
+	// go-redis ends a read at a deadline, and not when ctx is canceled.
+	defer context.AfterFunc(ctx, func() { client.Close() })()
 	conn := client.Conn()
 	defer conn.Close()
-	if err := conn.Do(ctx, "SIMBA.BACKUP", "BEGIN").Err(); err != nil {
-		return cli.Explain(&own, err)
+	do := func(args ...any) (reply string, err error) {
+		if reply, err = conn.Do(ctx, args...).Text(); err != nil {
+			err = cli.Explain(&own, cmp.Or(ctx.Err(), err))
+		}
+		return reply, err
+	}
+	if _, err := do("SIMBA.BACKUP", "BEGIN"); err != nil {
+		return err
+	}
+	w, err := begun()
+	if err != nil {
+		return err
 	}
 	for offset := 0; ; {
-		part, err := conn.Do(ctx, "SIMBA.BACKUP", "READ", offset).Text()
-		if err != nil {
-			return cli.Explain(&own, err)
-		}
-		if part == "" {
-			return nil
+		part, err := do("SIMBA.BACKUP", "READ", offset)
+		if err != nil || part == "" {
+			return err
 		}
 		n, err := io.WriteString(w, part)
 		if err != nil {

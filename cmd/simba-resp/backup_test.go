@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -89,7 +92,7 @@ func TestABackupRefusesADirectoryWithFiles(t *testing.T) {
 func TestAnInterruptedBackupIsNone(t *testing.T) {
 	a := startTestApp(t)
 	dir, data := t.TempDir(), filepath.Join(t.TempDir(), "new")
-	if err := os.WriteFile(filepath.Join(dir, partialName), []byte("simba-resp backup\nhalf"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, partialName), []byte("simba-resp backup\nhalf, "+strings.Repeat("long", 1000)), 0o644); err != nil { //nolint:gosec // the next backup is to correct it
 		t.Fatal(err)
 	}
 	err := restoreBackup(t.Context(), dir, restoreFlags{dataDir: data, ownersStopped: true}, io.Discard)
@@ -101,6 +104,9 @@ func TestAnInterruptedBackupIsNone(t *testing.T) {
 	}
 	if names := filesIn(t, dir); len(names) != 1 || names[0] != backupName {
 		t.Errorf("the directory has %q", names)
+	}
+	if stat, err := os.Stat(filepath.Join(dir, backupName)); err != nil || stat.Mode() != 0o600 {
+		t.Errorf("the file of the backup: %v, %v", stat.Mode(), err)
 	}
 }
 
@@ -129,6 +135,68 @@ func TestABackupThatFailsLeavesNoFile(t *testing.T) {
 		if names := filesIn(t, dir); len(names) != 0 {
 			t.Errorf("%s: the directory has %q", name, names)
 		}
+	}
+}
+
+// Two jobs may back up into one directory. The later one must not harm the first.
+func TestABackupThatTheServerRefusesLeavesTheFileOfTheRunningOne(t *testing.T) {
+	a := startTestApp(t)
+	if _, err := dial(t, a).Do("SIMBA.BACKUP", "BEGIN"); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, partialName)
+	if err := os.WriteFile(file, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := takeBackup(t.Context(), optionsOf(a), dir, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "a backup is running on client id=") {
+		t.Errorf("takeBackup: %v", err)
+	}
+	if content, err := os.ReadFile(file); err != nil || string(content) != "half" {
+		t.Errorf("the file of the running backup has %q, %v", content, err)
+	}
+}
+
+// Ctrl-C must end the wait for a server that is frozen.
+func TestABackupOfASilentServerCanBeInterrupted(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	server := &redis.Options{Addr: ln.Addr().String(), Protocol: 2, DisableIdentity: true}
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	dir := t.TempDir()
+	go func() { failed <- takeBackup(ctx, server, dir, io.Discard) }()
+	conn, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for line := ""; line != "BEGIN\r\n"; { // replies to what go-redis sends first
+		if line, err = in.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		if line == "HELLO\r\n" || line == "hello\r\n" {
+			if _, err := io.WriteString(conn, "-ERR unknown command\r\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	cancel()
+	select {
+	case err := <-failed:
+		if err == nil || !strings.HasSuffix(err.Error(), ": interrupted") {
+			t.Errorf("takeBackup: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the backup waits on")
+	}
+	if names := filesIn(t, dir); len(names) != 0 {
+		t.Errorf("the directory has %q", names)
 	}
 }
 
