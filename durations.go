@@ -14,7 +14,9 @@ type Durations struct {
 	// Buckets counts by length. Bucket i counts durations of more than 2^(i-1) and at most 2^i
 	// microseconds, and the last one all that are longer.
 	Buckets [DurationBuckets]uint64
-	Sum     time.Duration
+	// Micros is the sum in microseconds. In a time.Duration, 10,000 waiters or owners would
+	// overflow it within eleven days.
+	Micros uint64
 }
 
 // DurationBucket returns the bucket that counts d.
@@ -30,7 +32,7 @@ func DurationBucket(d time.Duration) int {
 func (d *Durations) Add(took time.Duration) {
 	took = max(took, 0)
 	d.Buckets[DurationBucket(took)]++
-	d.Sum += took
+	d.Micros += uint64(took.Round(time.Microsecond) / time.Microsecond)
 }
 
 // Merge adds the counts of o.
@@ -38,7 +40,7 @@ func (d *Durations) Merge(o *Durations) {
 	for i, n := range o.Buckets {
 		d.Buckets[i] += n
 	}
-	d.Sum += o.Sum
+	d.Micros += o.Micros
 }
 
 // Count returns how many durations were counted.

@@ -28,7 +28,18 @@ func TestDurationsAddUp(t *testing.T) {
 	a.Add(-time.Hour)
 	b.Add(3 * time.Millisecond)
 	a.Merge(&b)
-	if a.Count() != 3 || a.Sum != 4*time.Millisecond || a.Buckets[0] != 1 {
+	if a.Count() != 3 || a.Micros != 4000 || a.Buckets[0] != 1 {
 		t.Errorf("got %+v", a)
+	}
+}
+
+func TestTheSumOfLongDurationsDoesNotOverflow(t *testing.T) {
+	const tenures, day = 200_000, 24 * time.Hour // 548 years
+	var d Durations
+	for range tenures {
+		d.Add(day)
+	}
+	if want := uint64(tenures * 24 * 3600 * 1_000_000); d.Micros != want {
+		t.Errorf("the sum is %d µs, want %d", d.Micros, want)
 	}
 }

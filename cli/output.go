@@ -1,13 +1,18 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // table prints rows in columns. Its cells are escaped.
@@ -32,11 +37,29 @@ func (t table) row(cells ...string) {
 // flush prints the table.
 func (t table) flush() error { return t.w.Flush() }
 
-// printJSON prints one object in one line. Bytes that are not UTF-8 become U+FFFD.
+// printJSON prints one object in one line. Bytes that are not UTF-8 become U+FFFD. A terminal may
+// obey characters that JSON need not escape, so these are escaped too.
 func printJSON(out io.Writer, v any) error {
-	e := json.NewEncoder(out)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	var line []byte
+	for _, r := range strings.TrimSuffix(b.String(), "\n") {
+		switch {
+		case unicode.IsPrint(r):
+			line = utf8.AppendRune(line, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			line = fmt.Appendf(line, `\u%04x\u%04x`, high, low)
+		default:
+			line = fmt.Appendf(line, `\u%04x`, r)
+		}
+	}
+	_, err := out.Write(append(line, '\n'))
+	return err
 }
 
 // printJSONLines prints one object a line.

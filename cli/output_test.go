@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"encoding/json"
 	"strconv"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -47,5 +49,26 @@ func TestDurationsAreShort(t *testing.T) {
 		if got := millis(ms); got != want {
 			t.Errorf("%d ms: %s, want %s", ms, got, want)
 		}
+	}
+}
+
+func TestJSONHasNoCharacterThatATerminalObeys(t *testing.T) {
+	name := "a\x1b[2J\x7f\u009b31m\u202e\U000e0001日本<&> \\ \""
+	var out strings.Builder
+	if err := printJSON(&out, Hidden{Mutex: name}); err != nil {
+		t.Fatal(err)
+	}
+	line := strings.TrimSuffix(out.String(), "\n")
+	for _, r := range line {
+		if !strconv.IsPrint(r) {
+			t.Errorf("%q has %q", line, r)
+		}
+	}
+	if !strings.Contains(line, "日本<&>") {
+		t.Errorf("%q escapes what a terminal shows", line)
+	}
+	var back Hidden
+	if err := json.Unmarshal([]byte(line), &back); err != nil || back.Mutex != name {
+		t.Errorf("%q is read back as %q: %v", line, back.Mutex, err)
 	}
 }

@@ -95,7 +95,10 @@ func (c *client) simbaOwner(args [][]byte) {
 
 // writeConnection writes the connection of a session, null if it is none of this server.
 func (c *client) writeConnection(session uint64) {
-	conn := c.x.server.Conn(session)
+	conn := (*resp.Conn)(nil)
+	if session != 0 { // a lookup locks the server
+		conn = c.x.server.Conn(session)
+	}
 	if conn == nil {
 		c.w.Null()
 		return

@@ -118,7 +118,7 @@ type Commands struct {
 
 	acquires results // of SIMBA.ACQUIRE
 	guards   results // of SIMBA.GUARD
-	waited   durations
+	waited   waits
 	sessions atomic.Int64
 
 	certificateName func(*resp.Conn) string // tests replace it

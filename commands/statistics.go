@@ -88,12 +88,15 @@ type tally struct {
 	durations               // of each call; their number is the number of calls
 	rejected  atomic.Uint64 // refused before it ran: arity, NOAUTH, ...
 	failed    atomic.Uint64 // ran and replied with an error
+	succeeded atomic.Uint64 // the other calls; a difference of two counters could go backwards
 }
 
 func (t *tally) add(took time.Duration, failed bool) {
 	t.durations.add(took)
 	if failed {
 		t.failed.Add(1)
+	} else {
+		t.succeeded.Add(1)
 	}
 }
 
@@ -101,6 +104,7 @@ func (t *tally) reset() {
 	t.durations.reset()
 	t.rejected.Store(0)
 	t.failed.Store(0)
+	t.succeeded.Store(0)
 }
 
 // durations is simba.Durations for concurrent use.
@@ -125,7 +129,7 @@ func (d *durations) read() (r simba.Durations) {
 	for i := range d.buckets {
 		r.Buckets[i] = d.buckets[i].Load()
 	}
-	r.Sum = time.Duration(d.nanos.Load())
+	r.Micros = uint64(d.nanos.Load()) / 1000
 	return r
 }
 
@@ -134,4 +138,30 @@ func (d *durations) reset() {
 		d.buckets[i].Store(0)
 	}
 	d.nanos.Store(0)
+}
+
+// waits is simba.Durations for concurrent use, of durations whose sum exceeds an int64 of nanoseconds.
+type waits struct {
+	buckets [simba.DurationBuckets]atomic.Uint64
+	micros  atomic.Uint64
+}
+
+func (w *waits) add(took time.Duration) {
+	w.buckets[simba.DurationBucket(took)].Add(1)
+	w.micros.Add(uint64(max(took, 0).Microseconds()))
+}
+
+func (w *waits) read() (r simba.Durations) {
+	for i := range w.buckets {
+		r.Buckets[i] = w.buckets[i].Load()
+	}
+	r.Micros = w.micros.Load()
+	return r
+}
+
+func (w *waits) reset() {
+	for i := range w.buckets {
+		w.buckets[i].Store(0)
+	}
+	w.micros.Store(0)
 }

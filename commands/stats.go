@@ -14,8 +14,8 @@ type Stats struct {
 	Denials  []Count        // by what the user lacks
 	Acquires []Count        // requests of SIMBA.ACQUIRE by status, or "error"
 	Guards   []Count        // those of SIMBA.GUARD
-	// Waits are how long SIMBA.ACQUIRE ... WAIT took until the grant was durable. They include
-	// requests that were granted at once.
+	// Waits are how long SIMBA.ACQUIRE ... WAIT took until the grant, which is durable after a wait.
+	// They include requests that were granted at once, without the time until that is durable.
 	Waits simba.Durations
 
 	// As of now.
@@ -26,10 +26,11 @@ type Stats struct {
 
 // CommandStats are the figures of one command.
 type CommandStats struct {
-	Name     string // of a subcommand, with its container: "client|list"
-	Calls    simba.Durations
-	Failed   uint64 // calls that replied with an error
-	Rejected uint64 // refused before they ran
+	Name      string // of a subcommand, with its container: "client|list"
+	Calls     simba.Durations
+	Succeeded uint64 // calls that replied with no error
+	Failed    uint64 // calls that replied with an error
+	Rejected  uint64 // refused before they ran
 }
 
 // Count is a number of requests or replies with one result.
@@ -48,7 +49,10 @@ func (x *Commands) Stats() Stats {
 		Dataset:  x.dataset(), MaxMemory: x.memory.bytes.Load(),
 	}
 	for e := range x.table.all() {
-		c := CommandStats{Name: e.full, Calls: e.tally.read(), Failed: e.tally.failed.Load(), Rejected: e.tally.rejected.Load()}
+		c := CommandStats{
+			Name: e.full, Calls: e.tally.read(),
+			Succeeded: e.tally.succeeded.Load(), Failed: e.tally.failed.Load(), Rejected: e.tally.rejected.Load(),
+		}
 		if c.Rejected > 0 || c.Calls.Count() > 0 {
 			s.Commands = append(s.Commands, c)
 		}

@@ -216,8 +216,8 @@ func TestHoldsAreTheLengthsOfTenuresThatEnded(t *testing.T) {
 		w.acquire("still held", "a", time.Hour, 0)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if h := w.e.Stats().Holds; h.Count() != 2 || h.Sum != 7*sec {
-			t.Errorf("%d tenures of %v are counted, want two of 7 s in all", h.Count(), h.Sum)
+		if h := w.e.Stats().Holds; h.Count() != 2 || h.Micros != 7_000_000 {
+			t.Errorf("%d tenures of %d µs are counted, want two of 7 s in all", h.Count(), h.Micros)
 		}
 	})
 }

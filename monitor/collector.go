@@ -152,7 +152,7 @@ func (s *sink) durations(d *simba.Durations, b buckets, labels ...string) {
 			upTo[math.Ldexp(1, i)/1e6] = sum
 		}
 	}
-	s.ch <- orInvalid(s.desc)(prometheus.NewConstHistogram(s.desc, sum, d.Sum.Seconds(), upTo, labels...))
+	s.ch <- orInvalid(s.desc)(prometheus.NewConstHistogram(s.desc, sum, float64(d.Micros)/1e6, upTo, labels...))
 }
 
 // sizes emits a histogram of numbers. Entry i of counts is for those of at most 2^i.

@@ -86,15 +86,15 @@ func (p *prober) current() *probe {
 	return next
 }
 
-// run reads the owner of a mutex, and waits until the answer is durable: on the embedded engine the
-// disk must answer too.
+// run reads the owner of a mutex, and waits until all changes so far are durable: on the embedded
+// engine the disk must answer too. The owner alone rests on the changes of a few mutexes.
 func (p *prober) run(current *probe) {
 	defer close(current.done)
 	ctx, cancel := context.WithTimeout(p.life, probeTimeout)
 	defer cancel()
 	_, seq, err := p.backend.Owner(ctx, probeMutex)
 	if err == nil {
-		err = p.backend.Commit(ctx, seq)
+		err = p.backend.Commit(ctx, max(seq, p.backend.Stats().Seq))
 	}
 	current.err, current.ended = err, time.Now()
 }

@@ -213,6 +213,38 @@ func TestAProbeOfAStuckStoreEnds(t *testing.T) {
 	})
 }
 
+// hungDisk makes nothing durable before it may.
+type hungDisk struct {
+	simba.Backend
+	answer chan struct{}
+}
+
+func (d *hungDisk) Commit(ctx context.Context, seq simba.Seq) error {
+	if seq != 0 {
+		<-d.answer // as the engine, it does not heed ctx
+	}
+	return d.Backend.Commit(ctx, seq)
+}
+
+func TestAProbeWaitsForTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine(t)
+		hold(t, e, "m")
+		d := &hungDisk{Backend: e, answer: make(chan struct{})}
+		p := newProber(d)
+		defer p.close()
+		ctx, cancel := context.WithTimeout(t.Context(), probeWait)
+		defer cancel()
+		if err := p.check(ctx); !errors.Is(err, errNoProbe) {
+			t.Errorf("a disk that hangs: %v", err)
+		}
+		close(d.answer)
+		if err := p.check(t.Context()); err != nil {
+			t.Errorf("after that: %v", err)
+		}
+	})
+}
+
 func hold(t *testing.T, b simba.Backend, names ...string) {
 	t.Helper()
 	for _, name := range names {

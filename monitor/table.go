@@ -128,7 +128,7 @@ var table = []row{
 		func(r *reading, s *sink) { s.counts(r.commands.Acquires) }},
 	{Metric{"simba_guards_total", counter, []string{"result"}, "", "Requests of SIMBA.GUARD by result: renewed, lost or error. The owner has lost the mutex with lost."},
 		func(r *reading, s *sink) { s.counts(r.commands.Guards) }},
-	{Metric{"simba_acquire_wait_seconds", histogram, nil, "", "From SIMBA.ACQUIRE with WAIT to its durable grant, in seconds. Includes grants without a wait."},
+	{Metric{"simba_acquire_wait_seconds", histogram, nil, "", "From SIMBA.ACQUIRE with WAIT to its grant, in seconds. After a wait that is the durable grant. A grant without a wait counts before it is durable."},
 		func(r *reading, s *sink) { s.durations(&r.commands.Waits, waitBuckets) }},
 	{Metric{"simba_hold_seconds", histogram, nil, "", "Lengths of tenures that ended, in seconds by the wall clock. On a store, of those whose beginning and end this server saw."},
 		func(r *reading, s *sink) { s.durations(&r.engine.Holds, waitBuckets) }},
@@ -204,8 +204,7 @@ var table = []row{
 	{Metric{"simba_commands_total", counter, []string{"command", "result"}, "", "Commands by result: ok, failed with an error, or rejected before they ran. A command has series once a client has sent it."},
 		func(r *reading, s *sink) {
 			for _, c := range r.commands.Commands {
-				// The two counters are read one after the other.
-				s.value(float64(c.Calls.Count()-min(c.Failed, c.Calls.Count())), c.Name, "ok")
+				s.value(float64(c.Succeeded), c.Name, "ok")
 				s.value(float64(c.Failed), c.Name, "failed")
 				s.value(float64(c.Rejected), c.Name, "rejected")
 			}

@@ -1,0 +1,44 @@
+package commands
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A counter that falls by one looks like a restart of the server, and its rate like a flood.
+func TestNoCounterOfACommandGoesBackwards(t *testing.T) {
+	x := newSite(t, Config{}).x
+	e := x.table.named([]byte("ping"))
+	for range 1000 {
+		e.tally.add(time.Microsecond, false)
+	}
+	var failing sync.WaitGroup
+	var stop atomic.Bool
+	failing.Go(func() {
+		for !stop.Load() {
+			e.tally.add(time.Microsecond, true)
+		}
+	})
+	defer failing.Wait()
+	defer stop.Store(true)
+	var last CommandStats
+	for range 5000 {
+		now := x.Stats().Commands[0]
+		if now.Succeeded != 1000 || now.Failed < last.Failed || now.Calls.Count() < last.Calls.Count() {
+			t.Fatalf("%+v after %+v", now, last)
+		}
+		last = now
+	}
+}
+
+func TestTheSumOfLongWaitsDoesNotOverflow(t *testing.T) {
+	x := newSite(t, Config{}).x
+	for range 200_000 {
+		x.waited.add(24 * time.Hour) // 548 years in all
+	}
+	if got := x.Stats().Waits; got.Count() != 200_000 || got.Micros != 200_000*24*3600*1_000_000 {
+		t.Errorf("%d waits of %d µs", got.Count(), got.Micros)
+	}
+}
