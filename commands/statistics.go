@@ -140,7 +140,8 @@ func (d *durations) reset() {
 	d.nanos.Store(0)
 }
 
-// waits is simba.Durations for concurrent use, of durations whose sum exceeds an int64 of nanoseconds.
+// waits is simba.Durations for concurrent use. The sum of the durations exceeds an int64 of
+// nanoseconds.
 type waits struct {
 	buckets [simba.DurationBuckets]atomic.Uint64
 	micros  atomic.Uint64

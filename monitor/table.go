@@ -128,7 +128,7 @@ var table = []row{
 		func(r *reading, s *sink) { s.counts(r.commands.Acquires) }},
 	{Metric{"simba_guards_total", counter, []string{"result"}, "", "Requests of SIMBA.GUARD by result: renewed, lost or error. The owner has lost the mutex with lost."},
 		func(r *reading, s *sink) { s.counts(r.commands.Guards) }},
-	{Metric{"simba_acquire_wait_seconds", histogram, nil, "", "From SIMBA.ACQUIRE with WAIT to its grant, in seconds. After a wait that is the durable grant. A grant without a wait counts before it is durable."},
+	{Metric{"simba_acquire_wait_seconds", histogram, nil, "", "From SIMBA.ACQUIRE with WAIT to its grant, in seconds. A grant without a wait counts before it is durable."},
 		func(r *reading, s *sink) { s.durations(&r.commands.Waits, waitBuckets) }},
 	{Metric{"simba_hold_seconds", histogram, nil, "", "Lengths of tenures that ended, in seconds by the wall clock. On a store, of those whose beginning and end this server saw."},
 		func(r *reading, s *sink) { s.durations(&r.engine.Holds, waitBuckets) }},

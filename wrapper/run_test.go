@@ -62,7 +62,8 @@ func TestSignalsComeAtTheirPlacesInTheWindows(t *testing.T) {
 			want: []sent{{unix.SIGTERM, 7 * s}, {unix.SIGCONT, 7 * s}, {unix.SIGKILL, 8 * s}},
 			lost: true,
 		},
-		// The client takes what was left when the server replied, which may be less than the windows.
+		// The client takes what was left when the server replied. That may be less than the
+		// windows.
 		"a lease that is shorter than the windows": {
 			event: func(l *fakeLease, _ func()) {
 				l.owner.TTLAt = time.Now().Add(4 * s)

@@ -109,8 +109,8 @@ func makeBackupDir(dir string) error {
 }
 
 // copyBackup writes a backup to a file, durably, and reads it again to check it. The file is empty
-// until the backup begins. Then a new one replaces it: the old one may belong to another backup that
-// is about to end. After an error there is no file, unless it belongs to another backup.
+// until the backup begins. Then a new one replaces it: the old one may belong to another backup
+// that is about to end. After an error there is no file, unless it belongs to another backup.
 func copyBackup(ctx context.Context, server *redis.Options, path string) (*persist.BackupInfo, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -143,8 +143,8 @@ func copyBackup(ctx context.Context, server *redis.Options, path string) (*persi
 }
 
 // readBackup copies the server's data to what begun returns, which it calls when the backup has
-// begun. The server lets one backup run at a time. All commands use one connection, since the backup
-// ends with it. A command that is repeated on another one finds no backup, and fails.
+// begun. The server lets one backup run at a time. All commands use one connection, since the
+// backup ends with it. A command that is repeated on another one finds no backup, and fails.
 func readBackup(ctx context.Context, server *redis.Options, begun func() (io.Writer, error)) error {
 	own := *server
 	own.MaxRetries = -1
