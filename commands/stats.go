@@ -15,7 +15,8 @@ type Stats struct {
 	Acquires []Count        // requests of SIMBA.ACQUIRE by status, or "error"
 	Guards   []Count        // those of SIMBA.GUARD
 	// Waits are how long SIMBA.ACQUIRE ... WAIT took until the grant, which is durable after a
-	// wait. They include requests that were granted at once, without the time until that is durable.
+	// wait. They include requests that were granted at once, without the time until that grant
+	// is durable.
 	Waits simba.Durations
 
 	// As of now.
