@@ -229,8 +229,15 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 		{
 			"another type at a key", "simba:{m4}:tenure",
 			func() {
-				do("RENAME", "simba:{m4}:tenure", "kept")
-				do("RPUSH", "simba:{m4}:tenure", "x")
+				// At once: the server may write the key between the two.
+				_, err := c.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+					p.Rename(t.Context(), "simba:{m4}:tenure", "kept")
+					p.RPush(t.Context(), "simba:{m4}:tenure", "x")
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
 			},
 			func() { do("RENAME", "kept", "simba:{m4}:tenure") },
 		},
