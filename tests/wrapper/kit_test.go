@@ -5,6 +5,7 @@ package wrapper
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,11 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
+func TestMain(m *testing.M) {
+	// Under nohup(1), SIGHUP is ignored, and the commands would inherit that.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP)
+	os.Exit(simbatest.Main(m))
+}
 
 // The exit codes that docs/guides/wrap-a-command.md promises.
 const (

@@ -180,6 +180,7 @@ func TestLockRefusesBadInputBeforeItConnects(t *testing.T) {
 func TestProcessesThatTheCommandLeavesEndBeforeTheNextCommandStarts(t *testing.T) {
 	w := newWorld(t)
 	p := w.lock(w.worker("--leave", "--stubborn"), "--grace", "1s")
+	p.Wants(t, "^another started") // else the next one may be first
 	next := w.lock(w.worker())
 	w.wantsCode(p, 0)
 	p.Wants(t, "the command has ended and left processes")
