@@ -150,7 +150,7 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-// state prints who has the mutex.
+// state prints the owner of the mutex.
 func (p *printer) state(w *Why) {
 	mutex := Printable(w.Mutex)
 	t := w.Owner
@@ -172,7 +172,7 @@ func (p *printer) state(w *Why) {
 	p.line("  its lease %s%s; it began %s ago", left(t.Transition), unless, millis(t.Now-t.AcquiredAt))
 }
 
-// queue prints who is ahead.
+// queue prints the waiters ahead.
 func (p *printer) queue(w *Why, addr string) {
 	if w.Owns {
 		return

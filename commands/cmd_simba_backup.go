@@ -46,7 +46,7 @@ type backups struct {
 	owner *client    // nil = none
 }
 
-// claim reports whether c may have a backup now, else who has one.
+// claim reports whether c may begin a backup now. If not, it names the client that has one.
 func (b *backups) claim(c *client) (owner *client, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// lingerTimeout is how long a closed connection tries to send what is left.
+// lingerTimeout bounds the time in which a closed connection sends its last bytes.
 const lingerTimeout = 10 * time.Second
 
 // conn is the server's end of a pipe, with an unlimited buffer for what the client has not read. A
@@ -79,7 +79,7 @@ func (c *conn) wake() {
 	}
 }
 
-// send sends what is written, until the connection is closed or the client has closed its end.
+// send sends the written bytes, until the connection is closed or the client has closed its end.
 func (c *conn) send() {
 	defer c.Conn.Close()
 	for {
