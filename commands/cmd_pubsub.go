@@ -215,7 +215,7 @@ func (c *client) publish(args [][]byte) {
 		return
 	}
 	n := c.x.server.Broker().Publish(string(args[1]), string(args[2]))
-	c.conn.CountReceivers(n)
+	c.conn.AddReceivers(n)
 	c.w.Int(int64(n))
 }
 
@@ -228,7 +228,7 @@ func publishKeyed(t *keyTx, args [][]byte) error {
 	channel := string(args[1])
 	t.Publish(channel, string(args[2]))
 	n := t.x.receivers(channel)
-	t.conn.CountReceivers(n)
+	t.conn.AddReceivers(n)
 	t.w.Int(int64(n))
 	return nil
 }
@@ -250,7 +250,7 @@ func (x *Commands) receivers(channel string) int {
 
 func (c *client) spublish(args [][]byte) {
 	n := c.x.server.Broker().PublishShard(string(args[1]), string(args[2]))
-	c.conn.CountReceivers(n)
+	c.conn.AddReceivers(n)
 	c.w.Int(int64(n))
 }
 

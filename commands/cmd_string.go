@@ -221,7 +221,7 @@ func (t *keyTx) setIf(k simba.Key, args [][]byte, value string, d lease, o setOp
 		return true, nil // a contender writes the token that it received
 	case k.Part != simba.KeyLock:
 		return false, viewError(args, k)
-	case o.nx && !t.Open(k.Mutex, value):
+	case o.nx && !t.MayTake(k.Mutex, value):
 		return false, nil
 	}
 	t.put(k.Mutex, old, value, d)

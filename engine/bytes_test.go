@@ -33,7 +33,7 @@ func TestBytesMatchTheHeap(t *testing.T) {
 	}
 	value := strings.Repeat("v", 1000)
 	commit := func(e *Engine, work func(tx simba.Tx)) {
-		tx := e.begin()
+		tx := e.beginTx()
 		defer tx.end()
 		work(tx)
 		if _, err := tx.commit(); err != nil {
@@ -160,7 +160,7 @@ func TestAStepKeepsNoNames(t *testing.T) {
 			w := newWorld(t, Recovery{})
 			w.e.sequencer.history.Limit = 0
 			before := heap()
-			tx := w.e.begin()
+			tx := w.e.beginTx()
 			for i := range n {
 				tx.Enqueue("m", fmt.Sprint(i, strings.Repeat("x", length)), 1)
 			}
@@ -182,18 +182,18 @@ func TestAStepKeepsNoNames(t *testing.T) {
 // walked is how many bytes a walk finds in a mutex.
 func walked(m *mutex) int64 {
 	n := mutexBytes + len(m.name()) + len(m.owner())
-	if c := m.contention; c != nil {
-		n += contentionBytes
-		for _, e := range c.all {
+	if x := m.extra; x != nil {
+		n += extraBytes
+		for _, e := range x.all {
 			n += entryBytes + len(e.contender)
 		}
-		if c.last != "" {
-			n += len(m.name()) + len(c.last)
+		if x.last != "" {
+			n += len(m.name()) + len(x.last)
 		}
-		if t := c.unconfirmed; t != nil {
+		if t := x.unconfirmed; t != nil {
 			n += ticketBytes + len(t.mutex) + len(t.contender)
 		}
-		for _, f := range c.fields {
+		for _, f := range x.fields {
 			n += fieldBytes + len(f.Name) + len(f.Value)
 		}
 	}
@@ -245,7 +245,7 @@ func TestCountedBytesMatchAWalk(t *testing.T) {
 				case 5:
 					time.Sleep(time.Duration(rng.IntN(2000)) * ms)
 				default:
-					tx := w.e.begin()
+					tx := w.e.beginTx()
 					for range 1 + rng.IntN(4) {
 						switch rng.IntN(6) {
 						case 0:
@@ -282,7 +282,7 @@ func TestRemovedMutexesCountNoBytes(t *testing.T) {
 		w.acquire("released", "a", sec, 0)
 		w.acquire("expired", "a", sec, 0)
 		w.acquire("expired", "lapses", sec, 0)
-		if w.e.Bytes() < 2*mutexBytes+contentionBytes+entryBytes {
+		if w.e.Bytes() < 2*mutexBytes+extraBytes+entryBytes {
 			t.Errorf("%d bytes are counted", w.e.Bytes())
 		}
 		w.release(simba.ReleaseRequest{Mutex: "released", Contender: "a"})

@@ -18,9 +18,9 @@ type gate struct {
 	opened   *sync.Cond
 	open     bool
 	appended simba.Seq
-	held     simba.Seq // the first change that holds back; 0 = none
-	strict   bool      // also changes of a queue hold back
-	begun    simba.Seq // the largest of Begin
+	held     simba.Seq // the first change that must be synced; 0 = none
+	strict   bool      // changes of a queue must be synced too
+	begun    simba.Seq // the largest of BeginCommit
 	changes  []simba.Change
 }
 
@@ -30,11 +30,11 @@ func newGate() *gate {
 	return g
 }
 
-func (g *gate) AppendAll(changes []simba.Change) (holds bool) {
+func (g *gate) AppendAll(changes []simba.Change) (mustSync bool) {
 	for _, ch := range changes {
-		holds = g.Append(ch) || holds
+		mustSync = g.Append(ch) || mustSync
 	}
-	return holds
+	return mustSync
 }
 
 func (g *gate) Append(ch simba.Change) bool {
@@ -67,7 +67,7 @@ func (g *gate) Commit(ctx context.Context, seq simba.Seq) error {
 	return nil
 }
 
-func (g *gate) Begin(seq simba.Seq) (waits bool) {
+func (g *gate) BeginCommit(seq simba.Seq) (waits bool) {
 	waits = seq > g.Committed()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -232,7 +232,7 @@ func TestRepliesWaitForTheirMutexAlone(t *testing.T) {
 			views["CHECK"] = commits(w.e, seq)
 			busy, _, _ := w.e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, NoQueue: true})
 			views["another's reply"] = commits(w.e, busy.Seq)
-			tx := w.e.begin()
+			tx := w.e.beginTx()
 			tx.Lock("m")
 			seq, _ = tx.commit()
 			tx.end()
@@ -416,7 +416,7 @@ func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 	})
 }
 
-// A journal may hold back on the change of a queue too, and then all notices and
+// A journal may sync the change of a queue too, and then all notices and
 // wake-ups wait behind it.
 func TestAQueuedRequestCommitsTheChangeThatHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -429,7 +429,7 @@ func TestAQueuedRequestCommitsTheChangeThatHolds(t *testing.T) {
 		o, _, _ := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Hour})
 		queued := commits(w.e, o.Seq)
 		if queued() {
-			t.Error("committed before the change that holds")
+			t.Error("committed before the change that must be synced")
 		}
 		g.set(true)
 		if !queued() {

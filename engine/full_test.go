@@ -87,7 +87,7 @@ func TestAFullEngineGrantsAReservationThatAScriptMade(t *testing.T) {
 		w.acquire("m", "a", sec, 0)
 		w.listen("m", "b")
 		w.acquire("m", "b", sec, 0)
-		tx := w.e.begin()
+		tx := w.e.beginTx()
 		defer tx.end()
 		tx.Drop("m")
 		tx.Dequeue("m", "b")

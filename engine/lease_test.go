@@ -216,7 +216,7 @@ func TestHoldsAreTheLengthsOfTenuresThatEnded(t *testing.T) {
 		w.acquire("still held", "a", time.Hour, 0)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if h := w.e.Stats().Holds; h.Count() != 2 || h.Micros != 7_000_000 {
+		if h := w.e.Stats().TenureLengths; h.Count() != 2 || h.Micros != 7_000_000 {
 			t.Errorf("%d tenures of %d µs are counted, want two of 7 s in all", h.Count(), h.Micros)
 		}
 	})

@@ -262,16 +262,16 @@ func (q *queue) position(contender string) int {
 	return 0
 }
 
-// poll keeps a polling waiter in the queue until lapse.
-func (q *queue) poll(e *entry, lapse simba.Instant) {
+// setLapse keeps a polling waiter in the queue until lapse.
+func (q *queue) setLapse(e *entry, lapse simba.Instant) {
 	e.lapse = lapse
 	if q.nextLapse == 0 || lapse < q.nextLapse {
 		q.nextLapse = lapse
 	}
 }
 
-// lapsed removes and returns the polling waiters whose time is over.
-func (q *queue) lapsed(now simba.Instant) (gone []*entry) {
+// removeLapsed removes and returns the polling waiters whose time is over.
+func (q *queue) removeLapsed(now simba.Instant) (gone []*entry) {
 	if q.nextLapse == 0 || now < q.nextLapse {
 		return nil
 	}
@@ -282,7 +282,7 @@ func (q *queue) lapsed(now simba.Instant) (gone []*entry) {
 		case e.lapse <= now:
 			gone = append(gone, e)
 		default:
-			q.poll(e, e.lapse)
+			q.setLapse(e, e.lapse)
 		}
 	}
 	if len(gone) == 0 {

@@ -39,7 +39,7 @@ func TestNoNoticeOrWakeUpIsSentBeforeItIsDurable(t *testing.T) {
 		g.set(true)
 		w.mustCommit(0, nil)
 		b.granted()
-		if got := w.reservations("n", "c"); len(got) != 1 {
+		if got := w.offers("n", "c"); len(got) != 1 {
 			t.Errorf("c got the notices %q", got)
 		}
 	})
@@ -112,7 +112,7 @@ func TestAPollingWaiterGetsAReservationHoweverShortTheGrace(t *testing.T) {
 			w.acquire("m", "b", sec, 0)
 			time.Sleep(sec)
 			synctest.Wait()
-			if got := w.reservations("m", "b"); len(got) != 1 {
+			if got := w.offers("m", "b"); len(got) != 1 {
 				t.Fatalf("grace %v: b got the notices %q", grace, got)
 			}
 			time.Sleep(testWindow - 1)
@@ -170,7 +170,7 @@ func TestAFreshSubscriptionIsNotifiedAgain(t *testing.T) {
 		w.recorder.unsubscribe(simba.ContenderChannel("m", "b"))
 		time.Sleep(2 * testWindow)
 		w.listen("m", "b")
-		if got := w.reservations("m", "b"); len(got) != 2 {
+		if got := w.offers("m", "b"); len(got) != 2 {
 			t.Errorf("b got the notices %q", got)
 		}
 		w.audit()
@@ -222,7 +222,7 @@ func TestRemainingTimeIsRoundedUp(t *testing.T) {
 	for d, want := range map[time.Duration]time.Duration{
 		-1: 0, 0: 0, 1: ms, ms - 1: ms, ms: ms, ms + 1: 2 * ms,
 	} {
-		if got := left(simba.Instant(5000).Add(d), 5000); got != want {
+		if got := remaining(simba.Instant(5000).Add(d), 5000); got != want {
 			t.Errorf("%v: %v, want %v", d, got, want)
 		}
 	}

@@ -16,7 +16,7 @@ func TestAReachablePollingWaiterGetsAReservationAndANotice(t *testing.T) {
 		w.listen("m", "b")
 		w.acquire("m", "b", sec, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+		if got := w.offers("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
 			t.Fatalf("b got the notices %q", got)
 		}
 		time.Sleep(testWindow / 4)
@@ -78,7 +78,7 @@ func TestBrokenConnectionIsStillReachableByItsSubscription(t *testing.T) {
 		w.listen("m", "b")
 		w.block("m", "b", sec, 0).end(simba.EndGone)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+		if got := w.offers("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
 			t.Errorf("b got the notices %q", got)
 		}
 	})
@@ -92,7 +92,7 @@ func TestASubscriberThatCameBackIsNotifiedAgain(t *testing.T) {
 		w.acquire("m", "b", sec, 0)
 		w.recorder.late = map[string]bool{simba.ContenderChannel("m", "b"): true}
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if got := w.reservations("m", "b"); len(got) != 2 {
+		if got := w.offers("m", "b"); len(got) != 2 {
 			t.Errorf("b was notified %d times", len(got))
 		}
 		w.audit()
@@ -119,11 +119,11 @@ func TestAWaiterThatSubscribesWhileTheMutexIsFreeIsNotified(t *testing.T) {
 		w.acquire("m", "a", time.Hour, 0)
 		w.acquire("m", "b", sec, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if got := w.reservations("m", "b"); len(got) != 0 {
+		if got := w.offers("m", "b"); len(got) != 0 {
 			t.Fatalf("notified without a subscription: %q", got)
 		}
 		w.listen("m", "b")
-		if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+		if got := w.offers("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
 			t.Errorf("b got the notices %q", got)
 		}
 		w.audit()
@@ -140,7 +140,7 @@ func TestHandoffWindowOfZeroIsFreeForAll(t *testing.T) {
 			w.acquire("m", c, time.Hour, 0)
 		}
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if len(w.reservations("m", "b")) != 1 || len(w.reservations("m", "c")) != 1 {
+		if len(w.offers("m", "b")) != 1 || len(w.offers("m", "c")) != 1 {
 			t.Error("not every waiter was notified")
 		}
 		if o := w.acquire("m", "stranger", time.Hour, 0); o.Status != simba.StatusAcquired {

@@ -62,7 +62,7 @@ func TestDeadlinesThatAreOrderedAtOnceComeInOrder(t *testing.T) {
 			m.slot = int32(i)
 			h = append(h, due{simba.Instant(rng.IntN(50)), m})
 		}
-		h.order()
+		h.heapify()
 		last := simba.Instant(-1)
 		for left := n; left > 0; left-- {
 			d := h[0]

@@ -79,7 +79,7 @@ func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 
 func TestAReservedTokenIsOnlyUsedIfTheMutexHasNotChanged(t *testing.T) {
 	inBubble(t, func(w *world) {
-		tx := w.e.begin()
+		tx := w.e.beginTx()
 		tx.Take("m", str("a", sec))
 		reserved := tx.NextToken("m")
 		between := w.acquire("m", "b", sec, 0).Token
@@ -162,7 +162,7 @@ func TestATokenIsNotShownBeforeACrashCannotRepeatIt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newGate()
 				w := newWorldOn(t, g, Recovery{Token: 7})
-				tx := w.e.begin()
+				tx := w.e.beginTx()
 				defer tx.end()
 				shown := ask(tx)
 				seq, err := tx.commit()

@@ -14,7 +14,7 @@ import (
 // commit runs a transaction that must not conflict.
 func (w *world) commit(do func(tx simba.Tx)) {
 	w.t.Helper()
-	tx := w.e.begin()
+	tx := w.e.beginTx()
 	defer tx.end()
 	do(tx)
 	w.mustCommit(tx.commit())
@@ -48,11 +48,11 @@ func inBubble(t *testing.T, test func(w *world)) {
 func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.commit(func(tx simba.Tx) {
-			if tx.Lock("m").Exists() || !tx.Open("m", "a") {
+			if tx.Lock("m").Exists() || !tx.MayTake("m", "a") {
 				w.t.Error("it is not free")
 			}
 			tx.Take("m", str("a", 10*sec))
-			if l := tx.Lock("m"); l.Owner != "a" || l.TTL != 10*sec || tx.Open("m", "b") {
+			if l := tx.Lock("m"); l.Owner != "a" || l.TTL != 10*sec || tx.MayTake("m", "b") {
 				w.t.Errorf("it does not see what it has taken: %+v", l)
 			}
 			if w.owner("m").Token != 0 {
@@ -82,7 +82,7 @@ func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 
 func TestOfTwoTransactionsThatReadAFreeKeyOneTakesIt(t *testing.T) {
 	inBubble(t, func(w *world) {
-		one, two := w.e.begin(), w.e.begin()
+		one, two := w.e.beginTx(), w.e.beginTx()
 		for i, tx := range []*tx{one, two} {
 			if !tx.Lock("m").Exists() {
 				tx.Take("m", str(fmt.Sprint("c", i), sec))
@@ -110,7 +110,7 @@ func TestReadValuesMustBeCurrentAtTheCommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *world) {
 				w.acquire("m", "a", 5*sec, 0)
-				tx := w.e.begin()
+				tx := w.e.beginTx()
 				tx.Lock("m")
 				tx.Lock("free")
 				tx.Take("new", str("x", simba.Endless))
@@ -143,7 +143,7 @@ func TestAWatchedKeyMustNotChangeAtAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *world) {
 				version := w.e.Watch("m", test.queue)
-				before, tx := w.e.begin(), w.e.begin()
+				before, tx := w.e.beginTx(), w.e.beginTx()
 				defer before.end()
 				defer tx.end()
 				if !before.Unchanged("m", test.queue, version) {
@@ -166,7 +166,7 @@ func TestAWatchedKeyMustNotChangeAtAll(t *testing.T) {
 func TestAQueueThatWasNotReadMayChange(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 5*sec, 0)
-		tx, reader := w.e.begin(), w.e.begin()
+		tx, reader := w.e.beginTx(), w.e.beginTx()
 		tx.Lock("m")
 		tx.Change("m", str("a", 9*sec), true)
 		reader.Queue("m")

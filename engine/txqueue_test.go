@@ -72,7 +72,7 @@ func TestAMoveInTheQueueIsAChange(t *testing.T) {
 			tx.Enqueue("m", "b", 1)
 			tx.Enqueue("m", "c", 2)
 		})
-		watching, reading := w.e.begin(), w.e.begin()
+		watching, reading := w.e.beginTx(), w.e.beginTx()
 		defer watching.end()
 		defer reading.end()
 		watching.Unchanged("m", true, 0)
@@ -91,11 +91,11 @@ func TestAReservationIsAChange(t *testing.T) {
 		w.acquire("m", "c", sec, 0)
 		w.recorder.unsubscribe(simba.ContenderChannel("m", "c"))
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		watching, taking := w.e.begin(), w.e.begin()
+		watching, taking := w.e.beginTx(), w.e.beginTx()
 		defer watching.end()
 		defer taking.end()
 		watching.Unchanged("m", false, 0)
-		if !taking.Open("m", "d") {
+		if !taking.MayTake("m", "d") {
 			w.t.Fatal("it is not open")
 		}
 		taking.Take("m", str("d", sec))
@@ -110,7 +110,7 @@ func TestAReadOfAKeyAndItsQueueIsOfOneInstant(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
 		w.acquire("m", "b", sec, 0)
-		tx := w.e.begin()
+		tx := w.e.beginTx()
 		defer tx.end()
 		tx.Lock("m")
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
@@ -194,7 +194,7 @@ func TestAReadOfAQueueAloneDoesNotConflict(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
 		w.acquire("m", "b", sec, 0)
-		tx := w.e.begin()
+		tx := w.e.beginTx()
 		defer tx.end()
 		if q := contenders(tx.Queue("m")); q != "b" {
 			w.t.Errorf("the queue is %s", q)
@@ -274,7 +274,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			w.acquire("m", "c", sec, 0)
 			release(w, "b")
 			b.granted()
-			if got := w.reservations("m", "c"); len(got) != 0 {
+			if got := w.offers("m", "c"); len(got) != 0 {
 				w.t.Errorf("c got the notices %q", got)
 			}
 		})
@@ -286,11 +286,11 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			w.acquire("m", "b", sec, 0)
 			c := w.block("m", "c", sec, 0)
 			release(w, "b")
-			if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+			if got := w.offers("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
 				w.t.Errorf("b got the notices %q", got)
 			}
 			w.commit(func(tx simba.Tx) {
-				if tx.Lock("m").Exists() || !tx.Open("m", "b") || tx.Open("m", "x") || !tx.Open("m", "b") {
+				if tx.Lock("m").Exists() || !tx.MayTake("m", "b") || tx.MayTake("m", "x") || !tx.MayTake("m", "b") {
 					w.t.Error("it is not kept for b")
 				}
 				if l := tx.Lock("m"); l.Owner != "b" || l.TTL != testWindow {

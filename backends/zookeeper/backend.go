@@ -227,19 +227,19 @@ func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.
 // Stats implements simba.Backend. Held and Mutexes are unknown: only Scan reads the ensemble.
 func (b *Backend) Stats() simba.Stats {
 	return simba.Stats{
-		Held:     -1,
-		Mutexes:  -1,
-		Blocked:  int64(b.waiters.Len()),
-		Polling:  -1,
-		Acquired: b.counters.acquired.Load(),
-		Renewed:  b.counters.renewed.Load(),
-		Released: b.counters.released.Load(),
-		Expired:  b.counters.expired.Load(),
-		Broken:   b.counters.broken.Load(),
-		Handoffs: b.counters.handoffs.Load(),
-		Holds:    b.eventLog.Holds(),
-		Seq:      b.eventLog.Seq(),
-		Token:    b.counters.token.Load(),
+		Held:          -1,
+		Mutexes:       -1,
+		Blocked:       int64(b.waiters.Len()),
+		Polling:       -1,
+		Acquired:      b.counters.acquired.Load(),
+		Renewed:       b.counters.renewed.Load(),
+		Released:      b.counters.released.Load(),
+		Expired:       b.counters.expired.Load(),
+		Broken:        b.counters.broken.Load(),
+		Handoffs:      b.counters.handoffs.Load(),
+		TenureLengths: b.eventLog.TenureLengths(),
+		Seq:           b.eventLog.Seq(),
+		Token:         b.counters.token.Load(),
 	}
 }
 

@@ -15,7 +15,7 @@ func TestNoPartOfATransactionIsShownBeforeAllOfItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		w := newWorldOn(t, g, Recovery{})
-		tx := w.e.begin()
+		tx := w.e.beginTx()
 		tx.Take("a", str("x", sec))
 		tx.Take("b", str("x", sec))
 		tx.Publish("news", "done")
@@ -47,7 +47,7 @@ func TestATransactionBlocksOthersForABoundedTime(t *testing.T) {
 			"messages": func(tx simba.Tx, i int) { tx.Publish("news", "x") },
 		} {
 			for _, n := range []int{simba.MaxTxKeys, simba.MaxTxKeys + 1} {
-				tx := w.e.begin()
+				tx := w.e.beginTx()
 				for i := range n {
 					fill(tx, i)
 				}
@@ -72,7 +72,7 @@ func TestATransactionThatIsTooLargeGrowsNoMore(t *testing.T) {
 			tx.Enqueue("held", "b", 1)
 		})
 		for range 2 { // a tx is used again
-			tx := w.e.begin()
+			tx := w.e.beginTx()
 			for i := range 2 * simba.MaxTxKeys {
 				tx.Unchanged(fmt.Sprint("w", i), false, 0)
 				tx.Lock(fmt.Sprint("k", i))
@@ -110,7 +110,7 @@ func TestDiscardKeepsTheReadsAlone(t *testing.T) {
 		if w.lock("m").Exists() || len(w.recorder.published("news")) != 0 {
 			w.t.Error("something is left")
 		}
-		tx := w.e.begin()
+		tx := w.e.beginTx()
 		tx.Lock("m")
 		tx.Lock("n")
 		tx.Discard()
