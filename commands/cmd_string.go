@@ -305,11 +305,11 @@ func getex(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-func (c *client) strlen(args [][]byte) {
+func (c *client) strlen(args [][]byte) error {
 	_, t, err := c.ownerOfKey(args[1])
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	c.w.Int(int64(len(t.Owner)))
+	return nil
 }
