@@ -398,7 +398,7 @@ func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 		}
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Hour, Session: 3})
 		b := w.block("m", "b", time.Hour, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 3})
+		w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 3})
 		if ch := last(); !ch.Forced || ch.Kind != simba.ChangePut || ch.Lease.Owner != "b" {
 			t.Errorf("end of a session with handoff: %+v", ch)
 		}
@@ -409,7 +409,7 @@ func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 			t.Errorf("break: %+v", ch)
 		}
 		w.acquire("m", "a", sec, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		if ch := last(); ch.Forced || ch.Kind != simba.ChangeDelete {
 			t.Errorf("its own release: %+v", ch)
 		}
@@ -519,7 +519,7 @@ func TestReleaseDuringTheRecoveryDelayAlsoLeavesTheQueue(t *testing.T) {
 		)})
 		w.acquire("m", "a", sec, 0)
 		w.acquire("m", "b", sec, 0)
-		if !w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"}) {
+		if !w.release("m", "a") {
 			t.Error("a did not release")
 		}
 		if q := w.queue("m"); !slices.Equal(q, []string{"b"}) {

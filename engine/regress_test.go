@@ -20,8 +20,7 @@ func TestNoNoticeOrWakeUpIsSentBeforeItIsDurable(t *testing.T) {
 		w.acquire("m", "a", time.Hour, 0)
 		b := w.block("m", "b", time.Hour, 0)
 		w.acquire("n", "a", time.Hour, 0)
-		w.listen("n", "c")
-		w.acquire("n", "c", time.Hour, 0)
+		w.poll("n", "c", time.Hour)
 		heard := len(w.recorder.heard)
 		g.set(false)
 		for _, m := range []string{"m", "n"} {
@@ -46,17 +45,16 @@ func TestNoNoticeOrWakeUpIsSentBeforeItIsDurable(t *testing.T) {
 }
 
 func TestAPollDoesNotChangeWhatABlockedConnectionAskedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
 		b := w.block("m", "b", 600*sec, sec)
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: 5 * sec, Session: 9})
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		if o := b.granted(); o.TTL != 600*sec || o.Transition != 601*sec {
-			t.Errorf("b asked for 600 s and got %+v", o)
+			w.t.Errorf("b asked for 600 s and got %+v", o)
 		}
-		if w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b", Session: 9}) {
-			t.Error("the lease was bound to the polling connection")
+		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "b", Session: 9}) {
+			w.t.Error("the lease was bound to the polling connection")
 		}
 	})
 }
@@ -68,7 +66,7 @@ func TestTheEndOfATenureOfAnEarlierRunIsForcedToDisk(t *testing.T) {
 		w := newWorldOn(t, g, Recovery{Token: 7, Leases: leases(
 			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: time.Hour},
 		)})
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		if ch := g.changes[len(g.changes)-1]; !ch.Forced || ch.Kind != simba.ChangeDelete {
 			t.Errorf("the release may be lost, and the lease come back: %+v", ch)
 		}
@@ -104,25 +102,22 @@ func TestAnOwnerThatQueuedDuringTheRecoveryDelayIsRenewedAfterIt(t *testing.T) {
 
 func TestAPollingWaiterGetsAReservationHoweverShortTheGrace(t *testing.T) {
 	for _, grace := range []time.Duration{0, testWindow / 2} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, Recovery{})
+		inBubble(t, func(w *world) {
 			w.e.SetQueueGrace(grace)
 			w.acquire("m", "a", sec, 0)
-			w.listen("m", "b")
-			w.acquire("m", "b", sec, 0)
+			w.poll("m", "b", sec)
 			time.Sleep(sec)
 			synctest.Wait()
 			if got := w.offers("m", "b"); len(got) != 1 {
-				t.Fatalf("grace %v: b got the notices %q", grace, got)
+				w.t.Fatalf("grace %v: b got the notices %q", grace, got)
 			}
 			time.Sleep(testWindow - 1)
 			if o := w.acquire("m", "c", sec, 0); o.Status != simba.StatusQueued {
-				t.Errorf("grace %v: c in b's reservation: %+v", grace, o)
+				w.t.Errorf("grace %v: c in b's reservation: %+v", grace, o)
 			}
 			if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-				t.Errorf("grace %v: b in its reservation: %+v", grace, o)
+				w.t.Errorf("grace %v: b in its reservation: %+v", grace, o)
 			}
-			w.audit()
 		})
 	}
 }
@@ -143,77 +138,68 @@ func TestALeaseThatIsLoadedSlowlyEndsInTime(t *testing.T) {
 }
 
 func TestAWaiterThatMissedItsReservationAndBlocksIsGranted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
 		for _, who := range []string{"b", "c"} {
-			w.listen("m", who)
-			w.acquire("m", who, time.Hour, 0)
+			w.poll("m", who, time.Hour)
 		}
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		time.Sleep(testWindow) // the reservation of b is over, c has its own
 		b := w.block("m", "b", time.Hour, 0)
 		time.Sleep(testWindow)
 		b.granted()
-		w.audit()
 	})
 }
 
 func TestAFreshSubscriptionIsNotifiedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
-		w.listen("m", "b")
-		w.acquire("m", "b", sec, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.poll("m", "b", sec)
+		w.release("m", "a")
 		// The notice was on its way to a connection that broke.
 		w.recorder.unsubscribe(simba.ContenderChannel("m", "b"))
 		time.Sleep(2 * testWindow)
 		w.listen("m", "b")
 		if got := w.offers("m", "b"); len(got) != 2 {
-			t.Errorf("b got the notices %q", got)
+			w.t.Errorf("b got the notices %q", got)
 		}
-		w.audit()
 	})
 }
 
 func TestAGuardedLeaseIsNotAbandoned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
 		b := w.block("m", "b", time.Hour, 0)
 		w.block("m", "c", time.Hour, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		b.granted()
 		w.guard("m", "b", time.Hour, 0, 0) // by another connection: it knows
 		w.mustCommit(b.ticket.Abandon())
 		if got := w.owner("m"); got.Owner != "b" {
-			t.Errorf("owner %+v", got)
+			w.t.Errorf("owner %+v", got)
 		}
 	})
 }
 
 func TestABindingEndsWithItsTenure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 7})
 		w.acquire("m", "b", sec, 0) // so that there is something to remember in between
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		w.acquire("m", "a", time.Hour, 0)
-		if w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7}) {
-			t.Error("the session of an earlier tenure released this one")
+		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7}) {
+			w.t.Error("the session of an earlier tenure released this one")
 		}
 	})
 }
 
 func TestTheEndOfASessionLeavesTheQueueAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
 		w.acquire("m", "b", sec, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b", Session: 7})
+		w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "b", Session: 7})
 		if q := w.queue("m"); !slices.Equal(q, []string{"b"}) {
-			t.Errorf("queue %v", q)
+			w.t.Errorf("queue %v", q)
 		}
 	})
 }
@@ -242,8 +228,7 @@ func TestTheHistoryOfEarlierRunsIsThere(t *testing.T) {
 }
 
 func TestManyPollingWaitersLapseTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
 		w.e.SetQueueGrace(0)
 		var stay []string
@@ -260,8 +245,7 @@ func TestManyPollingWaitersLapseTogether(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		if q := w.queue("m"); !slices.Equal(q, stay) {
-			t.Errorf("%d are left, want %d", len(q), len(stay))
+			w.t.Errorf("%d are left, want %d", len(q), len(stay))
 		}
-		w.audit()
 	})
 }

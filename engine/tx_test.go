@@ -35,16 +35,6 @@ func conflicts(t *testing.T, tx *tx) {
 
 func str(owner string, ttl time.Duration) simba.Lock { return simba.Lock{Owner: owner, TTL: ttl} }
 
-// inBubble runs a test in fake time.
-func inBubble(t *testing.T, test func(w *world)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
-		test(w)
-		w.audit()
-	})
-}
-
 func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.commit(func(tx simba.Tx) {
@@ -99,9 +89,9 @@ func TestOfTwoTransactionsThatReadAFreeKeyOneTakesIt(t *testing.T) {
 func TestReadValuesMustBeCurrentAtTheCommit(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"renewed":  func(w *world) { w.guard("m", "a", sec, 0, 0) },
-		"released": func(w *world) { w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"}) },
+		"released": func(w *world) { w.release("m", "a") },
 		"released, taken": func(w *world) {
-			w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+			w.release("m", "a")
 			w.acquire("m", "a", 5*sec, 0)
 		},
 		"expired":          func(w *world) { time.Sleep(5 * sec) },
@@ -133,7 +123,7 @@ func TestAWatchedKeyMustNotChangeAtAll(t *testing.T) {
 		"nothing": {false, func(w *world) { w.lock("m") }, false},
 		"taken and released": {false, func(w *world) {
 			w.acquire("m", "a", sec, 0)
-			w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+			w.release("m", "a")
 		}, true},
 		"taken and expired":  {false, func(w *world) { w.acquire("m", "a", sec, 0); time.Sleep(sec) }, true},
 		"someone waits":      {false, func(w *world) { w.commit(func(tx simba.Tx) { tx.Enqueue("m", "b", 1) }) }, false},

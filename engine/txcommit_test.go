@@ -167,7 +167,7 @@ func TestUpdateRunsAgainUntilItDoesNotConflict(t *testing.T) {
 		if i%2 == 0 {
 			w.acquire("m", "other", sec, 0)
 		} else {
-			w.release(simba.ReleaseRequest{Mutex: "m", Contender: "other"})
+			w.release("m", "other")
 		}
 	}
 	failed := errors.New("failed")

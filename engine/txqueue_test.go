@@ -41,7 +41,7 @@ func TestEntriesOfTheSameScoreAreOfDifferentContenders(t *testing.T) {
 		if got := w.queue("m"); !slices.Equal(got, []string{"blocks"}) {
 			w.t.Errorf("queue %q", got)
 		}
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		blocks.granted()
 	})
 }
@@ -87,10 +87,9 @@ func TestAMoveInTheQueueIsAChange(t *testing.T) {
 func TestAReservationIsAChange(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
-		w.listen("m", "c")
-		w.acquire("m", "c", sec, 0)
+		w.poll("m", "c", sec)
 		w.recorder.unsubscribe(simba.ContenderChannel("m", "c"))
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		watching, taking := w.e.beginTx(), w.e.beginTx()
 		defer watching.end()
 		defer taking.end()
@@ -113,8 +112,8 @@ func TestAReadOfAKeyAndItsQueueIsOfOneInstant(t *testing.T) {
 		tx := w.e.beginTx()
 		defer tx.end()
 		tx.Lock("m")
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "b")
+		w.release("m", "a")
 		tx.Queue("m")
 		conflicts(w.t, tx)
 	})
@@ -270,8 +269,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			b := w.block("m", "b", sec, 0)
-			w.listen("m", "c")
-			w.acquire("m", "c", sec, 0)
+			w.poll("m", "c", sec)
 			release(w, "b")
 			b.granted()
 			if got := w.offers("m", "c"); len(got) != 0 {
@@ -282,8 +280,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 	t.Run("for a polling one it is reserved, with one notice", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
-			w.listen("m", "b")
-			w.acquire("m", "b", sec, 0)
+			w.poll("m", "b", sec)
 			c := w.block("m", "c", sec, 0)
 			release(w, "b")
 			if got := w.offers("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
@@ -304,8 +301,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 	t.Run("a waiter with a reservation keeps it", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
-			w.listen("m", "b")
-			w.acquire("m", "b", sec, 0)
+			w.poll("m", "b", sec)
 			c := w.block("m", "c", sec, 0)
 			w.commit(func(tx simba.Tx) { tx.Drop("m") })
 			w.commit(func(tx simba.Tx) { tx.Dequeue("m", "b") })

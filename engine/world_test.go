@@ -120,6 +120,16 @@ func newWorldOn(t *testing.T, j Journal, rec Recovery) *world {
 	return w
 }
 
+// inBubble runs a test in fake time, and checks the invariants at its end.
+func inBubble(t *testing.T, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		test(w)
+		w.audit()
+	})
+}
+
 func (w *world) mustCommit(seq simba.Seq, err error) {
 	w.t.Helper()
 	if err == nil {
@@ -151,7 +161,12 @@ func (w *world) guard(mutex, contender string, ttl, transition time.Duration, to
 	return o
 }
 
-func (w *world) release(r simba.ReleaseRequest) bool {
+func (w *world) release(mutex, contender string) bool {
+	w.t.Helper()
+	return w.askRelease(simba.ReleaseRequest{Mutex: mutex, Contender: contender})
+}
+
+func (w *world) askRelease(r simba.ReleaseRequest) bool {
 	w.t.Helper()
 	ok, seq, err := w.e.Release(context.Background(), r)
 	w.mustCommit(seq, err)
@@ -193,6 +208,13 @@ func (w *world) listen(mutex, contender string) {
 	w.t.Helper()
 	w.recorder.subscribe(simba.ContenderChannel(mutex, contender))
 	w.mustCommit(w.e.Subscribed(context.Background(), simba.ContenderChannel(mutex, contender), false))
+}
+
+// poll makes the contender a reachable polling waiter.
+func (w *world) poll(mutex, contender string, ttl time.Duration) {
+	w.t.Helper()
+	w.listen(mutex, contender)
+	w.acquire(mutex, contender, ttl, 0)
 }
 
 func (w *world) offers(mutex, contender string) []string {
