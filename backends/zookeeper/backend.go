@@ -6,8 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -161,24 +159,6 @@ func (b *Backend) failed(err error) error {
 		return b.misconfigured(err)
 	}
 	return &simba.UnavailableError{Engine: "zookeeper", Err: err}
-}
-
-// binding returns the name of a connection of this server in lease records; "" = none.
-func (b *Backend) binding(session uint64) string {
-	if session == 0 {
-		return ""
-	}
-	return b.id + ":" + strconv.FormatUint(session, 10)
-}
-
-// boundSession returns the session that a binding names, 0 if it is none of this server.
-func (b *Backend) boundSession(binding string) uint64 {
-	text, own := strings.CutPrefix(binding, b.id+":")
-	if !own {
-		return 0
-	}
-	session, _ := strconv.ParseUint(text, 10, 64) // it was made by binding
-	return session
 }
 
 // keyLock lets one request of a contender for a mutex run at a time.
