@@ -13,10 +13,7 @@ import (
 // Rules that were broken once, or could be without any other test noticing.
 
 func TestNoNoticeOrWakeUpIsSentBeforeItIsDurable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		g.set(true)
-		w := newWorldOn(t, g, Recovery{})
+	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", time.Hour, 0)
 		b := w.block("m", "b", time.Hour, 0)
 		w.acquire("n", "a", time.Hour, 0)
@@ -24,22 +21,22 @@ func TestNoNoticeOrWakeUpIsSentBeforeItIsDurable(t *testing.T) {
 		heard := len(w.recorder.heard)
 		g.set(false)
 		for _, m := range []string{"m", "n"} {
-			if _, _, err := w.e.Release(t.Context(), simba.ReleaseRequest{Mutex: m, Contender: "a"}); err != nil {
-				t.Fatal(err)
+			if _, _, err := w.e.Release(w.t.Context(), simba.ReleaseRequest{Mutex: m, Contender: "a"}); err != nil {
+				w.t.Fatal(err)
 			}
 		}
 		w.mustCommit(0, nil) // another client's batch, which rests on nothing
 		if b.isWoken() {
-			t.Error("a waiter was woken before its grant was durable")
+			w.t.Error("a waiter was woken before its grant was durable")
 		}
 		if got := w.recorder.heard[heard:]; len(got) > 0 {
-			t.Errorf("sent before it was durable: %q", got)
+			w.t.Errorf("sent before it was durable: %q", got)
 		}
 		g.set(true)
 		w.mustCommit(0, nil)
 		b.granted()
 		if got := w.offers("n", "c"); len(got) != 1 {
-			t.Errorf("c got the notices %q", got)
+			w.t.Errorf("c got the notices %q", got)
 		}
 	})
 }

@@ -153,68 +153,60 @@ func TestRequeuedWaitersKeepTheirOrder(t *testing.T) {
 }
 
 func TestAWaiterWhoseLeaseEndedBeforeItsFsyncComesFirstAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		w := newWorldOn(t, g, Recovery{})
-		g.set(true)
+	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", 10*sec, 0)
 		b := w.block("m", "b", sec, 0)
 		g.set(false)
 		time.Sleep(20 * sec) // b is granted the mutex and its lease ends, while the disk hangs
-		if o, _, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Hour}); err != nil || o.Status != simba.StatusAcquired {
-			t.Fatalf("%+v %v", o, err)
+		if o, _, err := w.e.Acquire(w.t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Hour}); err != nil || o.Status != simba.StatusAcquired {
+			w.t.Fatalf("%+v %v", o, err)
 		}
 		g.set(true)
 		w.block("m", "c", sec, 0)
 		w.release("m", "x") // before b's connection runs
 		if got := w.owner("m"); got.Owner != "b" {
-			t.Errorf("%q owns the mutex, and b came first", got.Owner)
+			w.t.Errorf("%q owns the mutex, and b came first", got.Owner)
 		}
 		time.Sleep(sec) // b does not come though it could: its second lease ends
 		if got := w.owner("m"); got.Owner != "c" {
-			t.Errorf("%q owns the mutex, and b does not come", got.Owner)
+			w.t.Errorf("%q owns the mutex, and b does not come", got.Owner)
 		}
 		time.Sleep(sec)
 		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-			t.Errorf("%+v", o)
+			w.t.Errorf("%+v", o)
 		}
 		if o := b.granted(); o.Owner != "b" {
-			t.Errorf("%+v", o)
+			w.t.Errorf("%+v", o)
 		}
-		w.audit()
 	})
 }
 
 func TestAnAbsentWaiterGetsOneOfferHoweverOftenTheDiskHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		w := newWorldOn(t, g, Recovery{})
-		g.set(true)
+	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", 10*sec, 0)
 		b := w.block("m", "b", 3*sec, 0)
 		g.set(false)
 		time.Sleep(20 * sec) // b is granted the mutex and its lease ends, while the disk hangs
 		for hang, want := range []string{"b", "", ""} {
-			o, _, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: 10 * sec})
+			o, _, err := w.e.Acquire(w.t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: 10 * sec})
 			if err != nil || o.Status != simba.StatusAcquired {
-				t.Fatalf("%+v %v", o, err)
+				w.t.Fatalf("%+v %v", o, err)
 			}
 			g.set(true) // for a moment: the grant that b missed is durable
 			g.set(false)
 			time.Sleep(11 * sec) // the lease of x ends
-			if got, _, err := w.e.Owner(t.Context(), "m"); err != nil || got.Owner != want {
-				t.Errorf("hang %d: %q owns the mutex, not %q (%v)", hang, got.Owner, want, err)
+			if got, _, err := w.e.Owner(w.t.Context(), "m"); err != nil || got.Owner != want {
+				w.t.Errorf("hang %d: %q owns the mutex, not %q (%v)", hang, got.Owner, want, err)
 			}
 			time.Sleep(11 * sec)
 		}
 		g.set(true)
 		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-			t.Errorf("%+v", o)
+			w.t.Errorf("%+v", o)
 		}
 		if o := b.granted(); o.Owner != "b" {
-			t.Errorf("%+v", o)
+			w.t.Errorf("%+v", o)
 		}
-		w.audit()
 	})
 }
 

@@ -130,6 +130,18 @@ func inBubble(t *testing.T, test func(w *world)) {
 	})
 }
 
+// inBubbleOnDisk is inBubble with a journal whose fsync the test holds back when it closes the gate.
+func inBubbleOnDisk(t *testing.T, test func(w *world, g *gate)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		g.set(true)
+		w := newWorldOn(t, g, Recovery{})
+		test(w, g)
+		w.audit()
+	})
+}
+
 func (w *world) mustCommit(seq simba.Seq, err error) {
 	w.t.Helper()
 	if err == nil {
