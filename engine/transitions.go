@@ -307,7 +307,7 @@ func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 		x.long = 0
 		m.setFields(nil)
 		x.last = owner
-		x.newRound()
+		x.newOfferRound()
 		if t != nil && !t.ended && kind != simba.EventReleased {
 			m.requeue(s, t)
 		}

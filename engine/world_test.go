@@ -130,7 +130,7 @@ func inBubble(t *testing.T, test func(w *world)) {
 	})
 }
 
-// inBubbleOnDisk is inBubble with a journal whose fsync the test holds back when it closes the gate.
+// inBubbleOnDisk is inBubble with a journal. Its fsync waits while the test has closed the gate.
 func inBubbleOnDisk(t *testing.T, test func(w *world, g *gate)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

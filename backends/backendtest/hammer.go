@@ -157,8 +157,8 @@ func Hammer(t *testing.T, e Engine, d, interval time.Duration, inflict func()) {
 	}
 }
 
-// hammer is Hammer with the given servers. disturb does what it likes until stop is closed. For each
-// violation hammer returns a text.
+// hammer is Hammer with the given servers. disturb does what it likes until stop is closed. hammer
+// returns a text for each violation.
 func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) (tenures int, violations []string) {
 	tc.t.Helper()
 	const contenders = 6 // of each server
