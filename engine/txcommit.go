@@ -151,7 +151,8 @@ func (t *tx) prepare() (parts []part, err error) {
 		p := &parts[i]
 		p.txKey = k
 		p.step = *k.shard.beginStep()
-		p.step.events, p.step.offers, p.step.wakes = nil, nil, nil // they belong to the shard
+		p.step.events, p.step.offers = nil, nil // these lists belong to the shard
+		p.step.wakes, p.step.tenureLengths = nil, nil
 		p.step.now, p.step.wall = now, wall
 		p.m, p.before = k.shard.find(k.name, k.hash)
 		if p.m.advance(&p.step); p.step.hasEffects() {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -210,4 +211,27 @@ func TestUpdateRunsAgainUntilItDoesNotConflict(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestATransactionCountsTheTenuresThatItEndsInOneShard(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", time.Hour, 0)
+		other := "n"
+		for sh, _ := w.e.shard("m"); ; other += "n" {
+			if x, _ := w.e.shard(other); x == sh {
+				break
+			}
+		}
+		w.release("m", "a") // the shard has a list for lengths from now on
+		w.acquire("m", "a", time.Hour, 0)
+		w.acquire(other, "a", time.Hour, 0)
+		time.Sleep(2 * sec)
+		w.commit(func(tx simba.Tx) {
+			tx.Drop("m")
+			tx.Drop(other)
+		})
+		if got := w.e.Stats().TenureLengths; got.Count() != 3 || got.Micros != 4_000_000 {
+			w.t.Errorf("%d tenures of %d µs, want 3 of 4 s", got.Count(), got.Micros)
+		}
+	})
 }
