@@ -23,7 +23,7 @@ type upstream struct {
 
 	mu           sync.RWMutex // guards nodes
 	nodes        map[*redis.Client]*pipeline
-	unknownLimit chan struct{} // the backgroundLimit of all keys whose node is not known
+	unknownLimit chan struct{} // limits background tasks for keys whose node is not known
 }
 
 func newUpstream(t target, timeout time.Duration, tasks *tasks) *upstream {
@@ -98,7 +98,7 @@ func (u *upstream) masters(ctx context.Context) ([]*redis.Client, error) {
 	return list, err
 }
 
-// pipeline returns the pipeline of a master, a new one if it has none.
+// pipeline returns the pipeline of a master. If there is none, it makes one.
 func (u *upstream) pipeline(c *redis.Client) *pipeline {
 	u.mu.RLock()
 	p := u.nodes[c]
@@ -141,7 +141,8 @@ func (u *upstream) retain(masters []*redis.Client) {
 // maxRedirects bounds how often a request follows a moved slot.
 const maxRedirects = 4
 
-// redialPause gives the nodes of a cluster time to agree on which node is down.
+// redialPause is the pause before the next try after a node was unreachable. In that time the nodes
+// of a cluster can agree on which node is down.
 const redialPause = 100 * time.Millisecond
 
 // run runs a script at the master that has a key. It follows MOVED and ASK: a node that returns
@@ -163,8 +164,9 @@ func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (
 		var dial *net.OpError
 		switch {
 		case errors.As(err, &dial) && dial.Op == "dial":
-			// Nothing was sent. Nodes learn of a failover one after another, so the slot may
-			// have a new master that the node asked last did not know.
+			// Nothing was sent, so the script has not run. The slot may have a new master. Nodes
+			// learn of a failover one after another, so the state may have to be reloaded more than
+			// once.
 			u.cluster.ReloadState(ctx)
 			pause(ctx, redialPause)
 			if ctx.Err() != nil {
@@ -239,8 +241,8 @@ func redirect(err error, prefix string) (addr string, ok bool) {
 	return addr, ok
 }
 
-// discard is a logger for go-redis, which logs every failed dial whatever the log level. The
-// backend returns or logs such errors itself.
+// discard is a logger for go-redis that drops everything. go-redis logs every failed dial, at any
+// log level. The backend returns or logs those errors itself.
 type discard struct{}
 
 func (discard) Printf(context.Context, string, ...any) {}

@@ -83,7 +83,7 @@ func parseTarget(raw string) (t target, err error) {
 	return t, t.setQuery(u.RawQuery, secure)
 }
 
-// splitHosts parses a URL without its list of hosts, which it returns separately: url.Parse takes
+// splitHosts cuts the list of hosts out of a URL and parses the rest, because url.Parse accepts
 // only one host.
 func splitHosts(raw string) (u *url.URL, hosts string, err error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
