@@ -17,8 +17,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestMain checks that no goroutines are left. go-redis' pool has one that checks only once a
-// second whether the pool is closed, if dials have failed.
+// TestMain checks that no goroutines are left. If dials have failed, go-redis' pool has a goroutine
+// that checks only once a second whether the pool is closed.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	var err error
