@@ -21,7 +21,7 @@ const (
 	// open. So changes that do not hold are committed without an fsync. A crash skips so many
 	// numbers at most.
 	seqReserve = 1 << 20
-	// tokenReserve is the same for tokens, in Async only.
+	// tokenReserve is the same for tokens. It exists in Async only.
 	tokenReserve = 1 << 20
 	// longestDelay is the longest recovery delay. A lease with longer windows, which only a lock
 	// key can have, always holds, in Async too.
@@ -29,8 +29,8 @@ const (
 	// maxPending is how many bytes may wait for an fsync that no caller waits for. Beyond it every
 	// change holds, so the next Commit writes them all.
 	maxPending = 4 << 20
-	// maxRecord is how many bytes a record has at most, but for the last transaction in it. A disk
-	// that writes 26 MB a second makes such a record durable within the commit timeout.
+	// maxRecord is how many bytes a record has at most, without its last transaction. A disk that
+	// writes 26 MB a second makes such a record durable within the commit timeout.
 	maxRecord = 256 << 20
 )
 
@@ -90,10 +90,10 @@ type Store struct {
 	writing  bool     // a goroutine runs write
 	closed   bool     // the final group was taken: nothing more will be written
 	appended floors   // of the changes so far
-	durable  floors   // granted by the last durable record
+	durable  floors   // of the last durable record
 	stats    Stats
 	scratch  []byte
-	flush    *time.Timer // has next written, in Async
+	flush    *time.Timer // writes next, in Async
 
 	closing func() error // close, once
 }
@@ -108,11 +108,11 @@ type floors struct {
 // Created reports whether Open created the store, in a directory that had none.
 func (s *Store) Created() bool { return s.created }
 
-// Append adds a change to the next group. It reports whether the change holds, and is the first of
-// the group that does. It does no I/O and keeps no reference to ch.Events.
+// Append adds a change to the next group. holds reports whether the change is the first of its
+// group that holds. It does no I/O and keeps no reference to ch.Events.
 func (s *Store) Append(ch simba.Change) (holds bool) { return s.AppendAll([]simba.Change{ch}) }
 
-// AppendAll is Append for changes of which a crash leaves all or none.
+// AppendAll is Append for several changes. A crash keeps all of them or none.
 func (s *Store) AppendAll(changes []simba.Change) (holds bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,8 +181,8 @@ func (s *Store) encode(g *group, ch *simba.Change) {
 //
 // In Async a change that a client has seen may be lost. Two rules make that safe. The next run
 // gives out no number that a lost change had. It waits until every lease of a lost change has
-// ended. So a change holds if it goes beyond what the last durable record grants. A change that
-// ends a tenure against its owner's will always holds.
+// ended. So a change holds if the last durable record does not cover it. A change that ends a
+// tenure against its owner's will always holds.
 func (s *Store) holds(g *group, ch *simba.Change) bool {
 	if ch.Seq > s.durable.seq || len(g.record) > maxPending || s.closed {
 		return true
@@ -238,8 +238,8 @@ func (s *Store) Begin(seq simba.Seq) (waits bool) {
 	return done != nil || err != nil
 }
 
-// begin has the changes up to seq written, unless they are committed. It returns a channel that is
-// closed when they are durable.
+// begin starts the write of the changes up to seq, unless they are committed. done is closed when
+// they are durable.
 func (s *Store) begin(seq simba.Seq) (done <-chan struct{}, err error) {
 	if seq <= s.Committed() {
 		return nil, nil

@@ -40,7 +40,7 @@ type Journal struct {
 }
 
 // Open reads the journal in o.Dir, finds its end and begins a new segment. Records yields the
-// records that it has found, and the next record has the index behind them.
+// records that it has found. The next record gets the index after theirs.
 //
 // It returns a *DamageError, or an error that wraps ErrNewer, if the journal cannot be used; then
 // it has changed nothing. Open does not lock the directory: its caller keeps other processes out.
