@@ -84,7 +84,7 @@ type crashRound struct {
 	left   atomic.Int64  // replies until the crash
 	enough chan struct{} // closed when left is 0
 
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the fields below
 	all []belief
 }
 

@@ -339,7 +339,7 @@ type waiter struct {
 	asked  time.Time
 	lease  time.Duration // both windows together
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	woke  bool
 	woken chan struct{}
 }

@@ -43,8 +43,8 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 }
 
 // afterLate returns the outcome of a request whose first grant arrived after its lease had ended.
-// If the second attempt renews the tenure that the first one began, the status is acquired. The
-// client has not seen that tenure before.
+// The second attempt may renew the tenure that the first one began. Then the status is acquired,
+// because the client has not seen that tenure before.
 func afterLate(late, o simba.Outcome) simba.Outcome {
 	if o.Status == simba.StatusRenewed && late.Status == simba.StatusAcquired && o.Token == late.Token {
 		o.Status = simba.StatusAcquired

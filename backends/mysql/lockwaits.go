@@ -50,7 +50,7 @@ type lockWaits struct {
 	alwaysWaits   bool          // the server has no lock wait of 0, so every statement waits
 	deadlineFirst bool          // a request's deadline comes before the server's lock wait timeout
 
-	mu     sync.Mutex // guards what follows, and every lockedRow
+	mu     sync.Mutex // guards the fields below, and every lockedRow
 	locked map[string]*lockedRow
 }
 

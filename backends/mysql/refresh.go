@@ -19,10 +19,10 @@ const (
 	orphanRetry = 250 * time.Millisecond
 )
 
-// refreshDelay returns when to read the row again. It uses the contention timing of Simba's JDBC
-// contenders: from 200 ms before the end of the lease to 1 s after it. The spread keeps servers
-// from asking at the same time. An early read finds the old owner, and the next one comes a little
-// later. (Simba, "Contention Mechanics".)
+// refreshDelay returns how long to wait before the row is read again. It uses the contention timing
+// of Simba's JDBC contenders: from 200 ms before the end of the lease to 1 s after it. The spread
+// keeps servers from asking at the same time. An early read finds the old owner, and the next one
+// comes a little later. (Simba, "Contention Mechanics".)
 func (b *Backend) refreshDelay(r row) time.Duration {
 	d := time.Duration(0)
 	if r.live {

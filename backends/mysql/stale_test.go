@@ -200,7 +200,7 @@ func TestRequestWithoutATokenGetsTheTenuresTokenFromAnUnawareServer(t *testing.T
 	}
 }
 
-// It holds up to the largest version that Simba's table can hold, and after any number of tenures
+// That is so up to the largest version that Simba's table can hold, and after any number of tenures
 // on the JVM.
 func TestTokensAreMillionsOfTheVersion(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)

@@ -30,7 +30,7 @@ type EventLog struct {
 	// held are the events that are held back, by mutex; guarded by sending.
 	held map[string]*heldEvents
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	seq  simba.Seq
 	ring history.Ring
 	seen map[boundary]struct{}  // of the events in ring

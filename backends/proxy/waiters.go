@@ -13,7 +13,7 @@ import (
 type Waiters struct {
 	store Store
 
-	mu        sync.Mutex                    // guards what follows, and fields of each Ticket
+	mu        sync.Mutex                    // guards the fields below, and fields of each Ticket
 	mutexes   map[string]map[string]*Ticket // by mutex, then by contender
 	lastOrder uint64                        // of the last Ticket that entered
 }

@@ -35,7 +35,7 @@ type Backend struct {
 	close context.CancelFunc
 	all   sync.WaitGroup // requests and background work
 
-	mu       sync.Mutex // guards what follows; never held during I/O, logging or waiting
+	mu       sync.Mutex // guards the fields below; never held during I/O, logging or waiting
 	closed   bool
 	mutexes  map[string]*mutex
 	creating map[guid]struct{} // nodes that are being created

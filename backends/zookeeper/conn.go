@@ -168,7 +168,7 @@ func (r *reply) take(p []byte) (zxid int64) {
 // hosts returns the configured servers in turn, by name. A name is resolved each time, so a server
 // may move.
 type hosts struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	servers []string
 	at      int // index of the next
 	tried   int // since the last success

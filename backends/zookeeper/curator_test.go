@@ -23,7 +23,7 @@ import (
 type jvm struct {
 	t   testing.TB
 	in  io.WriteCloser
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the fields below
 	out map[string]chan string
 }
 

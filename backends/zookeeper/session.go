@@ -45,7 +45,7 @@ type session struct {
 	lastRead atomic.Int64 // when bytes last arrived, in nanoseconds since epoch
 	zxid     atomic.Int64 // the largest in any reply; see trackedConn
 
-	mu               sync.Mutex    // guards what follows
+	mu               sync.Mutex    // guards the fields below
 	netConn          *trackedConn  // the current connection; nil = none yet
 	abandoned        bool          // opens no new connections
 	reconnectAllowed bool          // may connect although it was given up, so that it can be closed
