@@ -19,8 +19,8 @@ const (
 	testLatency = 1300 * time.Millisecond
 )
 
-// conform runs the suite on the table in the database. If there is none, it creates the engine's
-// own table.
+// conform runs the suite on the table in the database. If there is none, the engine creates its
+// own.
 func conform(t *testing.T, store *stores.Server) {
 	backendtest.Run(t, suiteEngine(t, store))
 }

@@ -60,9 +60,9 @@ var (
 	_ proxy.Store   = (*Backend)(nil)
 )
 
-// Open connects to the ensemble and checks that it can keep mutexes there. The chroot must exist,
-// nodes can be created, and the ensemble supports container nodes (ZooKeeper 3.5). An error has one
-// line and says what is wrong.
+// Open connects to the ensemble and checks that it can keep mutexes. The chroot must exist, the
+// user must have the right to create nodes, and the ensemble must support container nodes
+// (ZooKeeper 3.5). An error has one line and says what is wrong.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	o.ensureDefaults()
 	target, err := o.validate()
@@ -120,8 +120,8 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// enter begins a request, which the returned function ends. Its context ends with the deadline or
-// with Close.
+// enter begins a request. The caller calls the returned function at its end. The returned context
+// ends with the deadline or with Close.
 func (b *Backend) enter(ctx context.Context) (context.Context, func(), error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -171,7 +171,7 @@ func (b *Backend) binding(session uint64) string {
 	return b.id + ":" + strconv.FormatUint(session, 10)
 }
 
-// boundSession returns the session that a binding names, 0 if it is none of this server.
+// boundSession returns the session that a binding names, 0 if the binding is not of this server.
 func (b *Backend) boundSession(binding string) uint64 {
 	text, own := strings.CutPrefix(binding, b.id+":")
 	if !own {

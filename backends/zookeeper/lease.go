@@ -188,9 +188,9 @@ func (b *Backend) withLock(ctx context.Context, k nodeKey, f func(*session) erro
 var errChanged = errors.New("the node was changed meanwhile")
 
 // owned returns the node by which a contender owns the mutex, or nil if it does not. Before it
-// returns nil for an ended lease, the end is recorded in the ensemble (markOver, expire). If the
-// request names another token than that of the known node, another server may have granted a later
-// tenure. Then owned reads the ensemble.
+// returns nil for an ended lease, it records the end in the ensemble (markOver, expire). The
+// request may name a token that differs from that of the known node. Then another server may have
+// granted a later tenure, so owned reads the ensemble.
 func (b *Backend) owned(ctx context.Context, s *session, k nodeKey, token uint64) (*node, error) {
 	for {
 		n := b.nodeAt(k)
@@ -266,7 +266,7 @@ func (b *Backend) owned(ctx context.Context, s *session, k nodeKey, token uint64
 		}
 		b.mu.Lock()
 		undecided := n.foreign && n.undecidedLocked()
-		if undecided { // its creator has not written the outcome: treat the node as an unknown one
+		if undecided { // the creator has not written the outcome: treat the node as an unknown one
 			b.dropLocked(n)
 		}
 		b.mu.Unlock()

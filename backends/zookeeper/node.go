@@ -92,13 +92,13 @@ func (n *node) left(now time.Time) (ttl, transition time.Duration) {
 	return max(0, n.ttl-passed), max(0, n.ttl+n.transition-passed)
 }
 
-// ownsLocked reports whether its contender owns the mutex.
+// ownsLocked reports whether the node's contender owns the mutex.
 func (n *node) ownsLocked(now time.Time) bool {
 	return !n.forgotten && n.kind == kindOwner && now.Before(n.end())
 }
 
-// endedLocked reports whether its contender was the owner, or others may have reported that, and
-// its lease has ended.
+// endedLocked reports whether the node's contender was the owner and its lease has ended. A
+// contender that others may have reported as the owner counts too.
 func (n *node) endedLocked(now time.Time) bool {
 	if n.kind == kindOwner {
 		return !n.ownsLocked(now)
@@ -240,8 +240,8 @@ func (b *Backend) armLocked(n *node) {
 	}
 }
 
-// runDue does what is due for a node: it ends its lease, its reservation or its entry, writes the
-// lease node, or sets the watch.
+// runDue does what is due for a node. It ends the lease, the reservation or the queue entry, writes
+// the lease node, or sets the watch.
 func (b *Backend) runDue(n *node) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
@@ -346,7 +346,8 @@ func ignoreNoNode(err error) error {
 	return err
 }
 
-// scheduleWriteLocked schedules a write of the lease node, with what this server's client wants.
+// scheduleWriteLocked schedules a write of the lease node, with the windows that this server's
+// client wants.
 func (b *Backend) scheduleWriteLocked(n *node, after time.Duration) {
 	n.server = b.id
 	n.writeAt = time.Now().Add(after)

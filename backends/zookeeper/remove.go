@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// remove deletes a node. If it certainly did so, it announces the event why. It returns
+// remove deletes a node. If it certainly deleted the node, it announces the event why. It returns
 // zk.ErrNoNode if the node was gone, and zk.ErrBadVersion if its lease was changed. With asWaiter
 // it returns errChanged if the node is no longer a waiter's.
 func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condition) error {
@@ -56,7 +56,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	sure := true // no earlier attempt can have deleted it
 	for {
 		b.mu.Lock()
-		// The end of another's tenure may grant it the mutex meanwhile.
+		// The end of another's tenure may grant the mutex to the waiter meanwhile.
 		granted, version := n.grantedLocked(on), n.version
 		b.mu.Unlock()
 		if granted {
@@ -119,8 +119,8 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 // without an answer. That attempt, or a request of another server, has deleted it.
 var errUnknownRemover = fmt.Errorf("cannot tell whether this request or another one ended the tenure: %w", zk.ErrNoNode)
 
-// asUnknownIfUncertain turns errUnknownRemover into errUnknown, for a request whose reply says that
-// it ended a tenure. Only one request may reply so.
+// asUnknownIfUncertain turns errUnknownRemover into errUnknown. It is for a request whose reply
+// would say that the request ended a tenure. At most one request may reply so.
 func asUnknownIfUncertain(err error) error {
 	if errors.Is(err, errUnknownRemover) {
 		return errUnknown
@@ -128,8 +128,8 @@ func asUnknownIfUncertain(err error) error {
 	return err
 }
 
-// grantedLocked reports whether a node that is to be deleted as a waiter's is an owner's by now, or
-// is being made one.
+// grantedLocked is for a node that is to be deleted as a waiter's. It reports whether the node is
+// an owner's by now, or is being made one.
 func (n *node) grantedLocked(on condition) bool {
 	return on == asWaiter && !n.bare && (n.becomingOwner || n.kind == kindOwner)
 }
@@ -184,7 +184,7 @@ func (b *Backend) beginNext(n *node, start time.Time, stat *zk.Stat) {
 	b.handOff(n)
 }
 
-// nextOwner is the node that becomes the owner's in the step that ends a tenure, if it is
+// nextOwner is a waiter's node. The step that ends a tenure makes it the owner's, if it is
 // unchanged.
 type nextOwner struct {
 	*node
