@@ -123,7 +123,7 @@ func (t *Ticket) successor() simba.Ticket { return t.next }
 func (t *Ticket) endGranted(g Grant, why simba.EndReason) (simba.Outcome, error) {
 	o, err := t.keep(t.waiters.store.Granted(t, g))
 	expired := o.Status == simba.StatusTimeout && t.expired(g) && o.Owner != t.Request.Contender
-	late := o.Status == simba.StatusAcquired && o.Transition == 0 // the lease expired before the reply
+	late := o.Status == simba.StatusAcquired && o.Transition == 0 // expired before the reply
 	if err != nil || why != simba.EndWoken || !expired && !late {
 		return o, err
 	}

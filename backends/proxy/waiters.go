@@ -43,7 +43,7 @@ type Store interface {
 // Grant is a tenure that the store gave to a waiter.
 type Grant struct {
 	Token uint64
-	Since time.Time // when the windows began, or somewhat earlier; for an engine that counts them here
+	Since time.Time // when the windows began, or earlier; for an engine that counts them here
 	Ended bool      // the waiter's tenure has expired, and nothing else is known of it
 
 	// Ticket names the ticket to which the store granted the tenure, for an engine whose store
