@@ -307,7 +307,7 @@ func (h *contender) attempt(m string) error {
 	if err != nil {
 		return h.excuse(err, asked, r.TTL+r.Transition)
 	}
-	for o.Status == simba.StatusWaiting { // End was too late for a granted lease
+	for o.Status == simba.StatusWaiting { // also if the lease ended before End
 		why := simba.EndWoken
 		if !h.failing && rand.IntN(8) == 0 {
 			why = simba.EndGone
