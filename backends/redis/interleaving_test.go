@@ -64,14 +64,14 @@ func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	until(t, "End waits", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return p.idle != nil
+		return p.restoringEnded != nil
 	})
 	b.applyReply("m", runScript(t, b, "m", releaseScript, "a", "0", "", ""))
 	mustStay(t, b, "m", "c")
 	b.mu.Lock()
 	p.restoring--
-	close(p.idle)
-	p.idle = nil
+	close(p.restoringEnded)
+	p.restoringEnded = nil
 	b.mu.Unlock()
 	if o := <-ended; o.Status != simba.StatusAcquired {
 		t.Errorf("%+v; Redis has %+v", o, owner(t, b, "m"))

@@ -39,7 +39,7 @@ func (b *Backend) orphanedMutexes() []string {
 	return mutexes
 }
 
-// endOrphans ends the orphans of a mutex in Redis. After an error some are left.
+// endOrphans ends the orphans of a mutex in Redis. After an error, the remaining ones stay orphans.
 func (b *Backend) endOrphans(ctx context.Context, mutex string) error {
 	b.mu.Lock()
 	list := b.orphans[mutex]

@@ -88,8 +88,8 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 }
 
 // runReconcile runs the reconcile script. The script restores the queue entries of tickets that
-// have lost theirs. It also takes the legacy releases of the mutex into account. If renotify names
-// a polling contender, the script repeats the notice of its reservation.
+// have lost theirs. It also handles the legacy releases of the mutex. If renotify names a polling
+// contender, the script repeats the notice of its reservation.
 func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, waiting []*proxy.Ticket) (*reply, error) {
 	args := make([]any, 0, 3+6*len(waiting))
 	var restoring []*queueEntry
@@ -115,9 +115,9 @@ func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, wait
 	b.mu.Lock()
 	for _, e := range restoring {
 		e.restoring--
-		if e.restoring == 0 && e.idle != nil {
-			close(e.idle)
-			e.idle = nil
+		if e.restoring == 0 && e.restoringEnded != nil {
+			close(e.restoringEnded)
+			e.restoringEnded = nil
 		}
 	}
 	if err != nil {

@@ -22,7 +22,7 @@ type subscriptions struct {
 
 	mu          sync.Mutex // guards the fields below, and each subscriber's renotification
 	subscribers map[*redis.Client]*subscriber
-	patterns    map[string]time.Time // the globs of clients, and when one last subscribed to each
+	patterns    map[string]time.Time // the globs of clients, and when a client last subscribed to each
 }
 
 // The globs that match the channels of all mutexes. The server compares a client's own glob with
@@ -30,9 +30,9 @@ type subscriptions struct {
 const (
 	noticeGlob = "simba:{*"
 	eventGlob  = "simba-events:{*"
-	// contenderGlob matches the channels of all contenders. Simba up to 3.1 publishes a release on
-	// that of the next contender only, which may be no client of this server. The brackets around
-	// the colon keep the glob from being the name of a channel.
+	// contenderGlob matches the channels of all contenders. Simba up to 3.1 publishes a release
+	// only on the next contender's channel. That contender may be a client of another program. The
+	// brackets around the colon keep the glob from being the name of a channel.
 	contenderGlob = "simba:{*}[:]*"
 )
 

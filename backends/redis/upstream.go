@@ -21,15 +21,15 @@ type upstream struct {
 
 	connections *connections
 
-	mu           sync.RWMutex // guards nodes
-	nodes        map[*redis.Client]*pipeline
+	mu           sync.RWMutex // guards pipelines
+	pipelines    map[*redis.Client]*pipeline
 	unknownLimit chan struct{} // limits background tasks for keys whose node is not known
 }
 
 func newUpstream(t target, timeout time.Duration, tasks *tasks) *upstream {
 	u := &upstream{
 		timeout: timeout, tasks: tasks,
-		connections: newConnections(), nodes: make(map[*redis.Client]*pipeline),
+		connections: newConnections(), pipelines: make(map[*redis.Client]*pipeline),
 		unknownLimit: make(chan struct{}, maxBackground),
 	}
 	// go-redis must not retry a request: it cannot know whether a script has run.
@@ -101,19 +101,19 @@ func (u *upstream) masters(ctx context.Context) ([]*redis.Client, error) {
 // pipeline returns the pipeline of a master. If there is none, it makes one.
 func (u *upstream) pipeline(c *redis.Client) *pipeline {
 	u.mu.RLock()
-	p := u.nodes[c]
+	p := u.pipelines[c]
 	u.mu.RUnlock()
 	if p != nil {
 		return p
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if p = u.nodes[c]; p == nil {
+	if p = u.pipelines[c]; p == nil {
 		p = &pipeline{
 			client: c, timeout: u.timeout, tasks: u.tasks, onResult: u.closeIfReadOnly,
 			backgroundLimit: make(chan struct{}, maxBackground),
 		}
-		u.nodes[c] = p
+		u.pipelines[c] = p
 	}
 	return p
 }
@@ -131,9 +131,9 @@ func (u *upstream) backgroundLimitFor(key string) chan struct{} {
 func (u *upstream) retain(masters []*redis.Client) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for c := range u.nodes {
+	for c := range u.pipelines {
 		if !slices.Contains(masters, c) {
-			delete(u.nodes, c)
+			delete(u.pipelines, c)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (
 		return nil, err
 	}
 	var reply any
-	var lost error
+	var unrouted error
 	for range maxRedirects {
 		reply, err = u.pipeline(client).do(ctx, s, args)
 		if err == nil || u.cluster == nil {
@@ -172,7 +172,7 @@ func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (
 			if ctx.Err() != nil {
 				return nil, err
 			}
-			if client, lost = u.clientFor(ctx, key); lost != nil {
+			if client, unrouted = u.clientFor(ctx, key); unrouted != nil {
 				return nil, err
 			}
 		case isAsk:

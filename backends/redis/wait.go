@@ -22,7 +22,7 @@ type queueEntry struct {
 	score          string        // its order in the queue, "" = not known
 	restoreStopped bool          // reconciling no longer restores the entry
 	restoring      int           // how many running reconciliations may restore it
-	idle           chan struct{} // closed when restoring falls to 0; nil = nobody awaits that
+	restoringEnded chan struct{} // closed when restoring falls to 0; nil = nobody awaits that
 	earlier        grant         // of an earlier ticket of its contender; the zero value = none
 }
 
@@ -93,13 +93,13 @@ func (b *Backend) stopRestoring(ctx context.Context, t *proxy.Ticket) error {
 		b.mu.Unlock()
 		return nil
 	}
-	if e.idle == nil {
-		e.idle = make(chan struct{})
+	if e.restoringEnded == nil {
+		e.restoringEnded = make(chan struct{})
 	}
-	idle := e.idle
+	ended := e.restoringEnded
 	b.mu.Unlock()
 	select {
-	case <-idle:
+	case <-ended:
 		return nil
 	case <-ctx.Done():
 		return b.requestError(ctx.Err())

@@ -32,7 +32,7 @@ func (b waiterStore) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, err
 		b.orphanTicket(t)
 		return simba.Outcome{}, err
 	}
-	if s.status == "confirmed" { // of that tenure, or of a later one of this ticket
+	if s.status == "confirmed" { // that tenure, or a later one of this ticket
 		return s.outcome(simba.StatusAcquired), nil
 	}
 	if s.position > 0 { // the contender waits at another server, or polls

@@ -20,7 +20,7 @@ local function restoreWaiter(c, score, t, tr, s, wticket)
     grants[n + 1], grants[n + 2], grants[n + 3] = c, token, wticket
     return
   end
-  if latest or byCommand then -- it had a tenure, which has ended
+  if latest or byCommand then -- the waiter had a tenure, which has ended
     grants[n + 1], grants[n + 2], grants[n + 3] = c, byCommand and 'ended' or 'expired', wticket
     return
   end
@@ -33,7 +33,7 @@ local function restoreWaiter(c, score, t, tr, s, wticket)
     return
   end
   if full and not entry then
-    status = 'full' -- the server tries again
+    status = 'full' -- the server will try again
   else
     enqueue(c, 'b', t, tr, s, wticket, score)
   end

@@ -9,7 +9,7 @@
 --   6 fence: the largest token so far (shared with Simba from 3.3)
 --   7 tokenKey: the token of the tenure, expires with the lock (shared with Simba from 3.3)
 -- ARGV  1 this server's id   2 handoff window, ms   3 queue grace, ms   4 '1' in a cluster
---       5 the deadline: when the server stops waiting for the reply, in ms of this clock
+--       5 the deadline: when the server stops waiting for the reply, in ms of Redis' clock
 --       6 how many ms the fence outlives the last lease; '0' = it lives for ever
 local lock, queue, tenure, waiting, ended, fence, tokenKey = unpack(KEYS)
 local server, call = ARGV[1], redis.call
@@ -30,7 +30,7 @@ local state = call('MGET', lock, tenure, fence, tokenKey)
 local lockOwner, lockToken = state[1], state[4]
 -- idle: there is neither an owner nor a waiter, nor the token of a tenure.
 local idle = not lockOwner and call('EXISTS', lock, tokenKey, queue, waiting) == 0
--- foreignKey: a key that another program wrote. MGET takes a key of another type for a missing one.
+-- foreignKey: a key that another program wrote. MGET returns nothing for a key of another type.
 local foreignKey, problem = nil, 'is not a string'
 if not idle then
   if not lockToken and call('EXISTS', tokenKey) == 1 then foreignKey = tokenKey end
@@ -44,9 +44,9 @@ if not state[2] and call('EXISTS', tenure) == 1 then foreignKey = tenure end
 --   last: the owner before the mutex became free
 --   acquired, ttl, transition: the windows of the lease, in ms
 --   session: the connection that the lease is bound to, or ''
---   granted: the ticket that was granted the mutex while it waited, until its contender renews.
---     '!' at its end = the ticket's server has received the grant, so its client may have it too.
---     Without '!' the tenure can be revoked.
+--   granted: the ticket (server id/number) that was granted the mutex while it waited, until its
+--     contender renews. '!' at its end = the ticket's server has received the grant, so its client
+--     may have it too. Without '!' the tenure can be revoked.
 --   reserved, reservedUntil: the polling contender for which the free mutex is reserved, and until
 --     when
 --   lastGrant: the last ticket that was granted the mutex while it waited, a space and the token.

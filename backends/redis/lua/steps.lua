@@ -26,9 +26,9 @@ local function requirePublish()
   end
 end
 
--- Redis runs a script that only reads on a replica too, and on a primary that takes no writes. So
--- the first step is a write that changes nothing. A node that takes no writes refuses it, and so
--- the whole script fails there. Neither replicas nor the append only file get this write. Each fast
+-- Redis also runs read-only scripts on replicas, and on a primary that takes no writes. So the
+-- first step is a write that changes nothing. A node that takes no writes refuses it, and so the
+-- whole script fails there. Neither replicas nor the append only file get this write. Each fast
 -- path has a write too.
 --
 -- A full Redis refuses SETRANGE. The script must learn that before its first write that needs no
@@ -70,8 +70,8 @@ end
 -- fenceToken: the fence as a number.
 local fenceToken = state[3] and parseToken(fence, state[3]) or 0
 
--- nextToken returns the token of the next tenure. It is not below the clock, so tokens grow even if
--- Redis lost all keys.
+-- nextToken returns the token of the next tenure. It is at least the clock's time in microseconds.
+-- So tokens grow even if Redis lost all keys.
 local function nextToken()
   local last = math.max(fenceToken, tonumber(token))
   if last < micros then return microsText end
@@ -211,8 +211,8 @@ local function dequeue(c)
   call('HDEL', waiting, c)
 end
 
--- lockRemaining returns how many ms the lock still lives. A lock without expiry counts as one of a
--- day, so it is reconciled daily.
+-- lockRemaining returns how many ms the lock still lives. A lock without expiry counts as a lock of
+-- one day. So servers reconcile it daily.
 local function lockRemaining()
   local ms = call('PTTL', lock)
   if ms < 0 then return DAY end
@@ -225,7 +225,7 @@ local function elapsed()
   return math.floor((later[1] * 1000000 + later[2]) / 1000) - now
 end
 
--- adoptEnd sets the tenure's end to the lock's, where ms is what lockRemaining returned. If the
+-- adoptEnd sets the tenure's end to the lock's end. ms is the result of lockRemaining. If the
 -- script was delayed, the end is too late, never too early. That is safe as long as later scripts
 -- check the lock itself.
 local function adoptEnd(ms)
@@ -237,8 +237,8 @@ local function adoptEnd(ms)
 end
 
 -- compareEnds compares the lock's end with the record's. Simba's guard script moves the lock's end:
--- the tenure is the same, with a new end. An owner of ours relies on the record's end, so the lease
--- is shortened only if that end is certainly too late.
+-- the tenure is the same, with a new end. An owner of ours relies on the record's end, so
+-- compareEnds shortens the lease only if that end is certainly too late.
 local function compareEnds()
   local ms = lockRemaining()
   local off = now + ms - ends

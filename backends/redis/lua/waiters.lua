@@ -1,10 +1,10 @@
--- The steps on waiters and the queue, and the reply.
+-- The steps on waiters and the queue. The last step makes the reply.
 
 -- readWaiter returns the fields of a waiter's record, nothing if there is none:
 --   kind: 'b' = blocked, 'p' = polling, 'x' = a contender of Simba that was passed over
 --   t, tr: the windows that it asked for; wserver, wticket: the server and ticket of its wait
 --   wsession: the session that it asked for; since: since when it waits
---   lapses: when a polling waiter lapses; notified: the tenure after which it was last notified
+--   lapses: when a polling waiter loses its queue entry; notified: the tenure after which it was last notified
 --   score: its order in the queue
 -- Of kind 'x' only lapses, notified and score count.
 local function readWaiter(c)
@@ -113,7 +113,7 @@ end
 local function plainContenderChannel(c) return plainChannel .. ':' .. c end
 
 -- mayReceive returns whether a contender of Simba can receive a notice that the mutex is free. In a
--- cluster it may subscribe at another node.
+-- cluster it always returns true, because the contender may subscribe at another node.
 local function mayReceive(c) return cluster or hasSubscriber(lock .. ':' .. c) or hasSubscriber(plainContenderChannel(c)) end
 
 -- notifyFree notifies a contender of Simba that the mutex is free. notified: the contender has been
