@@ -22,7 +22,7 @@ type subscriptions struct {
 
 	mu          sync.Mutex // guards the fields below, and each subscriber's renotification
 	subscribers map[*redis.Client]*subscriber
-	patterns    map[string]time.Time // the globs of clients, and when a client last subscribed to each
+	patterns    map[string]time.Time // by glob of clients: when one last subscribed
 }
 
 // The globs that match the channels of all mutexes. The server compares a client's own glob with

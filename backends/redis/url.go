@@ -88,7 +88,7 @@ func parseTarget(raw string) (t target, err error) {
 func splitHosts(raw string) (u *url.URL, hosts string, err error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
-		return nil, "", errors.New("it has no scheme, such as redis://host:6379")
+		return nil, "", errors.New("the scheme is missing: write redis://host:6379")
 	}
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {

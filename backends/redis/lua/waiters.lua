@@ -4,7 +4,8 @@
 --   kind: 'b' = blocked, 'p' = polling, 'x' = a contender of Simba that was passed over
 --   t, tr: the windows that it asked for; wserver, wticket: the server and ticket of its wait
 --   wsession: the session that it asked for; since: since when it waits
---   lapses: when a polling waiter loses its queue entry; notified: the tenure after which it was last notified
+--   lapses: when a polling waiter loses its queue entry
+--   notified: the token of the tenure after which it was last notified
 --   score: its order in the queue
 -- Of kind 'x' only lapses, notified and score count.
 local function readWaiter(c)
