@@ -264,7 +264,7 @@ type Backend interface {
 	Queue(ctx context.Context, mutex string, count int) ([]QueueEntry, Seq, error)
 	// Scan returns a page of the mutexes.
 	Scan(ctx context.Context, r ScanRequest) (ScanPage, Seq, error)
-	// Check reports whether token is that of the current tenure.
+	// Check reports whether token is the token of the current tenure.
 	Check(ctx context.Context, mutex string, token uint64) (bool, Seq, error)
 	// Break ends the tenure, whoever the owner is, and reports whether there was one.
 	Break(ctx context.Context, mutex, reason string) (bool, Seq, error)

@@ -112,7 +112,7 @@ func appendPut(b []byte, base simba.Instant, l *simba.Lease) []byte {
 // instant. On the writer's boot, that is h.instant. Another machine reads its own clock when the
 // record arrives. That is later, so a lease never ends there before it ends for its owner.
 //
-// The generation is that of the writer's boot.
+// generation names the writer's boot.
 func decodePut(h *head, body []byte, now simba.Instant) (l simba.Lease, generation uint64, err error) {
 	r := reader{rest: body}
 	mutex := r.string()

@@ -18,8 +18,8 @@ import (
 
 const (
 	// seqReserve is how far the stored floor of Seq is beyond the last change while a Store is
-	// open. So changes that do not hold are committed without an fsync. A crash skips so many
-	// numbers at most.
+	// open. So changes that do not hold are committed without an fsync. A crash skips at most this
+	// many numbers.
 	seqReserve = 1 << 20
 	// tokenReserve is the same for tokens. It exists in Async only.
 	tokenReserve = 1 << 20

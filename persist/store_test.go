@@ -357,7 +357,7 @@ func TestChangesNobodyCommitsDoNotPileUpWithoutLimit(t *testing.T) {
 	}
 }
 
-// large returns the grant of a lease of so many bytes.
+// large returns the grant of a lease of size bytes.
 func large(seq simba.Seq, mutex string, size int) simba.Change {
 	ch := put(seq, mutex)
 	ch.Lease.Fields = []simba.Field{{Name: strings.Repeat("x", size), Value: "1"}}

@@ -42,7 +42,8 @@ type meter struct {
 	samples [2]metrics.Sample
 }
 
-// never is the Done channel of a script that goes on. done is that of a script that must end.
+// never is the Done channel of a script that goes on. done is the Done channel of a script that
+// must end.
 var (
 	never chan struct{}
 	done  = func() chan struct{} { c := make(chan struct{}); close(c); return c }()

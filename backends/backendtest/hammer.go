@@ -265,7 +265,7 @@ type contender struct {
 	owned   []ownership
 }
 
-// scaled returns a duration of so many milliseconds on a fast machine.
+// scaled returns how long millis milliseconds of a fast machine are on this machine.
 func (h *contender) scaled(millis int) time.Duration { return time.Duration(millis*h.scale) * ms }
 
 func (h *contender) failingWindows() (ttl, transition time.Duration) {

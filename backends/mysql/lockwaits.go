@@ -195,7 +195,7 @@ func (w *lockWaits) tryWithSlot(ctx context.Context, mutex string, slots chan st
 	case slots <- struct{}{}:
 		lost, took := try(waitPrefix)
 		if ctx.Err() != nil && took < lockWait {
-			// It goes on at the database until then.
+			// The wait goes on at the database until then.
 			time.AfterFunc(lockWait-took, func() { <-w.slots })
 		} else {
 			<-w.slots

@@ -119,8 +119,8 @@ func TestWaitCutShortMarksTheRowLocked(t *testing.T) {
 	})
 }
 
-// Neither a statement that times out, for example because the database cannot be reached, nor a
-// deadlock marks the row.
+// A statement that times out for another reason does not mark the row, for example if the database
+// cannot be reached. A deadlock does not mark it either.
 func TestOnlyALockWaitTimeoutMarksTheRowLocked(t *testing.T) {
 	for name, c := range map[string]struct {
 		always bool

@@ -62,7 +62,8 @@ func TestMigrationContinuesTokensAboveTheVersions(t *testing.T) {
 
 	theirs := tokens{mutex: "theirs"}
 	theirs.begin(t, "old", 5, one, two)
-	// Its renewals changed the token before the column was added. This renewal does so too.
+	// Renewals of the old contender changed the token before the column was added. This renewal
+	// changes it too.
 	old.mustAcquire(t)
 	theirs.begin(t, "old", 5_000_002, one, two)
 	old.mustAcquire(t)

@@ -14,9 +14,9 @@ import (
 // server takes writes. The server runs both in this order, on one connection.
 //
 // So the server took writes at some instant after the request was sent, and the rows are read after
-// that instant. If the server is demoted in between, the rows are those of its demotion, or newer
-// ones from the next primary. Both are states of the mutex between sending and answer, which is
-// what an answer promises.
+// that instant. If the server is demoted in between, the rows are as they were at its demotion, or
+// newer ones from the next primary. Both are states of the mutex between sending and answer, which
+// is what an answer promises.
 //
 // The reverse order would be wrong: a lagging replica could be promoted after it has read its rows.
 // A single statement would be wrong too, since the database may read its variables after the rows.
@@ -44,7 +44,7 @@ func query(ctx context.Context, db *sql.DB, statement string, args ...any) (*sql
 	return rows, nil
 }
 
-// checkWritable reads the result of writableCheck and moves on to that of the next statement.
+// checkWritable reads the result of writableCheck and moves on to the next statement's result.
 func checkWritable(rows *sql.Rows) error {
 	var readOnly, innodb string
 	if !rows.Next() {

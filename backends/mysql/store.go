@@ -279,7 +279,7 @@ func (s *store) acquire(ctx context.Context, r simba.AcquireRequest) (l lease, r
 	return l, renewed, ok, err
 }
 
-// guard renews the lease of its owner. A token other than 0 must be that of the tenure.
+// guard renews the lease of its owner. A token other than 0 must be the tenure's token.
 func (s *store) guard(ctx context.Context, r simba.GuardRequest) (l lease, ok bool, err error) {
 	ttl, both := r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds()
 	var fenced bool

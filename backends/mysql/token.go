@@ -120,7 +120,8 @@ var (
 )
 
 // newStatements completes q. next is an expression for the version of the next tenure. mark is an
-// assignment that follows that of the version. always is a condition of every statement.
+// assignment that comes after the assignment of the version. always is a condition of every
+// statement.
 func newStatements(q statements, next, mark, always string) statements {
 	q.acquire = "UPDATE simba_mutex SET version = LAST_INSERT_ID(IF(" + renewing + ", version * 2 + 1, " + next + " * 2)) DIV 2" + mark + ", " +
 		windows + ", owner_id = ? WHERE " + sameMutex + inTime +

@@ -253,8 +253,8 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 	})
 }
 
-// The owner's row looks like that of an owner without a token. The owner learns its new token when
-// it renews.
+// The owner's row looks as if the owner had no token. The owner learns its new token when it
+// renews.
 func TestSimba33OwnerWithAMultipleOfAMillionIsReassigned(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")

@@ -32,7 +32,7 @@ type Store interface {
 	// its contender. Its status is StatusQueued, or the status that the other request has by now.
 	Replaced(t *Ticket) (simba.Outcome, error)
 	// Leave removes the queue entry of a waiter to which this server knows of no grant. For EndGone
-	// it turns the entry into that of a polling waiter instead. If the store has granted the mutex
+	// it turns the entry into a polling waiter's entry instead. If the store has granted the mutex
 	// meanwhile, Leave hands it off for EndGone, and returns StatusAcquired for any other reason.
 	Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error)
 	// HandOff hands the mutex off from a waiter that did not receive its grant. It does nothing if

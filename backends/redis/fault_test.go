@@ -170,7 +170,7 @@ func TestHistoryHasGrantByAnotherServer(t *testing.T) {
 	}
 }
 
-// The reply of a reconciliation after the grant may overtake that of the confirmation.
+// The reply of a reconciliation after the grant may overtake the reply of the confirmation.
 func TestReconcileBeforeConfirmationRecordsHandoff(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})

@@ -30,7 +30,7 @@ type dueTime struct {
 	index  int
 }
 
-// neverPutOff is a later asOf than that of any reply.
+// neverPutOff is later than the asOf of any reply.
 const neverPutOff = math.MaxInt64
 
 func newSchedule() *schedule {

@@ -131,7 +131,7 @@ func granted(t testing.TB, w *waiter, ticket simba.Ticket) simba.Outcome {
 	return o
 }
 
-// isCurrent reports whether a token is that of the current tenure.
+// isCurrent reports whether a token is the current tenure's token.
 func isCurrent(t testing.TB, b *Backend, mutex string, token uint64) bool {
 	t.Helper()
 	ok, _, err := b.Check(t.Context(), mutex, token)

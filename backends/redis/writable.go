@@ -58,7 +58,7 @@ func (u *upstream) closeIfReadOnly(node *redis.Client, sent time.Time, err error
 	u.connections.closeBefore(addr, sent)
 }
 
-// eval runs one of the scripts above whose only key is that of the write check.
+// eval runs one of the scripts above. Its only key is the key of the write check.
 func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, args ...any) (any, error) {
 	key, err := u.writeCheckKey(ctx, node)
 	if err != nil {

@@ -115,7 +115,7 @@ func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireReq
 	b.mu.Unlock()
 	switch {
 	case owner && ended:
-		// Its own contender asks, so end the lease even if another server created it.
+		// The node's own contender asks. So end the lease even if another server created the node.
 		return out, false, b.expire(ctx, n)
 	case owner:
 		if err := b.renew(ctx, n, r.TTL, r.Transition, b.binding(r.Session)); err != nil {
@@ -336,7 +336,7 @@ func (b *Backend) expire(ctx context.Context, n *node) error {
 	return ignoreNoNode(err)
 }
 
-// unblock turns the node of a contender whose connection broke into that of a polling waiter.
+// unblock makes a blocked waiter whose connection broke a polling waiter.
 func (b *Backend) unblock(k nodeKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

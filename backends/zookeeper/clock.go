@@ -53,7 +53,7 @@ func (c *storeClock) latest(ms int64) time.Time {
 	return epoch.Add(time.Duration(at - baseWall))
 }
 
-// wall returns the wall clock at t: that of the epoch, advanced by the monotonic clock.
+// wall returns the wall clock at t: the wall clock at epoch, advanced by the monotonic clock.
 func wall(t time.Time) int64 { return baseWall + int64(t.Sub(epoch)) }
 
 var baseWall = epoch.UnixNano()

@@ -175,7 +175,7 @@ func (b *Backend) withLock(ctx context.Context, k nodeKey, f func(*session) erro
 		case ctx.Err() != nil, errors.Is(err, errUnknown), lasting(err), certain(err) && !errors.Is(err, zk.ErrNoNode):
 			return err
 		case errors.Is(err, errSessionOver):
-			// It may have been done, and a new attempt could meet another tenure.
+			// The request may have been done, and a new attempt could meet another tenure.
 			return errUnknown
 		case errors.Is(err, errChanged): // another server has yet to write the outcome
 			b.pause(decidePause)
@@ -189,8 +189,8 @@ var errChanged = errors.New("the node was changed meanwhile")
 
 // owned returns the node by which a contender owns the mutex, or nil if it does not. Before it
 // returns nil for an ended lease, it records the end in the ensemble (markOver, expire). The
-// request may name a token that differs from that of the known node. Then another server may have
-// granted a later tenure, so owned reads the ensemble.
+// request may name another token than the known node has. Then another server may have granted a
+// later tenure, so owned reads the ensemble.
 func (b *Backend) owned(ctx context.Context, s *session, k nodeKey, token uint64) (*node, error) {
 	for {
 		n := b.nodeAt(k)
@@ -254,7 +254,7 @@ func (b *Backend) owned(ctx context.Context, s *session, k nodeKey, token uint64
 			}
 			continue
 		}
-		// It waits, unless it has become the owner through another server.
+		// The contender waits, unless it has become the owner through another server.
 		if err := b.reload(ctx, n); err != nil {
 			if ignoreNoNode(err) == nil {
 				continue

@@ -106,7 +106,7 @@ func (n *node) endedLocked(now time.Time) bool {
 	return !n.presumedUntil.IsZero() && !now.Before(n.presumedUntil)
 }
 
-// missedLocked reports whether a first node is that of a polling waiter that missed its
+// missedLocked reports whether a first node belongs to a polling waiter that missed its
 // reservation.
 func (n *node) missedLocked(now time.Time) bool {
 	return n.kind == kindPolling && (n.idle || !n.reservedUntil.IsZero() && !now.Before(n.reservedUntil))

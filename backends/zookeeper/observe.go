@@ -182,7 +182,8 @@ func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) 
 		}
 		b.mu.Lock()
 		if undecided && n.foreign && time.Now().After(deadline) {
-			// It owns the mutex since it became the first, and nobody knows when that was.
+			// The node's contender owns the mutex since the node became the first. Nobody knows
+			// when that was.
 			if n.kind == kindBlocked && !n.over {
 				n.since = time.Now()
 			}

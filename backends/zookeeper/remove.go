@@ -151,8 +151,8 @@ func (b *Backend) removeOnce(ctx context.Context, n *node, why simba.Event, on c
 }
 
 // nextLocked returns the node after an owner's if the end of the tenure can grant it the mutex in
-// the same step. It must be that of a blocked waiter of this server. No other node may be in
-// between: this server created all nodes ahead of it.
+// the same step. The next node must belong to a blocked waiter of this server. No other node may be
+// in between: this server created all nodes ahead of it.
 func (b *Backend) nextLocked(m *mutex, n *node) (next *node) {
 	if n.kind != kindOwner || n.foreign {
 		return nil

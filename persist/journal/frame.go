@@ -12,8 +12,8 @@ type kind byte
 const (
 	// record is the frame of a record.
 	record kind = 1
-	// seal is the last frame of a segment after a clean stop. Its index is that of
-	// the record that would follow, and it has no payload.
+	// seal is the last frame of a segment after a clean stop. Its index is the index of the record
+	// that would follow. It has no payload.
 	seal kind = 2
 )
 

@@ -93,8 +93,8 @@ func (j *Journal) begin(s *scan) error {
 	return nil
 }
 
-// Append writes a record behind all others and returns its index, which is one more than that of
-// the record before. The record is durable after the next Sync.
+// Append writes a record behind all others and returns its index, which is one more than the index
+// of the record before. The record is durable after the next Sync.
 //
 // If the segment is full, Append syncs it and begins the next one. Append does not keep payload.
 // One goroutine at a time may call Append, Sync and Close.

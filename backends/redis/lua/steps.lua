@@ -122,7 +122,7 @@ end
 local DAY = 86400000
 -- SLACK: by how many ms two readings of the clock in one script may differ.
 local SLACK = 20
--- LATE: a server that has not confirmed a grant for so many ms counts as dead.
+-- LATE: if a server does not confirm a grant within this many ms, it counts as dead.
 local LATE = 3000
 -- FOREIGN: the session of a tenure that began without our scripts.
 local FOREIGN = '*'
