@@ -137,7 +137,8 @@ func (s *Store) gather() {
 	}
 }
 
-// gathered returns the size of s.next in changes, and whether it is the next to be written.
+// gathered returns the size of s.next in changes, and whether s.next is the next group to be
+// written.
 func (s *Store) gathered() (changes int, next bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

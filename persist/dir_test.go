@@ -95,7 +95,7 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 	openClosed(t, mem)
 	wantRefusal(t, mem, ErrInUse, "is in use by another process")
 
-	// The lock of another process, as fcntl(2) reports it.
+	// fcntl(2) reports the lock of another process by one of two numbers.
 	for _, number := range []syscall.Errno{syscall.EAGAIN, syscall.EACCES} {
 		mem.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind == errorfs.OpLock {

@@ -98,8 +98,8 @@ func (f *fault) listener() *pebble.EventListener {
 	}
 }
 
-// pebbleLogger is Pebble's logger. It writes nothing to the standard error stream, and Fatalf
-// halts the goroutine, which Pebble expects to end the process.
+// pebbleLogger is Pebble's logger. It writes nothing to the standard error stream. Pebble expects
+// Fatalf to end the process. It halts the goroutine.
 type pebbleLogger struct {
 	*slog.Logger
 	fault *fault

@@ -64,8 +64,8 @@ func (r *rewriter) isSimple(target, value ast.Expr) bool {
 	return !ok || isPlain(value) || r.isBox(get) || !r.isBox(get.Object) && !r.isBox(get.Key) && !r.isLocal(get.Key)
 }
 
-// isLate reports whether Lua reads an operand of a target only when it assigns the value. It does
-// so for a local variable that is not assigned to before.
+// isLate reports whether Lua reads an operand of a target only when it assigns the value. Lua does
+// so if the operand is a local variable that is not assigned to before.
 func (r *rewriter) isLate(operand ast.Expr, assignedBefore []ast.Expr) bool {
 	if !r.isLocal(operand) && !r.isBox(operand) {
 		return false

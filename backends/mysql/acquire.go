@@ -190,7 +190,7 @@ func (b *Backend) acquireBlocked(ctx context.Context, m *mutexState, r simba.Acq
 		return o, nil, err // the lease has ended
 	case err != nil:
 		if !t.Withdraw() {
-			// Granted after all, or superseded.
+			// The ticket was granted meanwhile, or a later ticket has replaced it.
 			return simba.Outcome{Status: simba.StatusWaiting}, t, nil
 		}
 		b.removeUnlessBlocked(m, r.Contender)
@@ -260,7 +260,7 @@ func (b *Backend) tryAcquireBlocked(ctx context.Context, m *mutexState, t *proxy
 			return o, err
 		}
 		if b.waiters.Find(r.Mutex, r.Contender) != t {
-			// Granted by the refresh, or superseded.
+			// The refresh has granted the ticket, or a later ticket has replaced it.
 			return b.outcome(m, simba.StatusWaiting, r.Contender, s), nil
 		}
 		if s.live && s.owner == r.Contender {

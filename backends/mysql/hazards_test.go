@@ -248,7 +248,7 @@ func TestRequestAfterItsDeadlineHasNoEffect(t *testing.T) {
 }
 
 // The answer to the handoff is lost, and then the waiter disconnects.
-func TestGrantToADisconnectedWaiterIsPassedOn(t *testing.T) {
+func TestGrantToADisconnectedWaiterIsHandedOff(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
 	b := serve(t, link.Addr(), nil)

@@ -133,7 +133,7 @@ func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireReq
 	case i < 0:
 		b.forgetDeleted(n)
 		return out, false, nil
-	case i == 0 && ended: // another server may have reported it as the owner
+	case i == 0 && ended: // another server may have reported the contender as the owner
 		return out, false, b.expire(ctx, n)
 	case i == 0:
 		return b.becomeOwner(ctx, n, r, t, n == *made)
@@ -322,7 +322,7 @@ func (b *Backend) checkBusy(ctx context.Context, s *session, r simba.AcquireRequ
 	}
 	mark := protected + contenderMark(r.Contender)
 	if slices.ContainsFunc(names, func(c string) bool { return strings.HasPrefix(c, mark) }) {
-		return out, false, nil // it may be the contender's own node
+		return out, false, nil // the first node may be the contender's own
 	}
 	return b.refuse(ctx, s, r, names, "")
 }

@@ -219,7 +219,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			t.Errorf("after that: %+v, %v", o, err)
 		}
 	})
-	t.Run("what it was granted, though it was to be queued again", func(t *testing.T) {
+	t.Run("withdrawn, though it was to be queued again", func(t *testing.T) {
 		k := nodeKey{"withdrawn", "x"}
 		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute, Waiter: sleepingWaiter{}})
 		unlock, err := b.lockKey(ctx, k) // as its request does
@@ -243,13 +243,13 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		must(t, b.renew(ctx, n, time.Minute, 0, ""))
 		b.setUnacknowledged(n, true)
 	}
-	t.Run("passed on, if its connection closes while it is being granted", func(t *testing.T) {
+	t.Run("handed off, if its connection closes while it is being granted", func(t *testing.T) {
 		n := disconnectDuringRejoin(t, b, link, "granting", func(*node) {})
-		until(t, b, "it is passed on", func() bool { return n.forgotten })
+		until(t, b, "the mutex is handed off", func() bool { return n.forgotten })
 	})
-	t.Run("passed on, if its connection closes while it is granted again", func(t *testing.T) {
+	t.Run("handed off, if its connection closes while it is granted again", func(t *testing.T) {
 		n := disconnectDuringRejoin(t, b, link, "again", handedOff)
-		until(t, b, "it is passed on", func() bool { return n.forgotten })
+		until(t, b, "the mutex is handed off", func() bool { return n.forgotten })
 	})
 	t.Run("its contender's, if an earlier wait has returned it", func(t *testing.T) {
 		n := disconnectDuringRejoin(t, b, link, "earlier", func(n *node) {

@@ -106,7 +106,7 @@ func (b *Backend) leaveWait(ctx context.Context, k nodeKey, why simba.EndReason)
 		}
 		err = b.removeOwn(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: reason}, asWaiter)
 		switch {
-		case errors.Is(err, errChanged) && ctx.Err() == nil: // it is being granted the mutex
+		case errors.Is(err, errChanged) && ctx.Err() == nil: // being granted the mutex
 			b.pause(decidePause)
 		case errors.Is(err, errSessionOver): // the session's nodes are deleted
 			return out, false, nil

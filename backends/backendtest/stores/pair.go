@@ -11,8 +11,8 @@ type Pair interface {
 	// Rejoin, the old primary.
 	Other() *Server
 	// Failover promotes the replica without losing an acknowledged write, and directs new
-	// connections to it. The old primary keeps running. The old primary refuses writes, no longer
-	// replicates, and keeps its connections.
+	// connections to it. The old primary keeps running and keeps its connections. It refuses
+	// writes, and no longer replicates.
 	Failover()
 	// Rejoin makes the old primary the replica of the new one. It returns when the replica has
 	// caught up. Then Failover may be called again.
