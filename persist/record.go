@@ -108,9 +108,9 @@ func appendPut(b []byte, base simba.Instant, l *simba.Lease) []byte {
 	return appendLease(appendString(b, l.Mutex), base, l)
 }
 
-// decodePut reads the body of a put. The lease counts by a clock that showed now at the record's
-// instant. On the writer's boot, that is h.instant. Another machine reads its own clock when the
-// record arrives. That is later, so a lease never ends there before it ends for its owner.
+// decodePut reads the body of a put. now is what the reader's clock showed at the record's instant.
+// On the writer's boot, now is h.instant. Another machine reads its own clock when the record
+// arrives. That is later, so a lease never ends there before it ends for its owner.
 //
 // generation names the writer's boot.
 func decodePut(h *head, body []byte, now simba.Instant) (l simba.Lease, generation uint64, err error) {

@@ -132,7 +132,7 @@ func newRestore(o *RestoreOptions, f *backupFile) (*restore, error) {
 			now.UTC().Format(time.RFC3339), f.info.Taken.UTC().Format(time.RFC3339))
 	}
 	// Leases of the backup are of this generation or an earlier one. No boot has an empty id, so
-	// the first start begins the next generation, and with it these leases.
+	// the first start begins the next generation. Then these leases begin anew.
 	m := meta{
 		epoch:  epoch{Generation: f.meta.Generation},
 		Seq:    max(f.meta.Seq, simba.Seq(now.UnixMicro())),
@@ -157,7 +157,7 @@ func (f *backupFile) checkQuiet(quiet time.Duration) error {
 	return nil
 }
 
-// floor returns the largest token that the restored store counts as given.
+// floor returns the largest token that the restored store counts as used.
 func (r *restore) floor() uint64 { return r.meta.Token }
 
 // run writes the directory. The sign comes last: without it no server opens the directory.

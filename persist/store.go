@@ -48,7 +48,7 @@ type Store struct {
 	syncEvery    time.Duration
 	yield        func()
 	step         int64         // of the checkpoint, in bytes: a segment
-	maxRecord    int           // bytes; the constant, but in tests
+	maxRecord    int           // bytes; the constant, except in tests
 	inherited    time.Duration // recovery delay that earlier runs left
 	recoverUntil simba.Instant // the end of it
 	epoch        epoch         // of this run
@@ -84,7 +84,7 @@ type Store struct {
 	// mu protects the fields below. It is held for memory only, never for I/O.
 	mu       sync.Mutex
 	next     *group   // the group that Append adds to
-	ready    []*group // written before next; these must not grow any more
+	ready    []*group // to be written before next; they must not grow any more
 	current  *group   // the group that is being written; may be nil
 	spare    *group   // for use as next; may be nil
 	writing  bool     // a goroutine runs write
@@ -158,7 +158,7 @@ func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
 func (s *Store) encode(g *group, ch *simba.Change) {
 	switch ch.Kind {
 	case simba.ChangePut:
-		// The next run reads the lease. Its clock begins at the boot's.
+		// The next run reads the lease. The clock of that run begins at the boot's clock.
 		l := ch.Lease
 		l.Acquired = l.Acquired.Add(g.slept)
 		if !g.hasBase {
@@ -305,7 +305,7 @@ func (s *Store) close() error {
 		err = s.closeFiles()
 		close(closed)
 	}()
-	if err := s.awaitCheckpointer(closed); err != nil { // it may be running
+	if err := s.awaitCheckpointer(closed); err != nil { // the checkpointer may be running
 		s.fault.trip(err)
 		return s.fault.cause()
 	}

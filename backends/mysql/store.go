@@ -120,8 +120,8 @@ const (
 	renewed = "GREATEST(" + dbNow + ", LEAST(acquired_at + 1, " + dbNow + " + 5))"
 )
 
-// read returns the row of a mutex. With lock it waits until statements that began earlier can no
-// longer change the row.
+// read returns the row of a mutex. If lock is true, it waits until statements that began earlier
+// can no longer change the row.
 func (s *store) read(ctx context.Context, mutex string, lock bool) (r row, err error) {
 	for i := 1; ; i++ {
 		if lock {

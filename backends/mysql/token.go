@@ -21,12 +21,12 @@ import (
 //	a multiple below that       none: an owner up to 3.2 follows a grant or release of this engine
 //	else                        fencing_token: of an owner on the JVM
 //
-// The first server that reads the row of an owner without a token assigns one (readWithToken). It
-// is larger than all before: fencing_token is below (version + 1) * tokenUnit, since 3.3 increments
-// version whenever it increments fencing_token. In decimal, the engine's tokens show the version.
-// They are below 2^53 until the version needs more than 33 bits. After a million tenures of 3.3 in
-// a row, its token is a multiple as well. Then that owner is assigned another token, which it
-// learns when it renews.
+// The first server that reads the row of an owner without a token assigns one (readWithToken). The
+// assigned token is larger than all before: fencing_token is below (version + 1) * tokenUnit, since
+// 3.3 increments version whenever it increments fencing_token. In decimal, the engine's tokens show
+// the version. They are below 2^53 until the version needs more than 33 bits. After a million
+// tenures of 3.3 in a row, its token is a multiple as well. Then a server assigns that owner
+// another token, which the owner learns when it renews.
 //
 // Statements notice when the column is added or dropped (write, readRows). They contain tokenUnit
 // as a literal.
@@ -84,8 +84,8 @@ func (r row) versionOf(token uint64) uint64 {
 type statements struct {
 	fenced bool
 	// acquire grants or renews. LAST_INSERT_ID returns which: twice the version, plus 1 for a
-	// renewal. That is assigned first, since it depends on the old owner and the old end of the
-	// lease.
+	// renewal. The statement assigns this value first, since it depends on the old owner and the
+	// old end of the lease.
 	acquire string
 	guard   string // LAST_INSERT_ID is the version
 	handOff string // LAST_INSERT_ID is the version
@@ -137,8 +137,8 @@ func newStatements(q statements, next, mark, always string) statements {
 const assignToken = "UPDATE simba_mutex SET fencing_token = version * 1000000 + 1 WHERE " + sameMutex + " AND version = ? AND fencing_token = ?"
 
 // write runs a statement that changes the row of a mutex. build makes it for a table with or
-// without fencing_token. If that column was added or dropped, the statement fails and is built
-// again.
+// without fencing_token. If that column was added or dropped, the statement fails, and write builds
+// it again.
 func (s *store) write(ctx context.Context, mutex string, build func(*statements) (string, []any)) (id uint64, ok bool, err error) {
 	err = s.waits.run(ctx, mutex, func(prefix string) error {
 		for range attempts {

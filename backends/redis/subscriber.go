@@ -44,10 +44,10 @@ type subscriber struct {
 	stop    context.CancelFunc
 }
 
-// subscription is a channel, or a glob of channels, that is wanted.
+// subscription is a channel, or a glob of channels, that the server wants to receive.
 type subscription struct {
 	pattern     bool
-	initial     bool          // wanted when the connection was made, and not yet answered
+	initial     bool          // wanted when the connection was made; the node has not answered yet
 	confirmed   chan struct{} // closed when the node has confirmed it
 	isConfirmed bool
 	wantedAt    time.Time // the last call of subscribe

@@ -28,7 +28,7 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (out simba.Ou
 		if n == nil || r.Token != 0 && r.Token != n.token {
 			h, err := b.inspect(ctx, s, r.Mutex)
 			if err == nil && h.owned && !h.bare && h.contender == r.Contender && (r.Token == 0 || r.Token == h.token) {
-				return errChanged // it has become the owner meanwhile
+				return errChanged // the contender has become the owner meanwhile
 			}
 			out = h.outcome(simba.StatusLost)
 			return err
@@ -92,7 +92,7 @@ func (b *Backend) leaveQueue(ctx context.Context, s *session, k nodeKey) error {
 	switch {
 	case over:
 		err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventExpired}, thisVersion)
-	case undecided: // its creator has yet to write whether it owns the mutex
+	case undecided: // the creator has yet to write whether the node owns the mutex
 		return errChanged
 	default:
 		err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: "left"}, asWaiter)

@@ -18,7 +18,7 @@ type head struct {
 	child     string
 	contender string
 	token     uint64
-	owned     bool // it owns the mutex; else the mutex is reserved for it
+	owned     bool // the contender owns the mutex; else the mutex is reserved for it
 	bare      bool // a JVM's, without a lease
 	binding   string
 
@@ -289,7 +289,7 @@ func (b *Backend) readNode(ctx context.Context, s *session, mutex, child string)
 	}
 	b.mu.Lock()
 	b.adoptLocked(n, rec, &lease.stat)
-	// The best estimate of what is left of the lease.
+	// This is the best estimate of what is left of the lease.
 	if since := b.clock.latest(n.acquiredAt); since.Before(n.since) {
 		n.since = since
 	}

@@ -268,9 +268,9 @@ func (s *session) closeAfterTimeout(ctx context.Context) {
 	}
 }
 
-// allowReconnect sets whether a session that was given up may connect. It may only while the
-// ensemble answers. Otherwise each attempt with a lost answer would extend the session by another
-// timeout.
+// allowReconnect sets whether a session that was given up may connect. It may connect only while
+// the ensemble answers. Otherwise each attempt with a lost answer would extend the session by
+// another timeout.
 func (s *session) allowReconnect(answers bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
