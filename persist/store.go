@@ -333,7 +333,7 @@ func (s *Store) writeAll(final bool) error {
 // closeFailed closes the files of a store that has failed.
 func (s *Store) closeFailed() {
 	s.mu.Lock()
-	s.closed = true // a caller that found the store working has begun to write by now
+	s.closed = true // under mu, so no write begins later: see beginWriteLocked
 	s.mu.Unlock()
 	s.writer.Wait()
 	_ = s.closeFiles() // the first failure says more

@@ -40,7 +40,7 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	if err == nil && out.Status == simba.StatusWaiting {
 		return out, t, nil
 	}
-	if !t.Withdraw() { // it was granted or superseded meanwhile; End returns the outcome
+	if !t.Withdraw() { // the ticket was granted or replaced meanwhile; End returns the outcome
 		return simba.Outcome{Status: simba.StatusWaiting}, t, nil
 	}
 	if err != nil {
@@ -190,7 +190,7 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		return out, false, nil
 	}
 	other, err := b.olderNode(ctx, s, k, names[:at])
-	// The first node may own the mutex, or have owned it.
+	// The contender may own the mutex by the first node, or have owned it.
 	if err == nil && other != nil && other.child == names[0] {
 		other, err = b.decided(ctx, s, r.Mutex, other.child)
 	}
@@ -341,7 +341,7 @@ func (b *Backend) unblock(k nodeKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.nodeLocked(k)
-	// Another connection may have superseded the broken one.
+	// Another connection may have replaced the broken one.
 	if n == nil || n.kind != kindBlocked || b.waitsLocked(k) || b.elsewhereLocked(n) {
 		return
 	}

@@ -36,13 +36,13 @@ type node struct {
 	token        uint64 // its czxid
 	foreign      bool
 	bare         bool      // a JVM's, without a lease
-	made         time.Time // when it was first known to exist
+	made         time.Time // when this server first knew that the node exists
 	creator      string    // id of the creator, as in records
 	onlyOwnAhead bool      // this server created all nodes ahead of it; guarded by Backend.mu
 
 	// Guarded by Backend.mu. Only the holder of the key's lock changes the ensemble.
 	kind           kind
-	server         string // whose client last asked for it
+	server         string // the server whose client last asked for the mutex by this node
 	ttl            time.Duration
 	transition     time.Duration
 	binding        string
@@ -55,7 +55,7 @@ type node struct {
 	// Until presumedUntil, others may report a node with an "asking" record as an owner's. It is
 	// zero for other nodes.
 	presumedUntil time.Time
-	// renewalStart is when an owner's last renewal began. It may have succeeded without an
+	// renewalStart is when an owner's last renewal began. The renewal may have succeeded without an
 	// answer.
 	renewalStart  time.Time
 	expiresAt     time.Time // of a polling waiter: when its entry expires

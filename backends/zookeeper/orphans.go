@@ -9,7 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// maxOrphans bounds the orphans. Beyond it the session is given up, which deletes its nodes.
+// maxOrphans bounds the orphans. If there are more, the server gives the session up, and the
+// ensemble deletes its nodes.
 const maxOrphans = 10000
 
 // addOrphan records a node that no client knows of, and starts its deletion in the background. If

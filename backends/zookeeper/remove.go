@@ -12,8 +12,8 @@ import (
 )
 
 // remove deletes a node. If it certainly deleted the node, it announces the event why. It returns
-// zk.ErrNoNode if the node was gone, and zk.ErrBadVersion if its lease was changed. With asWaiter
-// it returns errChanged if the node is no longer a waiter's.
+// zk.ErrNoNode if the node was gone, and zk.ErrBadVersion if its lease was changed. If on is
+// asWaiter, it returns errChanged if the node is no longer a waiter's.
 func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condition) error {
 	b.mu.Lock()
 	if n.grantedLocked(on) {
@@ -46,7 +46,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 		}
 		if next != nil {
 			next.granting, next.becomingOwner = false, false
-			if m.watcher != nil && !handed { // it skipped next meanwhile
+			if m.watcher != nil && !handed { // the watcher skipped next meanwhile
 				m.watcher.wake()
 			}
 		}
@@ -102,7 +102,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 			orphaned := !granted && why.Kind != simba.EventExpired
 			if orphaned {
 				b.dropLocked(n)
-				m.resetOwnAheadLocked() // it may still exist ahead of others
+				m.resetOwnAheadLocked() // the node may still exist ahead of others
 				b.addOrphanLocked(n.key(), n.guid, version)
 			}
 			b.mu.Unlock()
@@ -193,8 +193,8 @@ type nextOwner struct {
 }
 
 // delete deletes a latch node and its lease in one step, if the lease has the version (-1 = any).
-// With h, the same step makes that node the owner's if it is unchanged, and delete returns the stat
-// of its lease. With count it returns how many nodes are left, else -1.
+// If h is not nil, the same step makes that node the owner's if it is unchanged. Then delete
+// returns the stat of its lease. If count is true, delete returns how many nodes are left, else -1.
 func (s *session) delete(ctx context.Context, n *node, version int32, h *nextOwner, count bool) (stat *zk.Stat, left int, err error) {
 	ops := []any{&zk.DeleteRequest{Path: s.latch(n.mutex, n.child), Version: -1}}
 	if !n.bare {
