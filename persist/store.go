@@ -124,6 +124,7 @@ func (s *Store) AppendAll(changes []simba.Change) (holds bool) {
 	return holds
 }
 
+// appendLocked adds one change to the next group. The caller holds mu.
 func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
 	g := s.next
 	if g.changes == 0 {

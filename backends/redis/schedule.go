@@ -66,6 +66,7 @@ func (s *schedule) cancel(mutex string, asOf int64) {
 	}
 }
 
+// setLocked sets the time of a mutex. It moves the heap entry only to an earlier time.
 func (s *schedule) setLocked(mutex string, at time.Time, asOf int64) {
 	d := s.byMutex[mutex]
 	if d != nil {

@@ -220,6 +220,7 @@ func (s *subscriptions) followMasters(ctx context.Context) error {
 	return nil
 }
 
+// startLocked makes the subscriber of a master and starts its goroutines. The caller holds s.mu.
 func (s *subscriptions) startLocked(c *redis.Client) *subscriber {
 	sub := newSubscriber(c, s.timeout)
 	sub.onMessage, sub.onConfirmed, sub.onResubscribed = s.onMessage, s.onConfirmed, s.onResubscribed

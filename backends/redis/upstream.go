@@ -26,6 +26,7 @@ type upstream struct {
 	unknownLimit chan struct{} // limits background tasks for keys whose node is not known
 }
 
+// newUpstream makes the clients for a target. They connect at their first request.
 func newUpstream(t target, timeout time.Duration, tasks *tasks) *upstream {
 	u := &upstream{
 		timeout: timeout, tasks: tasks,

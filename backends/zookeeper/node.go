@@ -261,6 +261,7 @@ func (b *Backend) runDue(n *node) {
 	}
 }
 
+// runDueWithLock is runDue for a caller that holds the key's lock.
 func (b *Backend) runDueWithLock(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	now := time.Now()
