@@ -114,43 +114,6 @@ func TestServerIsLiveWhileItStartsAndStops(t *testing.T) {
 	}
 }
 
-func TestOpenConnectionsAreBounded(t *testing.T) {
-	addr := serve(t, New(Config{Logger: quiet}))
-	open := func() net.Conn {
-		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
-	// Each has served a request, so the server knows it.
-	ask := func(c net.Conn) error {
-		_, err := io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-		if err == nil {
-			_, err = c.Read(make([]byte, 4096))
-		}
-		return err
-	}
-	var conns []net.Conn
-	for range maxConns {
-		c := open()
-		if err := ask(c); err != nil {
-			t.Fatal(err)
-		}
-		conns = append(conns, c)
-	}
-	if err := ask(open()); err == nil {
-		t.Error("one connection more is served")
-	}
-	conns[0].Close()
-	for end := time.Now().Add(time.Minute); ask(open()) != nil; {
-		if time.Now().After(end) {
-			t.Fatal("no connection is served after one has closed")
-		}
-	}
-}
-
 // slowBackend answers when it may.
 type slowBackend struct {
 	simba.Backend
