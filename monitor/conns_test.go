@@ -53,7 +53,11 @@ func isClosed(t *testing.T, c net.Conn) bool {
 
 // protected is a server with a password.
 func protected(t *testing.T, src Sources) (addr string) {
-	users, err := access.Open(commands.Catalog(), access.Options{Password: "secret"})
+	return serveUsers(t, &src, access.Options{Password: "secret"})
+}
+
+func serveUsers(t *testing.T, src *Sources, o access.Options) (addr string) {
+	users, err := access.Open(commands.Catalog(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +66,7 @@ func protected(t *testing.T, src Sources) (addr string) {
 	t.Cleanup(src.Commands.Close)
 	s := New(Config{Logger: quiet})
 	addr = serve(t, s)
-	if err := s.Open(src); err != nil {
+	if err := s.Open(*src); err != nil {
 		t.Fatal(err)
 	}
 	return addr

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,6 +19,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/commands"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/resp"
@@ -174,6 +177,28 @@ func TestAProbeOfAStuckStoreEnds(t *testing.T) {
 			t.Errorf("a client with less patience gets %v", err)
 		}
 	})
+}
+
+func TestReadinessOfAFailingStoreNeedsNoRight(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "users.acl")
+	if err := os.WriteFile(path, []byte("user default on nopass -@all +ping"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	src := sources(t)
+	b := &slowBackend{Backend: src.Backend, err: errors.New("broken"), reply: make(chan struct{})}
+	close(b.reply)
+	src.Backend = b
+	addr := serveUsers(t, &src, access.Options{Path: path})
+	for range 3 {
+		if status, body := get(t, "http://"+addr+"/readyz"); status != http.StatusServiceUnavailable || strings.Contains(body, "broken") {
+			t.Errorf("%d %s", status, body)
+		}
+	}
+	for _, d := range src.Commands.Stats().Denials {
+		if d.N != 0 {
+			t.Errorf("%d denials of %s", d.N, d.Name)
+		}
+	}
 }
 
 // hungDisk makes nothing durable before it may.
