@@ -269,6 +269,28 @@ func TestSeriesOfMutexesAreThoseOfTheGlobs(t *testing.T) {
 	}
 }
 
+// picky cannot read one mutex.
+type picky struct {
+	simba.Backend
+	refused string
+}
+
+func (b *picky) Owner(ctx context.Context, name string) (simba.Tenure, simba.Seq, error) {
+	if name == b.refused {
+		return simba.Tenure{}, 0, &simba.NameError{Argument: "mutex", Problem: "it is too long for the table"}
+	}
+	return b.Backend.Owner(ctx, name)
+}
+
+func TestAMutexThatTheStoreCannotReadHasNoSeries(t *testing.T) {
+	e := newEngine(t)
+	hold(t, e, "a", "b", "c")
+	got := readMutexes(t.Context(), &picky{e, "b"}, []string{"a", "b", "c"})
+	if len(got.list) != 2 || got.list[1].name != "c" || got.complete {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestSeriesOfMutexesAreBounded(t *testing.T) {
 	e := newEngine(t)
 	var names []string
