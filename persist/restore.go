@@ -272,7 +272,7 @@ func (r *restore) fill(ctx context.Context, db *pebble.DB) error {
 		r.batch.Reset()
 		return ctx.Err()
 	})
-	if err != nil {
+	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}
 	if err := r.batch.Set([]byte(metaKey), appendMeta(nil, &r.meta), nil); err != nil {

@@ -83,7 +83,10 @@ func restoreBackup(ctx context.Context, dir string, f restoreFlags, out io.Write
 	done, err := persist.Restore(ctx, persist.RestoreOptions{
 		From: from, Dir: f.dataDir, Quiet: f.quiet, OwnersStopped: f.ownersStopped,
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("restore: interrupted; nothing was restored to %s, so restore again", f.dataDir)
+	case err != nil:
 		return fmt.Errorf("restore: %w", err)
 	}
 	fmt.Fprintf(out, "restored to %s: tokens go on above %d\n", f.dataDir, done.Floor)
