@@ -135,7 +135,7 @@ func TestLostReplyOfBreakIsNotRepeated(t *testing.T) {
 		granted <- err
 	}()
 	simbatest.AwaitBlocked(t, s.Addr, 1)
-	cut := listen(t, func(c net.Conn) { untilBreak(t, c, s.Addr) })
+	cut := listen(t, func(c net.Conn) { untilBreak(t, c, s.Addr, func() bool { return true }) })
 	r := run(t, "redis://"+cut, "break", "job", "--yes")
 	r.fails(t, 69, "the tenure may have ended: look at it before you repeat this")
 	if err := <-granted; err != nil {
@@ -146,8 +146,38 @@ func TestLostReplyOfBreakIsNotRepeated(t *testing.T) {
 	}
 }
 
-// untilBreak relays a connection, and drops it instead of the reply to BREAK.
-func untilBreak(t *testing.T, c net.Conn, addr string) {
+// Between the last look at the owner and BREAK the tenure can end, and another begin.
+func TestBreakNamesTheTenureThatItBroke(t *testing.T) {
+	simbatest.Binary(t)
+	onEveryEngine(t, func(t *testing.T, engine string) {
+		s := simbatest.StartOn(t, engine)
+		c := simbatest.GoRedis(t, s)
+		simbatest.Acquire(t, c, "job", "alice", 600_000)
+		late := listen(t, func(conn net.Conn) {
+			untilBreak(t, conn, s.Addr, func() bool {
+				if err := c.Do(t.Context(), "SIMBA.RELEASE", "job", "alice").Err(); err != nil {
+					t.Error(err)
+				}
+				simbatest.Acquire(t, c, "job", "bob", 600_000)
+				return false
+			})
+		})
+		r := run(t, "redis://"+late, "break", "job", "--yes", "--json", "--reason", "stuck")
+		var broken map[string]any
+		if r.code == 0 {
+			broken = object(t, r.out)
+		}
+		history := objects(t, must(t, url(s), "history", "job", "--json"))
+		last := history[len(history)-1]
+		if broken["owner"] != "bob" || last["event"] != "broken" || last["owner"] != "bob" || broken["token"] != last["token"] {
+			t.Errorf("exit code %d with %v, %s; the history ends with %v", r.code, broken, r.err, last)
+		}
+	})
+}
+
+// untilBreak relays a connection. Before BREAK it calls a function, and drops the connection
+// instead of the reply to BREAK if that returns true.
+func untilBreak(t *testing.T, c net.Conn, addr string, before func() bool) {
 	server, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Error(err)
@@ -160,7 +190,7 @@ func untilBreak(t *testing.T, c net.Conn, addr string) {
 		if err != nil {
 			return
 		}
-		last := strings.Contains(string(buffer[:n]), "SIMBA.BREAK")
+		last := strings.Contains(string(buffer[:n]), "SIMBA.BREAK") && before()
 		if _, err := server.Write(buffer[:n]); err != nil {
 			return
 		}
