@@ -31,7 +31,7 @@ func historyCommand() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-The server that replies made or saw these events. It keeps the last 10,000 of all mutexes.`
+A server keeps the last 10,000 events that it made or saw, of all mutexes together.`
 	most = addCount(cmd, 10)
 	asJSON = addJSON(cmd)
 	return cmd

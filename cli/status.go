@@ -39,7 +39,7 @@ type Status struct {
 
 func statusCommand() *cobra.Command {
 	var asJSON *bool
-	cmd := clientCommand("status", "Show how a server does", arguments(0, 0, ""),
+	cmd := clientCommand("status", "Show the state and the figures of a server", arguments(0, 0, ""),
 		func(cmd *cobra.Command, c *redis.Client, _ []string) error {
 			fields, err := info(cmd.Context(), c)
 			if err != nil {

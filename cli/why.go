@@ -49,10 +49,10 @@ func whyCommand() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-It asks and changes nothing: no contender is added to the queue. On the engine mysql it knows only
-the queue of the server that replies.`
+It only asks: no contender is added to the queue. On the engine mysql it knows only the queue of the
+server that replies.`
 	cmd.Example = "  simba-resp why job --contender worker-7"
-	contender = cmd.Flags().String("contender", "", "`ID` of the contender that waits (default a new one)")
+	contender = cmd.Flags().String("contender", "", "answer for the contender `ID`; without the flag for a new one")
 	_ = cmd.RegisterFlagCompletionFunc("contender", cobra.NoFileCompletions)
 	asJSON = addJSON(cmd)
 	return cmd

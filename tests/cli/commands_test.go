@@ -122,6 +122,13 @@ func TestInvalidArgumentIsNamed(t *testing.T) {
 		{[]string{"elect", "a", "--grace", "0", "--", "true"}, "--grace is 0s"},
 		{[]string{"elect", "a", "--ttl", "ten", "--", "true"}, "--ttl"},
 		{[]string{"restore", "a", "--data-dir", "b", "--quiet", "-1s"}, "--quiet must be above 0"},
+		{[]string{"elect", "a", "--ttl", "10", "--", "true"}, "write 10s, 500ms or 1h30m"},
+		{[]string{"ownr", "a"}, "unknown command 'ownr'; do you mean owner? (simba-resp --help lists the commands)"},
+		{[]string{"x\x1b"}, `unknown command 'x\x1b'`},
+		{[]string{"serve", "now"}, "unexpected argument 'now'"},
+		{[]string{"completion"}, "completion needs a shell: bash, zsh, fish or powershell"},
+		{[]string{"completion", "ksh"}, "unknown command 'ksh'"},
+		{[]string{"status", "--url", "127.0.0.1:7379"}, "--url: use redis://host:port"},
 	} {
 		run(t, "redis://127.0.0.1:1", row.args...).fails(t, 2, row.want)
 	}
@@ -282,6 +289,9 @@ func TestCompletionOffersMutexes(t *testing.T) {
 	}
 	complete := func(prefix string) []string {
 		r := run(t, url(s), "__complete", "owner", prefix)
+		if wrapped := run(t, url(s), "__complete", "lock", "--try", prefix); wrapped.out != r.out {
+			t.Errorf("lock is completed by %q, owner by %q", wrapped.out, r.out)
+		}
 		lines := strings.Split(strings.TrimSpace(r.out), "\n")
 		slices.Sort(lines[:len(lines)-1])
 		return lines

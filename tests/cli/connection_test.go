@@ -43,7 +43,7 @@ func TestConnectionErrorSaysWhatToCheckAndNeverThePassword(t *testing.T) {
 		{"redis://u:secret@" + closed.Addr().String(), "connection refused; check that the server runs, and the URL"},
 		{"redis://u:secret@no-such-host.invalid", "unknown host; check the URL"},
 		{"redis://" + s.Addr, "the server asks for a login; set --user and --password-file or SIMBA_PASSWORD"},
-		{"redis://ops:secret-but-wrong@" + s.Addr, "the server refuses the password of user ops"},
+		{"redis://ops:secret-but-wrong@" + s.Addr, "the server refuses the password of user ops; check both"},
 		{"redis://:secret-but-wrong@" + s.Addr, "the server refuses the password of user default"},
 		{"rediss://ops:secret@" + s.Addr, "the server does not speak TLS on this port"},
 		{"unix://u:secret@/no/such/socket", "there is no such socket"},
