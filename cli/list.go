@@ -33,8 +33,8 @@ func (l listed) json() any {
 	return l.Tenure
 }
 
-// failed reports whether the server could not answer. It may also refuse to: the user may not read
-// the mutex, or its name is that of a Redis key and no valid name for SIMBA.*.
+// failed reports whether the server could not answer. A refusal is an answer: the user may not read
+// the mutex, or its name is that of a Redis key and not valid for SIMBA.*.
 func (l listed) failed() bool {
 	return l.err != "" && !strings.HasPrefix(l.err, "NOPERM ") && !strings.HasPrefix(l.err, "ERR invalid mutex")
 }
@@ -96,8 +96,8 @@ func scanNames(ctx context.Context, c *redis.Client, options []any) ([]string, e
 	}
 }
 
-// list asks for the tenures of mutexes, and calls print for each. Its error says if the server could
-// not answer for some.
+// list asks for the tenures of mutexes, and calls print for each. Its error says if the server
+// could not answer for some.
 func list(ctx context.Context, c *redis.Client, names []string, print func(listed) error) error {
 	failed, why := 0, ""
 	for page := range slices.Chunk(names, scanCount) {

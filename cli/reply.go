@@ -131,7 +131,7 @@ func toTenure(mutex string, v any) (Tenure, error) {
 // Waiter is a record of SIMBA.QUEUE.
 type Waiter struct {
 	Contender string `json:"contender" doc:"the waiter"`
-	Position  int64  `json:"position" doc:"its place in the queue, from 1"`
+	Position  int64  `json:"position" doc:"its position, from 1"`
 	Waiting   int64  `json:"waiting_ms" doc:"time in the queue"`
 	Kind      string `json:"kind" doc:"blocked or polling"`
 }

@@ -24,7 +24,7 @@ type Why struct {
 	Next        *string  `json:"next" doc:"waiter that gets the mutex next; null = none, or unknown: a polling waiter is skipped if the server cannot notify it"`
 
 	Contender string `json:"contender" doc:"as asked; empty = a new one"`
-	Position  int64  `json:"position" doc:"place of the contender in the queue; 0 = none"`
+	Position  int64  `json:"position" doc:"position of the contender; 0 = not in the queue"`
 	Owns      bool   `json:"owns" doc:"whether the contender is the owner"`
 
 	FreeIn  *int64 `json:"free_in_ms" doc:"when the lease ends at the latest if the owner does not renew it; null = never"`

@@ -22,8 +22,8 @@ const (
 	cliEnd   = "\n<!-- end of the section -->\n"
 )
 
-// cliMarkdown is the section of the commands and of their JSON. The settings of serve and check have
-// a page of their own.
+// cliMarkdown is the section of the commands and of their JSON. The settings of serve and check
+// have a page of their own.
 func cliMarkdown() string {
 	var b strings.Builder
 	for _, cmd := range newRoot(os.Getenv, func(context.Context, *config) error { return nil }).Commands() {

@@ -168,7 +168,8 @@ func TestKeyWithoutExpiryHasNoExpiry(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn := simbatest.Conn(t, s)
-	for now, then := any(0), any(0); now == then; { // in the first millisecond it looks like a lease of 24 h
+	// In the first millisecond it looks like a lease of 24 h.
+	for now, then := any(0), any(0); now == then; {
 		r := simbatest.DoRecord(t, conn, "SIMBA.OWNER", "key")
 		now, then = r["now"], r["acquired_at"]
 	}
