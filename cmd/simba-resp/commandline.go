@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -53,16 +54,33 @@ func newRoot(getenv func(string) string, serve func(context.Context, *config) er
 
 	root.AddCommand(serving, check, lockCommand(), electCommand(), backupCommand(), restoreCommand())
 	root.SuggestionsMinimumDistance = 2
-	root.InitDefaultCompletionCmd("completion") // else cobra adds it too late for the next lines
-	completion, _, _ := root.Find([]string{"completion"})
-	completion.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return configErrors{fmt.Errorf("completion needs a shell: bash, zsh, fish or powershell")}
-		}
-		return unknownCommand(cmd, args[0])
-	}
-	completion.Args = cobra.ArbitraryArgs
+	describeCompletion(root)
 	return root
+}
+
+// describeCompletion gives the command of cobra that prints completions our help and errors.
+func describeCompletion(root *cobra.Command) {
+	const name = "completion"
+	root.InitDefaultCompletionCmd(name) // else cobra adds it when the command line runs
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != name {
+			continue
+		}
+		cmd.Use = name + " SHELL"
+		cmd.Short = "Print a script that completes commands, flags and names of mutexes"
+		cmd.Long = cmd.Short + `.
+
+SHELL is bash, zsh, fish or powershell. simba-resp completion SHELL --help says how to load the
+script. bash needs the package bash-completion.`
+		cmd.Example = "  source <(simba-resp completion bash)"
+		cmd.Args = cobra.ArbitraryArgs
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return configErrors{errors.New("completion needs a SHELL: bash, zsh, fish or powershell")}
+			}
+			return unknownCommand(cmd, args[0])
+		}
+	}
 }
 
 // unknownCommand returns the error of a word that is no subcommand.

@@ -93,6 +93,9 @@ func writeCommand(b *strings.Builder, cmd *cobra.Command) {
 	}
 	fmt.Fprintf(b, "\n### %s\n\n```sh\n%s\n```\n", cmd.Name(), cmd.UseLine())
 	for paragraph := range strings.SplitSeq(long, "\n\n") {
+		if flag, meaning, ok := strings.Cut(paragraph, "\n"); ok && strings.HasPrefix(flag, "--") {
+			paragraph = "`" + flag + "`: " + strings.TrimSpace(meaning)
+		}
 		b.WriteString("\n" + fold(escapeMarkdown(paragraph)))
 	}
 	if cmd.Example != "" {

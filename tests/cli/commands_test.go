@@ -126,7 +126,7 @@ func TestInvalidArgumentIsNamed(t *testing.T) {
 		{[]string{"ownr", "a"}, "unknown command 'ownr'; do you mean owner? (simba-resp --help lists the commands)"},
 		{[]string{"x\x1b"}, `unknown command 'x\x1b'`},
 		{[]string{"serve", "now"}, "unexpected argument 'now'"},
-		{[]string{"completion"}, "completion needs a shell: bash, zsh, fish or powershell"},
+		{[]string{"completion"}, "completion needs a SHELL: bash, zsh, fish or powershell"},
 		{[]string{"completion", "ksh"}, "unknown command 'ksh'"},
 		{[]string{"status", "--url", "127.0.0.1:7379"}, "--url: use redis://host:port"},
 	} {
