@@ -29,7 +29,7 @@ func main() {
 	log := newLogBuffer(os.Stderr)
 	err := run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, log)
 	if err == nil {
-		log.close(0) // serve has flushed it
+		log.close(logFlushTimeout) // serve has flushed it; other commands have not
 		return
 	}
 	code := exitFailed

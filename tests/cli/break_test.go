@@ -36,11 +36,11 @@ func TestBreakEndsTheTenureAndHandsOff(t *testing.T) {
 func TestBreakAsksOnATerminal(t *testing.T) {
 	s := contended(t, "embedded")
 	c := simbatest.GoRedis(t, s)
-	if code, out := onTerminal(t, s, func() string { return "\n" }, "break", "job"); code != 1 || !strings.Contains(out, "not broken") {
+	if code, out := onTerminal(t, url(s), func() string { return "\n" }, "break", "job"); code != 1 || !strings.Contains(out, "not broken") {
 		t.Errorf("after no: exit code %d: %s", code, out)
 	}
 	// While the person reads the question, the tenure ends and another begins.
-	code, out := onTerminal(t, s, func() string {
+	code, out := onTerminal(t, url(s), func() string {
 		if err := c.Do(t.Context(), "SIMBA.RELEASE", "job", "alice").Err(); err != nil {
 			t.Error(err)
 		}
@@ -52,20 +52,20 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "not broken: job has a new tenure, of bob") {
 		t.Errorf("after a new tenure: exit code %d: %s", code, out)
 	}
-	if code, out := onTerminal(t, s, func() string { return "yes\n" }, "break", "job"); code != 0 || !strings.Contains(out, "broke the tenure of bob") {
+	if code, out := onTerminal(t, url(s), func() string { return "yes\n" }, "break", "job"); code != 0 || !strings.Contains(out, "broke the tenure of bob") {
 		t.Errorf("after yes: exit code %d: %s", code, out)
 	}
 }
 
 // onTerminal runs a command whose standard input is a terminal. When it asks, answer returns what
 // the person types.
-func onTerminal(t *testing.T, s *simbatest.Server, answer func() string, args ...string) (code int, out string) {
+func onTerminal(t *testing.T, server string, answer func() string, args ...string) (code int, out string) {
 	t.Helper()
 	master, slave := openTerminal(t)
 	defer master.Close()
 	defer slave.Close()
 	cmd := exec.Command(simbatest.Binary(t), args...)
-	cmd.Env = append(simbatest.Environ(), "SIMBA_URL="+url(s))
+	cmd.Env = append(simbatest.Environ(), "SIMBA_URL="+server)
 	cmd.Stdin = slave
 	// The question has no end of line, so it is read here.
 	errs, err := cmd.StderrPipe()
@@ -173,6 +173,26 @@ func TestBreakNamesTheTenureThatItBroke(t *testing.T) {
 			t.Errorf("exit code %d with %v, %s; the history ends with %v", r.code, broken, r.err, last)
 		}
 	})
+}
+
+func TestBreakSaysThatItBrokeAnotherTenureThanItAskedFor(t *testing.T) {
+	s := contended(t, "embedded")
+	c := simbatest.GoRedis(t, s)
+	late := listen(t, func(conn net.Conn) {
+		untilBreak(t, conn, s.Addr, func() bool {
+			if err := c.Do(t.Context(), "SIMBA.RELEASE", "job", "alice").Err(); err != nil {
+				t.Error(err)
+			}
+			simbatest.Acquire(t, c, "job", "bob", 600_000)
+			return false
+		})
+	})
+	code, out := onTerminal(t, "redis://"+late, func() string { return "y\n" }, "break", "job")
+	for _, want := range []string{"job is held by alice, token ", "the tenure of alice, token ", "had ended just before", "broke the tenure of bob on job, token "} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d without %q: %s", code, want, out)
+		}
+	}
 }
 
 // untilBreak relays a connection. Before BREAK it calls a function, and drops the connection
