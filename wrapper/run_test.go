@@ -2,6 +2,7 @@ package wrapper
 
 import (
 	"context"
+	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -133,6 +134,68 @@ func TestSuspensionWhileTheCommandStopsBringsSIGKILLForward(t *testing.T) {
 			t.Error("no SIGKILL")
 		}
 	})
+}
+
+// The Client may give up the lease 250 ms before its end.
+func TestShortestGraceLeavesHalfASecondBehindSIGKILL(t *testing.T) {
+	if got := margin(MinGrace); got != 500*time.Millisecond {
+		t.Errorf("the margin is %v", got)
+	}
+}
+
+func TestLostMutexStartsNoCommand(t *testing.T) {
+	ctx, lose := context.WithCancel(t.Context())
+	lose()
+	file := t.TempDir() + "/started"
+	c, err := Find([]string{"touch", file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Runner{Mutex: "job", Grace: MinGrace, Say: t.Logf}
+	result, err := r.Run(c, &fakeLease{ctx: ctx})
+	if err != nil || result != (Result{Lost: true, Code: NotStarted}) {
+		t.Errorf("the result is %+v, %v", result, err)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the command has run")
+	}
+}
+
+// panickyLease panics when the command runs.
+type panickyLease struct {
+	fakeLease
+	begun bool
+}
+
+func (l *panickyLease) Owner() client.Owner {
+	if l.begun {
+		panic("planted")
+	}
+	l.begun = true
+	return l.owner
+}
+
+// The report of a panic may block, and the kernel kills the first process only.
+func TestPanicKillsTheWholeGroup(t *testing.T) {
+	c, err := Find([]string{"sh", "-c", "sleep 600 & wait"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Runner{Mutex: "job", Grace: MinGrace, Say: t.Logf}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_, _ = r.Run(c, &panickyLease{fakeLease: fakeLease{ctx: t.Context()}})
+	}()
+	// The test adopts the sleep, and waits for both.
+	for {
+		if _, err := unix.Wait4(-1, nil, 0, nil); err == unix.ECHILD {
+			return
+		}
+	}
 }
 
 func TestNoSignalWhileTheLeaseIsRenewed(t *testing.T) {

@@ -29,8 +29,11 @@ func main() {
 	log := newLogBuffer(os.Stderr)
 	err := run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, log)
 	if err == nil {
-		log.close(0) // serve has flushed it
+		log.close(logFlushTimeout)
 		return
+	}
+	if by := (interface{ Interrupted() bool })(nil); errors.As(err, &by) && by.Interrupted() {
+		interrupt(log)
 	}
 	code := exitFailed
 	if coded := (interface{ ExitCode() int })(nil); errors.As(err, &coded) {
@@ -46,6 +49,15 @@ func fail(log *logBuffer, code int, why any) {
 	}
 	log.flush(logFlushTimeout)
 	os.Exit(code)
+}
+
+// interrupt ends the process by SIGINT: a script that runs this program ends, too, when Ctrl-C is
+// typed. A shell ignores a program that only exits with 130.
+func interrupt(log *logBuffer) {
+	log.flush(logFlushTimeout)
+	signal.Reset(os.Interrupt)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+	time.Sleep(time.Second) // another thread may get it
 }
 
 // serveUntilSignal runs the server until it receives a signal to stop or a client sends SHUTDOWN.
