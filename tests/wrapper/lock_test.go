@@ -66,13 +66,17 @@ func TestLockNamesTheTenureInTheEnvironment(t *testing.T) {
 func TestLockOfAUserContendsByItsName(t *testing.T) {
 	t.Parallel()
 	users := filepath.Join(t.TempDir(), "users.acl")
-	if err := os.WriteFile(users, []byte("user ops on >word ~job +@all\n"), 0o600); err != nil {
+	if err := os.WriteFile(users, []byte("user ops on >word ~job +@all\nuser pool on >word ~job as:pool-* +@all\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w := &world{TB: t, server: simbatest.Start(t, "--aclfile", users)}
 	p := w.lock([]string{"env"}, "--url", "redis://ops:word@"+w.server.Addr)
 	w.wantsCode(p, 0)
 	p.Wants(t, `^SIMBA_OWNER=ops:1:\d+@.+~[0-9a-f]{16}$`)
+	p = w.lock([]string{"env"}, "--url", "redis://pool:word@"+w.server.Addr)
+	w.wantsCode(p, exitUnavailable)
+	p.Wants(t, "NOPERM .*; set --id to one that the user's rule as: allows$")
+	w.wantsCode(w.lock([]string{"env"}, "--url", "redis://pool:word@"+w.server.Addr, "--id", "pool-1"), 0)
 }
 
 func TestLockForwardsSignals(t *testing.T) {
