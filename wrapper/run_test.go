@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,39 +163,48 @@ func TestLostMutexStartsNoCommand(t *testing.T) {
 	}
 }
 
-// panickyLease panics when the command runs.
+// panickyLease panics when the file exists.
 type panickyLease struct {
 	fakeLease
-	begun bool
+	file string
 }
 
 func (l *panickyLease) Owner() client.Owner {
-	if l.begun {
+	if _, err := os.Stat(l.file); err == nil {
 		panic("planted")
 	}
-	l.begun = true
 	return l.owner
 }
 
 // The report of a panic may block, and the kernel kills the first process only.
 func TestPanicKillsTheWholeGroup(t *testing.T) {
-	c, err := Find([]string{"sh", "-c", "sleep 600 & wait"})
+	l := &panickyLease{fakeLease: fakeLease{ctx: t.Context()}, file: t.TempDir() + "/child"}
+	l.owner.TTLAt = time.Now().Add(time.Hour)
+	l.owner.TransitionAt = l.owner.TTLAt.Add(time.Hour)
+	c, err := Find([]string{"sh", "-c", `sleep 600 & echo $! >"$1".new; mv "$1".new "$1"; wait`, "sh", l.file})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Runner{Mutex: "job", Grace: MinGrace, Say: t.Logf}
 	func() {
 		defer func() {
 			if recover() == nil {
 				t.Error("no panic")
 			}
 		}()
-		_, _ = r.Run(c, &panickyLease{fakeLease: fakeLease{ctx: t.Context()}})
+		_, _ = (&Runner{Mutex: "job", Grace: MinGrace, Say: t.Logf}).Run(c, l)
 	}()
-	// The test adopts the sleep, and waits for both.
-	for {
-		if _, err := unix.Wait4(-1, nil, 0, nil); err == unix.ECHILD {
-			return
+	text, err := os.ReadFile(l.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); unix.Kill(child, 0) == nil; time.Sleep(time.Millisecond) {
+		_, _ = unix.Wait4(child, nil, unix.WNOHANG, nil) // the test has adopted it
+		if time.Now().After(end) {
+			t.Fatal("the child of the first process lives on")
 		}
 	}
 }

@@ -51,8 +51,8 @@ func fail(log *logBuffer, code int, why any) {
 	os.Exit(code)
 }
 
-// interrupt ends the process by SIGINT: a script that runs this program ends, too, when Ctrl-C is
-// typed. A shell ignores a program that only exits with 130.
+// interrupt ends the process by SIGINT. When the user types Ctrl-C, a script that runs this program
+// then ends, too. bash goes on behind a program that exits with 130.
 func interrupt(log *logBuffer) {
 	log.flush(logFlushTimeout)
 	signal.Reset(os.Interrupt)
