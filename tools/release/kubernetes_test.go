@@ -3,6 +3,7 @@ package release
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -99,6 +100,27 @@ func TestManifestsAreValidAndTheirObjectsFitTogether(t *testing.T) {
 		}
 		selects("service", &meta.LabelSelector{MatchLabels: m.services[0].Spec.Selector})
 		checkContainer(t, file, w, m.services[0])
+	}
+}
+
+func TestManifestsNameTheNewestVersion(t *testing.T) {
+	changes, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := regexp.MustCompile(`(?m)^## \[([0-9.]+)\]`).FindSubmatch(changes)
+	if newest == nil {
+		t.Fatal("the changelog has no version")
+	}
+	files, err := filepath.Glob("../../deploy/kubernetes/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		want := "simba-resp/simba-resp:" + string(newest[1])
+		if image := readManifests(t, file).workloads[0].pods.Spec.Containers[0].Image; image != want {
+			t.Errorf("%s has the image %s, want %s", file, image, want)
+		}
 	}
 }
 
