@@ -157,8 +157,13 @@ func checkContainer(t *testing.T, file string, w workload, service *core.Service
 			t.Errorf("%s: nothing provides the volume %s", file, m.Name)
 		}
 	}
-	user := w.pods.Spec.SecurityContext.RunAsUser
-	if user == nil || *user != 65532 {
+	const user = 65532 // and its group
+	security := w.pods.Spec.SecurityContext
+	if id := security.RunAsUser; id == nil || *id != user {
 		t.Errorf("%s: the pods do not run as the image's user", file)
+	}
+	// Without fsGroup only root can read the files of secrets, and write to a new disk.
+	if id := security.FSGroup; id == nil || *id != user {
+		t.Errorf("%s: the image's user cannot read the secret", file)
 	}
 }
