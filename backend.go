@@ -236,9 +236,9 @@ type Stats struct {
 	Expired  int64
 	Broken   int64
 	Handoffs int64 // tenures that began by a handoff to a blocked waiter
-	// Holds are the lengths of tenures that ended, where the engine knows their start. They are by
+	// TenureLengths are of tenures that ended, where the engine knows their start. They are by
 	// the wall clock.
-	Holds Durations
+	TenureLengths Durations
 
 	Seq           Seq           // the last
 	Token         uint64        // the last

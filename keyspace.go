@@ -99,11 +99,11 @@ type Tx interface {
 
 	// Lock returns the lock behind a key.
 	Lock(mutex string) Lock
-	// Open reports whether owner may take a mutex that has no lock. It is false while the mutex
+	// MayTake reports whether owner may take a mutex that has no lock. It is false while the mutex
 	// is reserved for another waiter, and during the recovery delay. After that call, Lock shows
 	// the waiter with the reservation as the owner. Scripts read the owner of a lock that they
 	// could not get. Take works even while the mutex is reserved.
-	Open(mutex, owner string) bool
+	MayTake(mutex, owner string) bool
 	// Take begins a tenure with a lock's Owner, Fields and lease. It breaks a tenure that the
 	// mutex has.
 	Take(mutex string, l Lock)
@@ -115,7 +115,7 @@ type Tx interface {
 	Drop(mutex string)
 
 	// Token returns the fencing token of a mutex' tenure, 0 if it has none. For a tenure that the
-	// transaction has begun, it reserves the token. After Drop it returns the token of the
+	// transaction has begun, it draws the token. After Drop it returns the token of the
 	// tenure that ended, until DropToken: the token's key does not end with the lock's.
 	Token(mutex string) uint64
 	// DropToken has Token return 0. It changes no tenure; see DroppedToken.
@@ -125,7 +125,7 @@ type Tx interface {
 	// Fence returns the token of a mutex' tenure. If it has none, Fence returns the largest token
 	// of any mutex so far.
 	Fence(mutex string) uint64
-	// NextToken reserves a token, larger than all before. It becomes the token of the tenure that
+	// NextToken draws a token, larger than all before. It becomes the token of the tenure that
 	// the transaction has begun or begins next. If it begins none, the next tenure gets a larger
 	// token. A token that is not committed is not used.
 	NextToken(mutex string) uint64

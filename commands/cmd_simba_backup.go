@@ -71,25 +71,23 @@ type runningBackup struct {
 }
 
 // backupBegin begins a backup. If the connection has one already, that one ends.
-func (c *client) backupBegin([][]byte) {
+func (c *client) backupBegin([][]byte) error {
 	begin := c.x.backups.begin
 	if begin == nil {
-		c.fail(c.noBackup())
-		return
+		return c.noBackup()
 	}
 	c.endBackup()
 	if owner, ok := c.x.backups.claim(c); !ok {
-		c.fail(replyErrorf("ERR a backup is running on client id=%d", owner.conn.ID()))
-		return
+		return replyErrorf("ERR a backup is running on client id=%d", owner.conn.ID())
 	}
 	b, err := begin()
 	if err != nil {
 		c.x.backups.leave(c)
-		c.fail(backupError(err))
-		return
+		return backupError(err)
 	}
 	c.backup = &runningBackup{Backup: b}
 	c.w.Simple("OK")
+	return nil
 }
 
 // noBackup says which engine has backups.
@@ -105,18 +103,15 @@ func backupError(err error) error { return replyErrorf("ERR backup: %v", err) }
 
 // backupRead sends the next bytes. The offset is what the client has read so far. It shows that no
 // reply was lost.
-func (c *client) backupRead(args [][]byte) {
+func (c *client) backupRead(args [][]byte) error {
 	offset, ok := parseInt(args[2])
 	switch {
 	case !ok:
-		c.fail(errNotInteger)
-		return
+		return errNotInteger
 	case c.backup == nil:
-		c.fail(replyError("ERR no backup is running on this connection. Try SIMBA.BACKUP BEGIN."))
-		return
+		return replyError("ERR no backup is running on this connection. Try SIMBA.BACKUP BEGIN.")
 	case offset != c.backup.read:
-		c.fail(replyErrorf("ERR the backup is at offset %d, not %d", c.backup.read, offset))
-		return
+		return replyErrorf("ERR the backup is at offset %d, not %d", c.backup.read, offset)
 	}
 	part, err := c.backup.Next()
 	switch {
@@ -124,17 +119,18 @@ func (c *client) backupRead(args [][]byte) {
 		c.endBackup()
 	case err != nil:
 		c.endBackup()
-		c.fail(backupError(err))
-		return
+		return backupError(err)
 	}
 	if c.backup != nil {
 		c.backup.read += int64(len(part))
 	}
 	c.w.Bulk(part)
+	return nil
 }
 
-func (c *client) backupEnd([][]byte) {
+func (c *client) backupEnd([][]byte) error {
 	c.replyYes(c.endBackup(), 0)
+	return nil
 }
 
 // endBackup ends the backup of this connection and reports whether it had one.

@@ -131,7 +131,7 @@ var table = []row{
 	{Metric{"simba_acquire_wait_seconds", histogram, nil, "", "Time from SIMBA.ACQUIRE with WAIT to its grant, in seconds. If it need not wait, the time ends before the grant is durable."},
 		func(r *reading, s *sink) { s.durations(&r.commands.Waits, waitBuckets) }},
 	{Metric{"simba_hold_seconds", histogram, nil, "", "Lengths of tenures that ended, in seconds by the wall clock. On a store, only tenures whose beginning and end this server saw."},
-		func(r *reading, s *sink) { s.durations(&r.engine.Holds, waitBuckets) }},
+		func(r *reading, s *sink) { s.durations(&r.engine.TenureLengths, waitBuckets) }},
 	{Metric{"simba_mutex_held", gauge, []string{"mutex"}, withPatterns, "Whether the mutex has an owner: 1 or 0. A mutex without owner and waiters has no series."},
 		func(r *reading, s *sink) {
 			for _, m := range r.mutexes.list {

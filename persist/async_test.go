@@ -69,8 +69,8 @@ func TestAsyncSyncsInTheBackground(t *testing.T) {
 	})
 }
 
-// holding checks that the change holds.
-func holding(t *testing.T, s *Store, gate *syncGate, ch simba.Change) {
+// checkMustSync checks that the change must be synced.
+func checkMustSync(t *testing.T, s *Store, gate *syncGate, ch simba.Change) {
 	t.Helper()
 	s.Append(ch)
 	s.Append(note(ch.Seq + 1))
@@ -92,7 +92,7 @@ func TestAsyncForcedChangesWait(t *testing.T) {
 	s := openPrimed(t, testOptions(t, gate, Async))
 	ch := del(2, "first")
 	ch.Forced = true
-	holding(t, s, gate, ch)
+	checkMustSync(t, s, gate, ch)
 }
 
 func TestAsyncTokensBeyondTheReserveWait(t *testing.T) {
@@ -106,7 +106,7 @@ func TestAsyncTokensBeyondTheReserveWait(t *testing.T) {
 	}
 	ch = put(3, "m")
 	ch.Lease.Token = 2 + tokenReserve
-	holding(t, s, gate, ch)
+	checkMustSync(t, s, gate, ch)
 }
 
 func TestAsyncLongerLeasesWait(t *testing.T) {
@@ -120,13 +120,13 @@ func TestAsyncLongerLeasesWait(t *testing.T) {
 	}
 	ch = put(3, "m")
 	ch.Lease.Transition++
-	holding(t, s, gate, ch)
+	checkMustSync(t, s, gate, ch)
 }
 
 func TestTheFirstAsyncLeaseWaits(t *testing.T) {
 	gate := newSyncGate(vfs.NewMem())
 	s, _ := openClosed(t, testOptions(t, gate, Async))
-	holding(t, s, gate, put(1, "m"))
+	checkMustSync(t, s, gate, put(1, "m"))
 }
 
 // crash is the file system as an end of power finds it.

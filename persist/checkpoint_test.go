@@ -176,11 +176,17 @@ func heldBack(inner vfs.FS) (fsys vfs.FS, hold func() (release func())) {
 	}
 }
 
-func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
+// openHeldBack opens a store with small segments, whose checkpoint waits from hold to release.
+func openHeldBack(t *testing.T) (s *Store, hold func() (release func())) {
 	fsys, hold := heldBack(vfs.NewMem())
 	o := testOptions(t, fsys, Always)
 	o.SegmentSize = 8 << 10
-	s, _ := openClosed(t, o)
+	s, _ = openClosed(t, o)
+	return s, hold
+}
+
+func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
+	s, hold := openHeldBack(t)
 	release := hold()
 	defer release()
 	written := make(chan simba.Seq, 1000)
@@ -217,10 +223,7 @@ func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
 }
 
 func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
-	fsys, hold := heldBack(vfs.NewMem())
-	o := testOptions(t, fsys, Always)
-	o.SegmentSize = 8 << 10
-	s, _ := openClosed(t, o)
+	s, hold := openHeldBack(t)
 	release := hold()
 	defer release()
 	large := strings.Repeat("x", 1<<20) // each has a segment of its own
@@ -309,10 +312,7 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 }
 
 func TestNobodyWaitsForACheckpointThatRuns(t *testing.T) {
-	fsys, hold := heldBack(vfs.NewMem())
-	o := testOptions(t, fsys, Always)
-	o.SegmentSize = 8 << 10
-	s, _ := openClosed(t, o)
+	s, hold := openHeldBack(t)
 	release := hold()
 	defer release()
 	for seq := simba.Seq(1); s.behind() < maxBehind*s.step; seq++ {

@@ -9,16 +9,16 @@ import (
 
 // group is the changes that are written together: one record, with one fsync.
 type group struct {
-	record  []byte        // room for the head, then the changes
-	limit   int           // length at which superseded changes are dropped
-	slept   time.Duration // machine sleep that the engine's clock missed
-	base    simba.Instant // boot time from which the puts count
-	hasBase bool          // it has a put
-	event   lastEvent
-	changes int
-	first   simba.Seq // of its first change
-	last    simba.Seq // of its last change
-	hold    simba.Seq // first change that a crash must not undo; 0 = none
+	record   []byte        // room for the head, then the changes
+	limit    int           // length at which superseded changes are dropped
+	slept    time.Duration // machine sleep that the engine's clock missed
+	base     simba.Instant // boot time from which the puts count
+	hasBase  bool          // it has a put
+	event    lastEvent
+	changes  int
+	first    simba.Seq // of its first change
+	last     simba.Seq // of its last change
+	mustSync simba.Seq // its first change that must be synced; 0 = none
 
 	wanted bool          // a caller waits for it
 	final  bool          // the last group: Close waits for it

@@ -10,9 +10,9 @@
 // goroutine write the whole group to the journal with a single fsync. Changes that are
 // appended meanwhile make up the next group. So a pipeline, or many clients, share an fsync.
 //
-// Some changes hold: a client must not see such a change, or a later one, before it is durable.
-// (*Store).holds alone decides which changes hold. With Always every change of a lease does.
-// With Async a change holds only if the recovery delay of the next run would not make its loss
+// Some changes must be synced: a client must not see such a change, or a later one, before it is
+// durable. (*Store).mustSync alone decides which these are. With Always it is every change of a
+// lease. With Async it is a change whose loss the recovery delay of the next run would not make
 // safe.
 //
 // # Files

@@ -257,7 +257,7 @@ func TestAStoreThatHasFailedBeginsNoWrite(t *testing.T) {
 		}
 		for range 2 {
 			s.Append(put(1, "m"))
-			s.Begin(1)
+			s.BeginCommit(1)
 			if err := s.Commit(context.Background(), 1); !errors.Is(err, simba.ErrStopped) {
 				t.Errorf("Commit = %v, want ErrStopped", err)
 			}

@@ -18,16 +18,16 @@ import (
 
 const (
 	// seqReserve is how far the stored floor of Seq is beyond the last change while a Store is
-	// open. So changes that do not hold are committed without an fsync. A crash skips so many
-	// numbers at most.
+	// open. So changes that need not be synced are committed without an fsync. A crash skips so
+	// many numbers at most.
 	seqReserve = 1 << 20
 	// tokenReserve is the same for tokens, in Async only.
 	tokenReserve = 1 << 20
 	// longestDelay is the longest recovery delay. A lease with longer windows, which only a lock
-	// key can have, always holds, in Async too.
+	// key can have, must always be synced, in Async too.
 	longestDelay = simba.MaxTTL + simba.MaxTransition
 	// maxPending is how many bytes may wait for an fsync that no caller waits for. Beyond it every
-	// change holds, so the next Commit writes them all.
+	// change must be synced, so the next Commit writes them all.
 	maxPending = 4 << 20
 	// maxRecord is how many bytes a record has at most, but for the last transaction in it. A disk
 	// that writes 26 MB a second makes such a record durable within the commit timeout.
@@ -108,23 +108,23 @@ type floors struct {
 // Created reports whether Open created the store, in a directory that had none.
 func (s *Store) Created() bool { return s.created }
 
-// Append adds a change to the next group. It reports whether the change holds, and is the first of
-// the group that does. It does no I/O and keeps no reference to ch.Events.
-func (s *Store) Append(ch simba.Change) (holds bool) { return s.AppendAll([]simba.Change{ch}) }
+// Append adds a change to the next group. It reports whether the change must be synced, and
+// is the first such change of the group. It does no I/O and keeps no reference to ch.Events.
+func (s *Store) Append(ch simba.Change) (mustSync bool) { return s.AppendAll([]simba.Change{ch}) }
 
 // AppendAll is Append for changes of which a crash leaves all or none.
-func (s *Store) AppendAll(changes []simba.Change) (holds bool) {
+func (s *Store) AppendAll(changes []simba.Change) (mustSync bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range changes {
-		holds = s.appendLocked(&changes[i]) || holds
+		mustSync = s.appendLocked(&changes[i]) || mustSync
 	}
 	s.closeLargeLocked()
 	s.updateCommittedLocked()
-	return holds
+	return mustSync
 }
 
-func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
+func (s *Store) appendLocked(ch *simba.Change) (mustSync bool) {
 	g := s.next
 	if g.changes == 0 {
 		g.begin(ch)
@@ -136,8 +136,8 @@ func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
 	if len(g.record) > g.limit {
 		g.shrink()
 	}
-	if holds = g.hold == 0 && s.holds(g, ch); holds {
-		g.hold = ch.Seq
+	if mustSync = g.mustSync == 0 && s.mustSync(g, ch); mustSync {
+		g.mustSync = ch.Seq
 	}
 	if g.changes++; g.changes == 1 && s.mode == Async {
 		s.flush.Reset(s.syncEvery)
@@ -151,7 +151,7 @@ func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
 			s.appended.longest = max(s.appended.longest, windows)
 		}
 	}
-	return holds
+	return mustSync
 }
 
 // encode adds the change to the group's record.
@@ -176,14 +176,14 @@ func (s *Store) encode(g *group, ch *simba.Change) {
 	}
 }
 
-// holds reports whether a client must not see the change, or a later one, before it is durable.
+// mustSync reports whether a client must not see the change, or a later one, before it is durable.
 // Only here do the modes of durability differ.
 //
 // In Async a change that a client has seen may be lost. Two rules make that safe. The next run
 // gives out no number that a lost change had. It waits until every lease of a lost change has
-// ended. So a change holds if it goes beyond what the last durable record grants. A change that
-// ends a tenure against its owner's will always holds.
-func (s *Store) holds(g *group, ch *simba.Change) bool {
+// ended. So a change must be synced if it goes beyond what the last durable record grants. So
+// must a change that ends a tenure against its owner's will.
+func (s *Store) mustSync(g *group, ch *simba.Change) bool {
 	if ch.Seq > s.durable.seq || len(g.record) > maxPending || s.closed {
 		return true
 	}
@@ -201,17 +201,17 @@ func (s *Store) holds(g *group, ch *simba.Change) bool {
 }
 
 func (s *Store) updateCommittedLocked() {
-	hold := s.next.hold
+	first := s.next.mustSync
 	for _, g := range slices.Backward(s.ready) {
-		hold = cmp.Or(g.hold, hold)
+		first = cmp.Or(g.mustSync, first)
 	}
 	if s.current != nil {
-		hold = cmp.Or(s.current.hold, hold)
+		first = cmp.Or(s.current.mustSync, first)
 	}
-	if hold == 0 {
-		hold = s.appended.seq + 1
+	if first == 0 {
+		first = s.appended.seq + 1
 	}
-	s.committed.Store(uint64(hold - 1))
+	s.committed.Store(uint64(first - 1))
 }
 
 // Committed returns the largest Seq up to which every change is committed. It is one atomic load.
@@ -225,22 +225,22 @@ func (s *Store) Commit(ctx context.Context, seq simba.Seq) error {
 	if s.fault.failed() {
 		return simba.ErrStopped
 	}
-	done, err := s.begin(seq)
+	done, err := s.beginCommit(seq)
 	if done == nil {
 		return err
 	}
 	return s.wait(ctx, done)
 }
 
-// Begin implements engine.Journal.
-func (s *Store) Begin(seq simba.Seq) (waits bool) {
-	done, err := s.begin(seq)
+// BeginCommit implements engine.Journal.
+func (s *Store) BeginCommit(seq simba.Seq) (waits bool) {
+	done, err := s.beginCommit(seq)
 	return done != nil || err != nil
 }
 
-// begin has the changes up to seq written, unless they are committed. It returns a channel that is
-// closed when they are durable.
-func (s *Store) begin(seq simba.Seq) (done <-chan struct{}, err error) {
+// beginCommit has the changes up to seq written, unless they are committed. It returns a channel
+// that is closed when they are durable.
+func (s *Store) beginCommit(seq simba.Seq) (done <-chan struct{}, err error) {
 	if seq <= s.Committed() {
 		return nil, nil
 	}

@@ -132,20 +132,33 @@ type ownership struct {
 }
 
 // Hammer lets many contenders of two servers acquire, hold, renew, abandon and release two mutexes
-// for a while. Meanwhile disturb does what it likes to the store or the network, and requests may
-// fail. It must return when stop is closed. Afterwards each mutex must be available again.
-//
-// It returns the number of tenures. For each violation it returns a text. Either two contenders
-// were sure to own a mutex at the same time, or tokens did not grow. The caller knows which of them
-// the engine promises to avoid.
-func Hammer(t *testing.T, e Engine, d time.Duration, disturb func(stop <-chan struct{})) (tenures int, violations []string) {
+// for a while. Meanwhile it inflicts a fault on the store or the network each time the interval has
+// passed, and requests may fail. Afterwards each mutex must be available again. No two contenders
+// may have been sure to own a mutex at the same time, and tokens must have grown.
+func Hammer(t *testing.T, e Engine, d, interval time.Duration, inflict func()) {
 	t.Helper()
 	tc := newTestCase(t, e)
 	one, two := tc.pair()
-	return tc.hammer(d, disturb, one, two)
+	tenures, violations := tc.hammer(d, func(stop <-chan struct{}) {
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				inflict()
+			}
+		}
+	}, one, two)
+	t.Logf("%d tenures", tenures)
+	for _, v := range violations {
+		t.Error(v)
+	}
 }
 
-// hammer is Hammer with the given servers.
+// hammer is Hammer with the given servers. disturb does what it likes until stop is closed. hammer
+// returns a text for each violation.
 func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) (tenures int, violations []string) {
 	tc.t.Helper()
 	const contenders = 6 // of each server

@@ -125,6 +125,13 @@ func (s *server) mustQueue(mutex, contender string, ttl time.Duration) simba.Out
 	return o
 }
 
+// poll makes the contender a polling waiter that a notice reaches.
+func (s *server) poll(mutex, contender string, ttl time.Duration) {
+	s.tc.t.Helper()
+	s.subscribeContender(mutex, contender)
+	s.mustQueue(mutex, contender, ttl)
+}
+
 func (s *server) guard(mutex, contender string, ttl, transition time.Duration, token uint64) simba.Outcome {
 	s.tc.t.Helper()
 	var o simba.Outcome

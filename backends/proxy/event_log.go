@@ -169,8 +169,8 @@ func (l *EventLog) Seq() simba.Seq {
 	return l.seq
 }
 
-// Holds returns the lengths of the tenures whose beginning and end the log has recorded.
-func (l *EventLog) Holds() simba.Durations {
+// TenureLengths returns the lengths of the tenures whose beginning and end the log has recorded.
+func (l *EventLog) TenureLengths() simba.Durations {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tenures.lengths

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -136,11 +137,7 @@ func (w *Waiters) Count(mutex string) int {
 func (w *Waiters) Mutexes() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	names := make([]string, 0, len(w.mutexes))
-	for name := range w.mutexes {
-		names = append(names, name)
-	}
-	return names
+	return slices.Collect(maps.Keys(w.mutexes))
 }
 
 // Len returns how many waits there are in all.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -61,7 +60,7 @@ func (b *Backend) read(ctx context.Context, mutex string) (*reply, error) {
 
 func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, mode, ticket string) (*reply, error) {
 	return b.ask(ctx, r.Mutex, acquireScript, r.Contender, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
-		mode, b.session(r.Session), ticket)
+		mode, proxy.Binding(b.id, r.Session), ticket)
 }
 
 // header returns the first arguments of every script: see lua/state.lua.
@@ -76,24 +75,6 @@ func (b *Backend) inCluster() string {
 		return "1"
 	}
 	return "0"
-}
-
-// session names a connection among those of all servers.
-func (b *Backend) session(id uint64) string {
-	if id == 0 {
-		return ""
-	}
-	return b.id + ":" + strconv.FormatUint(id, 10)
-}
-
-// boundSession returns the id in a session of this server, 0 for any other.
-func (b *Backend) boundSession(session string) uint64 {
-	text, own := strings.CutPrefix(session, b.id+":")
-	if !own {
-		return 0
-	}
-	id, _ := strconv.ParseUint(text, 10, 64) // it was made by session
-	return id
 }
 
 func tokenText(token uint64) string { return strconv.FormatUint(token, 10) }

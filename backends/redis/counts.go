@@ -48,7 +48,7 @@ func (b *Backend) Stats() simba.Stats {
 		Acquired: b.counts.acquired.Load(), Renewed: b.counts.renewed.Load(),
 		Released: b.counts.released.Load(), Expired: b.counts.expired.Load(),
 		Broken: b.counts.broken.Load(), Handoffs: b.counts.handoffs.Load(),
-		Holds: b.eventLog.Holds(),
-		Seq:   b.eventLog.Seq(), Token: b.counts.token.Load(),
+		TenureLengths: b.eventLog.TenureLengths(),
+		Seq:           b.eventLog.Seq(), Token: b.counts.token.Load(),
 	}
 }

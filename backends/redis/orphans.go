@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/simba-resp/simba-resp/backends/proxy"
@@ -32,11 +34,7 @@ func (b *Backend) addOrphan(mutex string, o orphan) {
 func (b *Backend) orphanedMutexes() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	mutexes := make([]string, 0, len(b.orphans))
-	for m := range b.orphans {
-		mutexes = append(mutexes, m)
-	}
-	return mutexes
+	return slices.Collect(maps.Keys(b.orphans))
 }
 
 // endOrphans ends the orphans of a mutex in Redis. After an error some are left.

@@ -107,7 +107,7 @@ func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, wait
 		e.restoring++
 		restoring = append(restoring, e)
 		args = append(args, r.Contender, e.score, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
-			b.session(r.Session), e.ticket)
+			proxy.Binding(b.id, r.Session), e.ticket)
 	}
 	b.mu.Unlock()
 	s, err := b.ask(ctx, mutex, reconcileScript, args...)

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -162,11 +164,7 @@ func (s *subscriber) confirmed(name string) bool {
 func (s *subscriber) names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := make([]string, 0, len(s.channels))
-	for name := range s.channels {
-		list = append(list, name)
-	}
-	return list
+	return slices.Collect(maps.Keys(s.channels))
 }
 
 // err returns why the last connection ended or a subscription was refused, nil if neither.

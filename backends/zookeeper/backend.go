@@ -6,8 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -163,24 +161,6 @@ func (b *Backend) failed(err error) error {
 	return &simba.UnavailableError{Engine: "zookeeper", Err: err}
 }
 
-// binding returns the name of a connection of this server in lease records; "" = none.
-func (b *Backend) binding(session uint64) string {
-	if session == 0 {
-		return ""
-	}
-	return b.id + ":" + strconv.FormatUint(session, 10)
-}
-
-// boundSession returns the session that a binding names, 0 if it is none of this server.
-func (b *Backend) boundSession(binding string) uint64 {
-	text, own := strings.CutPrefix(binding, b.id+":")
-	if !own {
-		return 0
-	}
-	session, _ := strconv.ParseUint(text, 10, 64) // it was made by binding
-	return session
-}
-
 // keyLock lets one request of a contender for a mutex run at a time.
 type keyLock struct {
 	free  chan struct{} // has one element while unlocked
@@ -227,19 +207,19 @@ func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.
 // Stats implements simba.Backend. Held and Mutexes are unknown: only Scan reads the ensemble.
 func (b *Backend) Stats() simba.Stats {
 	return simba.Stats{
-		Held:     -1,
-		Mutexes:  -1,
-		Blocked:  int64(b.waiters.Len()),
-		Polling:  -1,
-		Acquired: b.counters.acquired.Load(),
-		Renewed:  b.counters.renewed.Load(),
-		Released: b.counters.released.Load(),
-		Expired:  b.counters.expired.Load(),
-		Broken:   b.counters.broken.Load(),
-		Handoffs: b.counters.handoffs.Load(),
-		Holds:    b.eventLog.Holds(),
-		Seq:      b.eventLog.Seq(),
-		Token:    b.counters.token.Load(),
+		Held:          -1,
+		Mutexes:       -1,
+		Blocked:       int64(b.waiters.Len()),
+		Polling:       -1,
+		Acquired:      b.counters.acquired.Load(),
+		Renewed:       b.counters.renewed.Load(),
+		Released:      b.counters.released.Load(),
+		Expired:       b.counters.expired.Load(),
+		Broken:        b.counters.broken.Load(),
+		Handoffs:      b.counters.handoffs.Load(),
+		TenureLengths: b.eventLog.TenureLengths(),
+		Seq:           b.eventLog.Seq(),
+		Token:         b.counters.token.Load(),
 	}
 }
 

@@ -13,13 +13,19 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-func TestMutexReportedFreeGoesToTheNextRequest(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
+func openHere(t *testing.T, servers string) *Backend {
+	t.Helper()
+	b, err := Open(context.Background(), Options{Servers: servers, Notices: stubNotices{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func TestMutexReportedFreeGoesToTheNextRequest(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	b := openHere(t, srv.Addr)
 	for i := range 10 {
 		if acquireBesideTheOldNode(t, b, fmt.Sprint("m", i)) {
 			return
@@ -86,16 +92,7 @@ func acquireBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 func twoServers(t *testing.T) (one, other *Backend) {
 	t.Helper()
 	srv := stores.ZooKeeper(t)
-	var servers [2]*Backend
-	for i := range servers {
-		b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { b.Close() })
-		servers[i] = b
-	}
-	return servers[0], servers[1]
+	return openHere(t, srv.Addr), openHere(t, srv.Addr)
 }
 
 func TestNewOwnerIsNotRefused(t *testing.T) {
@@ -118,11 +115,7 @@ func TestNewOwnerIsNotRefused(t *testing.T) {
 
 func TestNodeDeletedDuringAReadIsNoLeaderLatch(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := openHere(t, srv.Addr)
 	ctx := context.Background()
 	k := nodeKey{"m", "a"}
 	if _, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Second}); err != nil {
@@ -182,11 +175,7 @@ func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 // Either clock may be right: the leader's may have stepped.
 func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := openHere(t, srv.Addr)
 	ctx := context.Background()
 	k := nodeKey{"m", "a"}
 	r := simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}

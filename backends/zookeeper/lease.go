@@ -66,7 +66,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released
 			return b.leaveQueue(ctx, s, k)
 		}
 		b.mu.Lock()
-		bound := r.Session == 0 || n.binding == b.binding(r.Session)
+		bound := r.Session == 0 || n.binding == proxy.Binding(b.id, r.Session)
 		b.mu.Unlock()
 		if !bound || r.Token != 0 && r.Token != n.token {
 			return nil
