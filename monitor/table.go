@@ -144,7 +144,7 @@ var table = []row{
 				s.value(float64(m.waiters), label(m.name))
 			}
 		}},
-	{Metric{"simba_mutex_series_complete", gauge, nil, withPatterns, "Whether all mutexes of metrics-mutexes have series: 0 if there are too many, or the store did not list them."},
+	{Metric{"simba_mutex_series_complete", gauge, nil, withPatterns, "Whether all mutexes of metrics-mutexes have series: 0 if there are too many, or the store did not list or read them."},
 		func(r *reading, s *sink) {
 			if len(r.Mutexes) > 0 {
 				s.value(boolean(r.mutexes.complete))

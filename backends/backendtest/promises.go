@@ -8,13 +8,13 @@ import (
 )
 
 // Recovery is how soon after an outage of its store a server serves every client again. That takes
-// a second or two. The rest is for a loaded machine, which may stop the server and the store for
-// some seconds.
+// a second or two. The rest is for a busy machine, which may stop the server and the store for some
+// seconds.
 const Recovery = 10 * time.Second
 
 // Promise is one line of the documentation's table: a rule, and how far each engine keeps it.
 type Promise struct {
-	ID   string // by which rules name it: the number of the rule in the design, or a word
+	ID   string // a number or a word; rules name their promise by it
 	Rule string
 
 	Embedded, Redis, MySQL, ZooKeeper Keeping
@@ -48,7 +48,7 @@ var Kept = Keeping{}
 // KeptIf is a promise that the engine keeps on a condition. The text ends the sentence "kept if".
 func KeptIf(text string) Keeping { return Keeping{keptIf, text} }
 
-// NotKept is a promise that the engine does not keep. The text says what it does instead.
+// NotKept is a promise that the engine does not keep. The text says what the engine does instead.
 func NotKept(text string) Keeping { return Keeping{notKept, text} }
 
 // NotApplicable is a promise without a meaning for the engine. The text says why.
@@ -101,7 +101,7 @@ func promiseOf(t testing.TB, id string) Promise {
 	return Promise{}
 }
 
-// Conditions that several promises share.
+// These conditions apply to several promises.
 const (
 	redisDurable = "Redis has `appendonly yes` and `appendfsync always`, and does not fail over. A promoted replica may lack the last writes"
 	mysqlDurable = "the database has `innodb_flush_log_at_trx_commit=1` and `sync_binlog=1`, and does not fail over to an asynchronous replica. With Galera, all servers must write to one node"
@@ -109,7 +109,7 @@ const (
 	diskKept     = "the data directory is kept: no lost disk, no older copy or backup, no cloned or restored machine"
 )
 
-// tenThousand applies to all engines with a store.
+// tenThousand is the test of the promise history for all engines with a store.
 const tenThousand = "backends/proxy.TestEventLogKeepsDocumentedHistory"
 
 var (
@@ -119,7 +119,7 @@ var (
 	unknownStart = NotKept("`since` is null. The store has the start of the present lease only")
 )
 
-// Promises lists what each engine keeps, in the order of the design's rules.
+// Promises lists all promises, and how far each engine keeps them.
 var Promises = []Promise{
 	{
 		ID: "1", Rule: "At most one owner. Before `transition_at`, only RELEASE, the end of a SESSION or BREAK ends a lease",
