@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 )
 
 var simbaBackupRow = command{
@@ -64,10 +65,15 @@ func (b *backups) leave(c *client) {
 	}
 }
 
+// backupIdleTimeout is how long a client with a backup may take to ask for the next part. Until
+// then nobody else can have a backup, and the store keeps the old files for it.
+const backupIdleTimeout = 5 * time.Minute
+
 // runningBackup is the backup of one connection.
 type runningBackup struct {
 	Backup
-	read int64 // bytes
+	read int64       // bytes
+	idle *time.Timer // closes the connection after backupIdleTimeout
 }
 
 // backupBegin begins a backup. If the connection has one already, that one ends.
@@ -85,9 +91,15 @@ func (c *client) backupBegin([][]byte) error {
 		c.x.backups.leave(c)
 		return backupError(err)
 	}
-	c.backup = &runningBackup{Backup: b}
+	c.backup = &runningBackup{Backup: b, idle: time.AfterFunc(backupIdleTimeout, c.abandonBackup)}
 	c.w.Simple("OK")
 	return nil
+}
+
+// abandonBackup closes the connection, and so ends its backup. It runs on a goroutine of its own.
+func (c *client) abandonBackup() {
+	c.x.log.Warn("closed a client that did not go on with its backup", "id", c.conn.ID(), "timeout", backupIdleTimeout)
+	c.conn.Close()
 }
 
 // noBackup says which engine has backups.
@@ -123,6 +135,7 @@ func (c *client) backupRead(args [][]byte) error {
 	}
 	if c.backup != nil {
 		c.backup.read += int64(len(part))
+		c.backup.idle.Reset(backupIdleTimeout)
 	}
 	c.w.Bulk(part)
 	return nil
@@ -138,6 +151,7 @@ func (c *client) endBackup() bool {
 	if c.backup == nil {
 		return false
 	}
+	c.backup.idle.Stop()
 	if err := c.backup.Close(); err != nil {
 		c.x.log.Warn("cannot close a backup", "err", err)
 	}

@@ -7,7 +7,7 @@ import (
 var simbaGuardRow = command{
 	name: "simba.guard", arity: -4, flags: write | fast, keys: mutexWritten, actor: contenderActor,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaGuard,
-	summary: "Renews the lease, only if still the owner",
+	summary: "Renews the lease if the contender is still the owner",
 	args:    []argument{mutexArg, contenderArg, ttlArg, transition, tokenOption},
 }
 

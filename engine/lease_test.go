@@ -210,6 +210,25 @@ func TestHoldsAreTheLengthsOfTenuresThatEnded(t *testing.T) {
 	})
 }
 
+func TestATenureThatExpiredWhileTheServerWasDownEndsWithItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const minute = time.Minute
+		now := simba.Instant(0).Add(time.Hour)
+		e, err := New(Config{Clock: NewClock(now), Notices: &recorder{}}, Memory(), Recovery{Token: 1, Leases: leases(simba.Lease{
+			Mutex: "m", Owner: "a", Token: 1, TTL: minute, Transition: minute, Acquired: now.Add(-30 * minute),
+			StartedAt: time.Now().Add(-40 * minute).UnixMilli(),
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Stop()
+		synctest.Wait()
+		if h := e.Stats().Holds; h.Count() != 1 || h.Micros != uint64((12*minute).Microseconds()) {
+			t.Errorf("%d tenures of %d µs are counted, want one of 12 min", h.Count(), h.Micros)
+		}
+	})
+}
+
 func TestHistoryHasEveryChangeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Seq: 100})

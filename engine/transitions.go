@@ -293,7 +293,11 @@ func (m *mutex) renew(s *step, ttl, transition time.Duration) {
 func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 	owner := m.owner()
 	s.event(kind, m, owner, m.token, reason)
-	s.tenureLengths = append(s.tenureLengths, time.Duration(s.wall-m.startedAt)*time.Millisecond)
+	held := time.Duration(s.wall-m.startedAt) * time.Millisecond
+	if kind == simba.EventExpired { // perhaps long ago, while the server was down
+		held -= s.now.Sub(m.end())
+	}
+	s.tenureLengths = append(s.tenureLengths, held)
 	s.changed = true
 	s.freed, s.last = kind != simba.EventExpired, owner // contenders know when a lease ends
 	// The recovery delay after a crash covers the leases of the run that crashed. The end of an

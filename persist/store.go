@@ -18,10 +18,10 @@ import (
 
 const (
 	// seqReserve is how far the stored floor of Seq is beyond the last change while a Store is
-	// open. So changes that need not be synced are committed without an fsync. A crash skips so
-	// many numbers at most.
+	// open. So changes that need not be synced are committed without an fsync. A crash skips at
+	// most this many numbers.
 	seqReserve = 1 << 20
-	// tokenReserve is the same for tokens, in Async only.
+	// tokenReserve is the same for tokens. It exists in Async only.
 	tokenReserve = 1 << 20
 	// longestDelay is the longest recovery delay. A lease with longer windows, which only a lock
 	// key can have, must always be synced, in Async too.
@@ -29,8 +29,8 @@ const (
 	// maxPending is how many bytes may wait for an fsync that no caller waits for. Beyond it every
 	// change must be synced, so the next Commit writes them all.
 	maxPending = 4 << 20
-	// maxRecord is how many bytes a record has at most, but for the last transaction in it. A disk
-	// that writes 26 MB a second makes such a record durable within the commit timeout.
+	// maxRecord is how many bytes a record has at most, without its last transaction. A disk that
+	// writes 26 MB a second makes such a record durable within the commit timeout.
 	maxRecord = 256 << 20
 )
 
@@ -48,7 +48,7 @@ type Store struct {
 	syncEvery    time.Duration
 	yield        func()
 	step         int64         // of the checkpoint, in bytes: a segment
-	maxRecord    int           // bytes; the constant, but in tests
+	maxRecord    int           // bytes; the constant, except in tests
 	inherited    time.Duration // recovery delay that earlier runs left
 	recoverUntil simba.Instant // the end of it
 	epoch        epoch         // of this run
@@ -84,16 +84,16 @@ type Store struct {
 	// mu protects the fields below. It is held for memory only, never for I/O.
 	mu       sync.Mutex
 	next     *group   // the group that Append adds to
-	ready    []*group // written before next; these must not grow any more
+	ready    []*group // to be written before next; they must not grow any more
 	current  *group   // the group that is being written; may be nil
 	spare    *group   // for use as next; may be nil
 	writing  bool     // a goroutine runs write
 	closed   bool     // the final group was taken: nothing more will be written
 	appended floors   // of the changes so far
-	durable  floors   // granted by the last durable record
+	durable  floors   // of the last durable record
 	stats    Stats
 	scratch  []byte
-	flush    *time.Timer // has next written, in Async
+	flush    *time.Timer // writes next, in Async
 
 	closing func() error // close, once
 }
@@ -108,11 +108,11 @@ type floors struct {
 // Created reports whether Open created the store, in a directory that had none.
 func (s *Store) Created() bool { return s.created }
 
-// Append adds a change to the next group. It reports whether the change must be synced, and
-// is the first such change of the group. It does no I/O and keeps no reference to ch.Events.
+// Append adds a change to the next group. mustSync reports whether the change is the first of its
+// group that must be synced. It does no I/O and keeps no reference to ch.Events.
 func (s *Store) Append(ch simba.Change) (mustSync bool) { return s.AppendAll([]simba.Change{ch}) }
 
-// AppendAll is Append for changes of which a crash leaves all or none.
+// AppendAll is Append for several changes. A crash keeps all of them or none.
 func (s *Store) AppendAll(changes []simba.Change) (mustSync bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,6 +124,7 @@ func (s *Store) AppendAll(changes []simba.Change) (mustSync bool) {
 	return mustSync
 }
 
+// appendLocked adds one change to the next group. The caller holds mu.
 func (s *Store) appendLocked(ch *simba.Change) (mustSync bool) {
 	g := s.next
 	if g.changes == 0 {
@@ -158,7 +159,7 @@ func (s *Store) appendLocked(ch *simba.Change) (mustSync bool) {
 func (s *Store) encode(g *group, ch *simba.Change) {
 	switch ch.Kind {
 	case simba.ChangePut:
-		// The next run reads the lease. Its clock begins at the boot's.
+		// The next run reads the lease. The clock of that run begins at the boot's clock.
 		l := ch.Lease
 		l.Acquired = l.Acquired.Add(g.slept)
 		if !g.hasBase {
@@ -181,8 +182,8 @@ func (s *Store) encode(g *group, ch *simba.Change) {
 //
 // In Async a change that a client has seen may be lost. Two rules make that safe. The next run
 // gives out no number that a lost change had. It waits until every lease of a lost change has
-// ended. So a change must be synced if it goes beyond what the last durable record grants. So
-// must a change that ends a tenure against its owner's will.
+// ended. So a change must be synced if the last durable record does not cover it. So must a change
+// that ends a tenure against its owner's will.
 func (s *Store) mustSync(g *group, ch *simba.Change) bool {
 	if ch.Seq > s.durable.seq || len(g.record) > maxPending || s.closed {
 		return true
@@ -238,8 +239,8 @@ func (s *Store) BeginCommit(seq simba.Seq) (waits bool) {
 	return done != nil || err != nil
 }
 
-// beginCommit has the changes up to seq written, unless they are committed. It returns a channel
-// that is closed when they are durable.
+// beginCommit starts the write of the changes up to seq, unless they are committed. done is closed
+// when they are durable.
 func (s *Store) beginCommit(seq simba.Seq) (done <-chan struct{}, err error) {
 	if seq <= s.Committed() {
 		return nil, nil
@@ -305,7 +306,7 @@ func (s *Store) close() error {
 		err = s.closeFiles()
 		close(closed)
 	}()
-	if err := s.awaitCheckpointer(closed); err != nil { // it may be running
+	if err := s.awaitCheckpointer(closed); err != nil { // the checkpointer may be running
 		s.fault.trip(err)
 		return s.fault.cause()
 	}
@@ -333,7 +334,7 @@ func (s *Store) writeAll(final bool) error {
 // closeFailed closes the files of a store that has failed.
 func (s *Store) closeFailed() {
 	s.mu.Lock()
-	s.closed = true // a caller that found the store working has begun to write by now
+	s.closed = true // under mu, so no write begins later: see beginWriteLocked
 	s.mu.Unlock()
 	s.writer.Wait()
 	_ = s.closeFiles() // the first failure says more

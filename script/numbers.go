@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// This file has the texts and conversions of numbers as in C on x86-64.
+// This file converts numbers to text and to integers as C does on x86-64.
 
 // blanks are the spaces of C's isspace.
 const blanks = " \t\n\v\f\r"
@@ -160,5 +160,5 @@ func cInt(f float64) int {
 	return int(f)
 }
 
-// toInt converts to 64 bits and returns the low 32 as a C int.
+// toInt converts to 64 bits, and returns the low 32 bits as a C int.
 func toInt(f float64) int { return int(int32(toInteger(f))) }

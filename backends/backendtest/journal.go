@@ -24,7 +24,8 @@ type delayedJournal struct {
 // allCommitted is what a journal without durability reports.
 const allCommitted simba.Seq = 1<<64 - 1
 
-// Late returns a journal that acknowledges the changes of j later, by the duration that by returns.
+// Late returns a journal that acknowledges the changes of j later than j does. by returns by how
+// much later.
 func Late(j engine.Journal, by func() time.Duration) engine.Journal {
 	d := &delayedJournal{Journal: j, delay: by}
 	d.acknowledged = sync.NewCond(&d.mu)
@@ -76,7 +77,7 @@ func (d *delayedJournal) BeginCommit(seq simba.Seq) (waits bool) {
 	if seq <= d.Committed() {
 		return false
 	}
-	// Callers of Commit get the error.
+	// Callers of Commit get the error of this call.
 	go func() { _ = d.Commit(context.Background(), seq) }()
 	return true
 }

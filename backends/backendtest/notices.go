@@ -126,7 +126,7 @@ func noticeRules() []rule {
 			for _, end := range []func(m string){
 				func(m string) { s.mustRelease(m, "the@owner") },
 				func(m string) { s.breakTenure(m, "") },
-				func(m string) { s.shorten(m, "the@owner", 50*ms, 0) }, // and then it expires
+				func(m string) { s.shorten(m, "the@owner", 50*ms, 0) }, // then it expires
 			} {
 				m := tc.mutex()
 				s.mustAcquire(m, "the@owner", long, 0)

@@ -74,7 +74,7 @@ func pollingRules() []rule {
 			s.mustRelease(m, "a")
 			c.granted()
 		}},
-		{"next-waiter", "leaving during a reservation passes the mutex on", 0, func(tc *testCase) {
+		{"next-waiter", "leaving during a reservation hands the mutex off", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.b.SetHandoffWindow(long)
 			s.mustAcquire(m, "a", long, 0)

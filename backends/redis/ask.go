@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// How the backend runs a script, and what it makes of an error.
+// How the backend runs a script, and how it classifies an error.
 
 // ask runs a script on a mutex and applies its reply. Its errors are simba.ErrStopped,
 // *simba.UnavailableError and *simba.MisconfiguredError. After an error the script may have run.
@@ -47,13 +47,14 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 }
 
 var (
-	// errFull is the cause when Redis has no memory left for a new contender, in Redis' own words.
+	// errFull is the cause when Redis has no memory left for a new contender. The text is Redis'
+	// own.
 	errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'.")
 	// errLate is the cause when a granted lease may have ended before the reply arrived.
 	errLate = errors.New("the reply took longer than the lease")
 )
 
-// read reconciles a mutex and returns its state.
+// read returns the state of a mutex. The script first repairs it if needed.
 func (b *Backend) read(ctx context.Context, mutex string) (*reply, error) {
 	return b.ask(ctx, mutex, reconcileScript, "0", "", 0)
 }
@@ -63,7 +64,7 @@ func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, mode, tic
 		mode, proxy.Binding(b.id, r.Session), ticket)
 }
 
-// header returns the first arguments of every script: see lua/state.lua.
+// header returns the first arguments of every script: see lua/state.lua. The deadline is set later.
 func (b *Backend) header() [6]any {
 	return [6]any{
 		b.id, b.HandoffWindow().Milliseconds(), b.QueueGrace().Milliseconds(), b.inCluster(), nil, b.fenceTTL.Milliseconds(),

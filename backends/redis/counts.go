@@ -40,7 +40,7 @@ func (c *counts) add(s *reply) {
 	}
 }
 
-// Stats implements simba.Backend. The mutexes and polling waiters at Redis are not counted.
+// Stats implements simba.Backend. Held, Mutexes and Polling are -1, since only Redis knows them.
 func (b *Backend) Stats() simba.Stats {
 	return simba.Stats{
 		Held: -1, Mutexes: -1, Polling: -1,

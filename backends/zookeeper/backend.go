@@ -33,7 +33,7 @@ type Backend struct {
 	close context.CancelFunc
 	all   sync.WaitGroup // requests and background work
 
-	mu       sync.Mutex // guards what follows; never held during I/O, logging or waiting
+	mu       sync.Mutex // guards the fields below; never held during I/O, logging or waiting
 	closed   bool
 	mutexes  map[string]*mutex
 	creating map[guid]struct{} // nodes that are being created
@@ -58,9 +58,9 @@ var (
 	_ proxy.Store   = (*Backend)(nil)
 )
 
-// Open connects to the ensemble and checks that it can keep mutexes there. The chroot must exist,
-// nodes can be created, and the ensemble supports container nodes (ZooKeeper 3.5). An error has one
-// line and says what is wrong.
+// Open connects to the ensemble and checks that it can keep mutexes. The chroot must exist, the
+// user must have the right to create nodes, and the ensemble must support container nodes
+// (ZooKeeper 3.5). An error has one line and says what is wrong.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	o.ensureDefaults()
 	target, err := o.validate()
@@ -118,8 +118,8 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// enter begins a request, which the returned function ends. Its context ends with the deadline or
-// with Close.
+// enter begins a request. The caller calls the returned function at its end. The returned context
+// ends with the deadline or with Close.
 func (b *Backend) enter(ctx context.Context) (context.Context, func(), error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -145,7 +145,7 @@ func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := creator.nodeAt(k)
-		unlock, err := creator.lockKey(ctx, k) // like a slow request
+		unlock, err := creator.lockKey(ctx, k) // as a slow request does
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 	}
 }
 
-// Either clock may be right: the leader's may have stepped.
+// Either clock may be right, since the leader's clock may have stepped.
 func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := openHere(t, srv.Addr)
@@ -185,7 +185,7 @@ func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 	}
 	n := b.nodeAt(k)
 	b.mu.Lock()
-	wrong := *n // as on a server whose clock is a minute ahead
+	wrong := *n // a server whose clock is a minute ahead would see this
 	b.mu.Unlock()
 	wrong.since = wrong.since.Add(-time.Minute)
 	for errors.Is(err, zk.ErrBadVersion) || err == nil && !wrong.over {

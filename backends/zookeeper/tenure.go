@@ -29,7 +29,7 @@ func (b *Backend) announceTenure(n *node, reason string) {
 			break
 		}
 	}
-	// Tenures that have certainly ended, although their deletion has no answer yet.
+	// These tenures have certainly ended, although their deletion has no answer yet.
 	var before []simba.Event
 	b.mu.Lock()
 	at := n.acquiredAt
@@ -68,8 +68,8 @@ func (b *Backend) becomeOwner(ctx context.Context, n *node, r simba.AcquireReque
 	return b.ownOutcome(n, simba.StatusAcquired), true, nil
 }
 
-// setUnacknowledged restores the flag after a renewal: the client of a blocked request may be gone
-// before it gets the reply.
+// setUnacknowledged restores the flag after a renewal. A blocked request's client may be gone
+// before it receives the reply.
 func (b *Backend) setUnacknowledged(n *node, unacknowledged bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
