@@ -242,8 +242,11 @@ func (w *wrapped) explain(err error) error {
 		return cli.Explain(w.options, err)
 	case errors.As(err, &held):
 		owner := "another waiter is next, or the server delays new grants"
-		if !held.Owner.IsZero() {
+		switch {
+		case !held.Owner.IsZero():
 			owner = "its owner is " + cli.Printable(held.Owner.ID)
+		case held.Err != nil:
+			owner += ", or has not replied yet"
 		}
 		return &exitError{code: exitConflict, err: fmt.Errorf("%s: not acquired; %s", w.mutex, owner)}
 	}

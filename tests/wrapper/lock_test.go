@@ -122,7 +122,9 @@ func TestLockOfAMutexThatAnotherOwns(t *testing.T) {
 	} {
 		p := w.lock(sh("echo ran"), row.flags...)
 		w.wantsCode(p, row.code)
-		if got := p.Output(); got != "simba-resp: job: not acquired; its owner is first" {
+		// A short wait may end before the server has named the owner.
+		short := "simba-resp: job: not acquired; another waiter is next, or the server delays new grants, or has not replied yet"
+		if got := p.Output(); got != "simba-resp: job: not acquired; its owner is first" && (row.flags[0] != "--wait" || got != short) {
 			t.Errorf("%v: %q", row.flags, got)
 		}
 	}
