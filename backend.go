@@ -236,7 +236,7 @@ type Stats struct {
 	Expired  int64
 	Broken   int64
 	Handoffs int64 // tenures that began by a handoff to a blocked waiter
-	// TenureLengths are the lengths of ended tenures whose start the engine knows, by the wall clock.
+	// TenureLengths are of ended tenures whose start the engine knows, by the wall clock.
 	TenureLengths Durations
 
 	Seq           Seq           // the last one
