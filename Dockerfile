@@ -22,10 +22,14 @@ COPY --from=build /rootfs /
 COPY --from=build --chown=65532:65532 /rootfs/var/lib/simba-resp /var/lib/simba-resp
 USER 65532:65532
 WORKDIR /var/lib/simba-resp
-# Outside loopback the server needs a password or users, and refuses to start without.
+# Outside loopback the server needs a password or users, and refuses to start without. The health
+# check asks the HTTP listener inside the container. To scrape metrics, open it: 0.0.0.0:7380.
 ENV SIMBA_ADDR=0.0.0.0:7379 \
+    SIMBA_HTTP_ADDR=127.0.0.1:7380 \
     SIMBA_DATA_DIR=/var/lib/simba-resp/data
 EXPOSE 7379
 VOLUME /var/lib/simba-resp
 STOPSIGNAL SIGTERM
+# The command has a timeout of 5 s. The start restores all leases, which may take ten minutes.
+HEALTHCHECK --interval=10s --timeout=6s --start-period=10m CMD ["/usr/bin/simba-resp", "health"]
 ENTRYPOINT ["/usr/bin/simba-resp"]

@@ -2,6 +2,7 @@
 #
 #   ENGINE=embedded  what keeps the mutexes, for run: make run ENGINE=redis ARGS="--redis-url redis://127.0.0.1:6379"
 #   ARGS=            flags of the server, for run:   make run ARGS="--durability async"
+#   VERSION=         version that build shows, without the v (a development version if empty)
 #   PKG=./...        packages, for test and gobench: make test PKG=./engine
 #   RUN=             only tests that match:          make test RUN=Handoff
 #   FUZZTIME=30s     time of each fuzz target
@@ -15,6 +16,7 @@
 
 ENGINE   ?=
 ARGS     ?=
+VERSION  =
 PKG      ?= ./...
 RUN      ?=
 FUZZTIME ?= 30s
@@ -52,8 +54,10 @@ help: ## this list
 run: build ## serve 127.0.0.1:7379, data in ./simba-data or in the store of ENGINE
 	@exec bin/simba-resp $(if $(ENGINE),--engine $(ENGINE)) $(ARGS)
 
-build: ## bin/simba-resp: static, stripped, a development version
-	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/simba-resp ./cmd/simba-resp
+SERVER = bin/simba-resp
+
+build: ## bin/simba-resp: static, stripped
+	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w -X main.release=$(VERSION)' -o $(SERVER) ./cmd/simba-resp
 
 # Tests of the engines mostly wait for their stores, so more packages at a time than cores, and
 # the longest first.

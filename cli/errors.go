@@ -114,6 +114,8 @@ func explainReply(o *redis.Options, reply string) string {
 			user = "default"
 		}
 		return "the server refuses the password of user " + Printable(user) + "; check both, and that the user is on"
+	case strings.HasPrefix(reply, "ERR unknown command"):
+		return "the server does not know the command; check that the URL is that of a simba-resp server"
 	}
 	return reply
 }

@@ -24,7 +24,7 @@ const (
 
 // httpFlags are the settings of health. Its URL is not that of the other commands.
 var httpFlags = append([]connectionFlag{
-	{urlFlag, "http-url", "`URL` of the server's HTTP listener (default " + defaultHTTP + ")"},
+	{urlFlag, "http-url", "`URL` of the server's HTTP listener, or SIMBA_HTTP_URL, or http-url in the file (default " + defaultHTTP + ")"},
 }, connectionFlags[1:]...)
 
 func healthCommand() *cobra.Command {

@@ -83,7 +83,14 @@ func isContextError(err error) bool {
 }
 
 // errNoAnswer is returned for a request that took longer than Timeout.
-var errNoAnswer error = &unavailableError{errors.New("no reply in time")}
+var errNoAnswer error = &unavailableError{noReply{}}
+
+// noReply implements net.Error.
+type noReply struct{}
+
+func (noReply) Error() string   { return "no reply in time" }
+func (noReply) Timeout() bool   { return true }
+func (noReply) Temporary() bool { return true }
 
 // requestError returns the error of a request as the caller gets it: ErrClosed, ErrUnavailable
 // with its cause, or a final error reply of the server.

@@ -28,7 +28,7 @@ var (
 		if err != nil || names.CheckContender(host) != nil || strings.HasPrefix(host, "@") {
 			host = "localhost"
 		}
-		const digits = 20 + 1 + 20 + 1 + 1 + 8 // counter, ':', pid, '@', '~', random
+		const digits = 20 + 1 + 20 + 1 + 1 + 16 // counter, ':', pid, '@', '~', random
 		return ":" + strconv.Itoa(os.Getpid()) + "@" + host[:min(len(host), names.MaxContenderLen-digits)]
 	})
 )
@@ -43,4 +43,8 @@ func NewHostID() string { return strconv.FormatUint(counter.Add(1), 10) + origin
 // defaultID returns a NewHostID with a random suffix, which is chosen once for the process.
 func defaultID() string { return NewHostID() + "~" + process() }
 
-var process = sync.OnceValue(func() string { return NewID()[:8] })
+var process = sync.OnceValue(func() string {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+})

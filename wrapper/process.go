@@ -84,7 +84,8 @@ func (p *process) wait() {
 	}
 }
 
-// empty reports whether no process of the group is left. It is called when the leader has ended.
+// empty reports whether no process of the group is left. It is called when the leader has ended. A
+// zombie whose parent has left the group and lives on stays in the group.
 func (p *process) empty() bool {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)

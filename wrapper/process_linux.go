@@ -1,8 +1,12 @@
 package wrapper
 
 import (
+	"bytes"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -16,6 +20,31 @@ func dieWithThread(sys *syscall.SysProcAttr) { sys.Pdeathsig = unix.SIGKILL }
 // reaps them, and in a container there may be none: they would seem to run for ever.
 func adoptOrphans() {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // fails on no kernel that Go supports
+}
+
+// onlyZombies reports whether the process group has zombies and no other process. Without /proc it
+// reports false.
+func onlyZombies(group int) bool {
+	found := false
+	files, _ := filepath.Glob("/proc/[0-9]*/stat") // fails for a bad pattern only
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has been reaped
+		}
+		// proc_pid_stat(5): pid (name) state ppid pgrp … A name may have ')'.
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		const state, pgrp, threads = 0, 2, 17
+		if len(fields) <= threads || fields[pgrp] != strconv.Itoa(group) {
+			continue
+		}
+		// While other threads run, a process whose first thread has ended is a zombie in its state.
+		if fields[state] != "Z" && fields[state] != "X" || fields[threads] != "1" {
+			return false
+		}
+		found = true
+	}
+	return found
 }
 
 // stopJob stops this program and its process group, as a shell expects when Ctrl-Z is typed. It

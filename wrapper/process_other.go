@@ -15,6 +15,9 @@ func dieWithThread(*syscall.SysProcAttr) {}
 // adoptOrphans does nothing: only Linux has it. init reaps them.
 func adoptOrphans() {}
 
+// onlyZombies reports that it does not know.
+func onlyZombies(int) bool { return false }
+
 // stopJob is that of Linux, except that any thread may take the signal: it waits for that.
 func stopJob() {
 	_ = unix.Kill(0, unix.SIGTSTP)

@@ -23,9 +23,13 @@ const (
 	groupEvery = 20 * time.Millisecond
 )
 
+// minMargin leaves time to end even if the Client gives up the lease 250 ms before its end, as it
+// may.
+const minMargin = 500 * time.Millisecond
+
 // margin returns how long before the end of the lease SIGKILL is sent. A slow machine needs time to
 // send it, and the kernel to end the processes.
-func margin(grace time.Duration) time.Duration { return grace / 4 }
+func margin(grace time.Duration) time.Duration { return max(grace/4, minMargin) }
 
 // Lease is a mutex that this process owns: a *client.Lock.
 type Lease interface {
@@ -34,6 +38,9 @@ type Lease interface {
 	// Owner has the windows of the present lease.
 	Owner() client.Owner
 }
+
+// NotStarted is the code of a command that was not started.
+const NotStarted = -1
 
 // Runner runs commands, one at a time.
 type Runner struct {
@@ -45,7 +52,10 @@ type Runner struct {
 
 // Result is how a command ended.
 type Result struct {
-	Code int // exit code of the first process; 128+n if signal n has ended it
+	// Code is the exit code of the first process; 128+n if signal n has ended it, NotStarted if the
+	// mutex was lost before it started.
+	Code   int
+	Signal unix.Signal // that has ended the first process; 0 = none
 	// Lost reports that the mutex was lost, or that its lease could not be renewed. The command was
 	// stopped for that, unless it ended first.
 	Lost bool
@@ -77,12 +87,22 @@ func (r *Runner) Run(c Command, lease Lease) (Result, error) {
 	if tty.foreground() {
 		front = tty
 	}
+	if lease.Context().Err() != nil { // this process was stopped after it had acquired the mutex
+		return Result{Lost: true, Code: NotStarted}, nil
+	}
 	p, err := start(c, environment(r.Mutex, lease.Owner()), front)
 	if err != nil {
 		return Result{}, err
 	}
 	run := &run{Runner: r, lease: lease, p: p, tty: tty, send: p.signal}
+	waiting := true
+	defer func() {
+		if waiting { // a panic, whose report may block
+			_ = p.signal(unix.SIGKILL)
+		}
+	}()
 	run.wait()
+	waiting = false
 	return run.Result, nil
 }
 
@@ -107,7 +127,8 @@ func (r *run) wait() {
 		}
 		next := r.check()
 		if ended == nil {
-			if r.p.empty() {
+			// After SIGKILL no process of the group can start another, so a look at each is enough.
+			if r.p.empty() || r.killed && onlyZombies(r.p.pid) {
 				return
 			}
 			next = groupEvery
@@ -156,10 +177,10 @@ func (r *run) stop(killAt time.Time, why string) {
 	r.killAt = killAt
 	left := time.Until(killAt)
 	if left <= 0 {
-		r.Say("%s: %s; too late for SIGTERM", r.Mutex, why)
+		r.Say("%s; too late for SIGTERM", why)
 		return
 	}
-	r.Say("%s: %s; the command gets SIGTERM, and SIGKILL in %v", r.Mutex, why, left.Round(time.Millisecond))
+	r.Say("%s; the command gets SIGTERM, and SIGKILL in %v", why, left.Round(time.Millisecond))
 	r.signal(unix.SIGTERM)
 	r.signal(unix.SIGCONT) // a stopped process handles SIGTERM only then
 }
@@ -167,14 +188,14 @@ func (r *run) stop(killAt time.Time, why string) {
 func (r *run) kill() {
 	if !r.killed {
 		r.killed = true
-		r.Say("%s: the command did not end in time; it gets SIGKILL", r.Mutex)
+		r.Say("the command did not end in time; it gets SIGKILL")
 	}
 	_ = r.send(unix.SIGKILL) // again and again: the error was reported for SIGTERM
 }
 
 func (r *run) signal(sig unix.Signal) {
 	if err := r.send(sig); err != nil && !errors.Is(err, unix.ESRCH) {
-		r.Say("%s: the command cannot get signal %v: %v", r.Mutex, sig, err)
+		r.Say("the command cannot get signal %v: %v", sig, err)
 	}
 }
 
@@ -182,13 +203,16 @@ func (r *run) signal(sig unix.Signal) {
 // does: the mutex is released when nothing of the command is left.
 func (r *run) end() {
 	r.Code = r.p.code()
+	if r.p.status.Signaled() {
+		r.Signal = r.p.status.Signal()
+	}
 	if r.tty.has(r.p.pid) {
 		r.tty.give(unix.Getpgrp())
-		if s := r.p.status; s.Signaled() && (s.Signal() == unix.SIGINT || s.Signal() == unix.SIGQUIT) {
+		if r.Signal == unix.SIGINT || r.Signal == unix.SIGQUIT {
 			// The user typed Ctrl-C or Ctrl-\. Without the wrapper, the whole job would have got
 			// the signal: a script that runs the wrapper ends, too.
 			r.Asked = true
-			_ = unix.Kill(0, s.Signal())
+			_ = unix.Kill(0, r.Signal)
 		}
 	}
 	if r.killAt.IsZero() && !r.p.empty() {
@@ -204,6 +228,7 @@ func (r *run) suspend() {
 		return
 	}
 	if !r.tty.foreground() {
+		r.signal(unix.SIGSTOP) // a process that runs on would outlive the lease
 		stopJob()
 	}
 	if r.lease.Context().Err() != nil {

@@ -2,7 +2,10 @@ package wrapper
 
 import (
 	"context"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,6 +136,77 @@ func TestSuspensionWhileTheCommandStopsBringsSIGKILLForward(t *testing.T) {
 			t.Error("no SIGKILL")
 		}
 	})
+}
+
+// The Client may give up the lease 250 ms before its end.
+func TestShortestGraceLeavesHalfASecondBehindSIGKILL(t *testing.T) {
+	if got := margin(MinGrace); got != 500*time.Millisecond {
+		t.Errorf("the margin is %v", got)
+	}
+}
+
+func TestLostMutexStartsNoCommand(t *testing.T) {
+	ctx, lose := context.WithCancel(t.Context())
+	lose()
+	file := t.TempDir() + "/started"
+	c, err := Find([]string{"touch", file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Runner{Mutex: "job", Grace: MinGrace, Say: t.Logf}
+	result, err := r.Run(c, &fakeLease{ctx: ctx})
+	if err != nil || result != (Result{Lost: true, Code: NotStarted}) {
+		t.Errorf("the result is %+v, %v", result, err)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the command has run")
+	}
+}
+
+// panickyLease panics when the file exists.
+type panickyLease struct {
+	fakeLease
+	file string
+}
+
+func (l *panickyLease) Owner() client.Owner {
+	if _, err := os.Stat(l.file); err == nil {
+		panic("planted")
+	}
+	return l.owner
+}
+
+// The report of a panic may block, and the kernel kills the first process only.
+func TestPanicKillsTheWholeGroup(t *testing.T) {
+	l := &panickyLease{fakeLease: fakeLease{ctx: t.Context()}, file: t.TempDir() + "/child"}
+	l.owner.TTLAt = time.Now().Add(time.Hour)
+	l.owner.TransitionAt = l.owner.TTLAt.Add(time.Hour)
+	c, err := Find([]string{"sh", "-c", `sleep 600 & echo $! >"$1".new; mv "$1".new "$1"; wait`, "sh", l.file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_, _ = (&Runner{Mutex: "job", Grace: MinGrace, Say: t.Logf}).Run(c, l)
+	}()
+	text, err := os.ReadFile(l.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); unix.Kill(child, 0) == nil; time.Sleep(time.Millisecond) {
+		_, _ = unix.Wait4(child, nil, unix.WNOHANG, nil) // the test has adopted it
+		if time.Now().After(end) {
+			t.Fatal("the child of the first process lives on")
+		}
+	}
 }
 
 func TestNoSignalWhileTheLeaseIsRenewed(t *testing.T) {

@@ -301,7 +301,7 @@ func TestSettingsOfOtherEnginesAreNotShown(t *testing.T) {
 func TestRunPrintsVersionHelpAndVerdict(t *testing.T) {
 	none := func(string) string { return "" }
 	for _, c := range []struct{ arg, want string }{
-		{"--version", "simba-resp " + version + " go"},
+		{"--version", "simba-resp version " + version + " go"},
 		{"--help", "usage: simba-resp [flags]"},
 		{"check", "the configuration is valid\n"},
 	} {

@@ -28,7 +28,6 @@ func newRoot(getenv func(string) string, serve func(context.Context, *config) er
 	root := settingsCommand("simba-resp", getenv, serve)
 	root.Short = "Distributed locks and leader election for Redis clients"
 	root.Version = fmt.Sprintf("%s %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	root.SetVersionTemplate("simba-resp {{.Version}}\n")
 	root.SilenceErrors = true // main reports the error
 	root.SilenceUsage = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

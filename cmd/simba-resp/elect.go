@@ -30,12 +30,12 @@ process goes to the command. If it is SIGHUP, SIGINT, SIGQUIT or SIGTERM, exit
 when the command has ended.`,
 		Example:               `  simba-resp elect --restart scheduler -- /usr/local/bin/scheduler`,
 		DisableFlagsInUseLine: true,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := newWrapped(cmd, args, &flags)
 			if err != nil {
 				return err
 			}
-			defer func() { w.close(err) }()
+			defer w.close()
 			return w.elect(cmd.Context(), restart)
 		},
 	}
@@ -51,21 +51,18 @@ func (w *wrapped) elect(ctx context.Context, restart bool) error {
 		if err != nil {
 			return err
 		}
-		w.runner.Say("%s: acquired, token %d", w.mutex, l.Token())
+		w.runner.Say("acquired, token %d", l.Token())
 		result, err := w.run(l)
 		switch {
 		case err != nil:
 			return err
 		case result.Asked || !result.Lost && !restart:
-			if result.Code == 0 {
-				return nil
-			}
-			return &exitError{result.Code, nil}
+			return w.outcome(result)
 		case result.Lost:
-			w.runner.Say("%s: the command has ended; contending again", w.mutex)
+			w.runner.Say("the command has ended; contending again")
 			continue
 		}
-		w.runner.Say("%s: the command has ended with exit code %d; contending again in %v", w.mutex, result.Code, restartPause)
+		w.runner.Say("the command has ended with exit code %d; contending again in %v", result.Code, restartPause)
 		if err := w.pause(); err != nil {
 			return err
 		}
@@ -82,7 +79,7 @@ func (w *wrapped) pause() error {
 			return nil
 		case sig := <-w.signals:
 			if code, ends := wrapper.Ends(sig); ends {
-				return &exitError{code, nil}
+				return endedBy(sig, code)
 			}
 		}
 	}

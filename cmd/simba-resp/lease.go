@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/simba-resp/simba-resp/cli"
 	"github.com/simba-resp/simba-resp/client"
@@ -41,6 +44,8 @@ const (
 type exitError struct {
 	code int
 	err  error // nil = the command, or the user, knows why
+	// interrupted reports that SIGINT has ended the command, or the wait for the mutex.
+	interrupted bool
 }
 
 // Error implements error.
@@ -57,6 +62,14 @@ func (e *exitError) Unwrap() error { return e.err }
 // ExitCode returns the exit code of the process.
 func (e *exitError) ExitCode() int { return e.code }
 
+// Interrupted reports whether the process ends by SIGINT.
+func (e *exitError) Interrupted() bool { return e.interrupted }
+
+// endedBy returns the error for a signal that has asked this process to end.
+func endedBy(sig os.Signal, code int) error {
+	return &exitError{code: code, interrupted: sig == unix.SIGINT}
+}
+
 // leaseFlags are the flags that lock and elect share.
 type leaseFlags struct {
 	id         string
@@ -67,8 +80,8 @@ func (f *leaseFlags) add(cmd *cobra.Command) {
 	cli.AddConnection(cmd)
 	cmd.ValidArgsFunction = completeWrapped
 	cmd.Flags().DurationVar(&f.ttl, "ttl", defaultTTL, "`DURATION` of the TTL window: without a renewal the command gets SIGTERM at its end")
-	cmd.Flags().DurationVar(&f.grace, "grace", defaultGrace, "`DURATION` of the transition window: the command gets SIGKILL when a quarter of it is left")
-	cmd.Flags().StringVar(&f.id, "id", "", "contender `ID`; no two processes may have the same (default counter:pid@host~random; for a user with a name USER:counter:pid@host~random)")
+	cmd.Flags().DurationVar(&f.grace, "grace", defaultGrace, "`DURATION` of the transition window: the command gets SIGKILL when a quarter of it is left, or 500ms")
+	cmd.Flags().StringVar(&f.id, "id", "", "`ID` of the contender; no two processes may have the same (default counter:pid@host~random; for a user with a name USER:counter:pid@host~random)")
 }
 
 // completeWrapped completes the mutex, and then the command as a shell does by itself.
@@ -98,7 +111,7 @@ func (f *leaseFlags) check() error {
 }
 
 func usageError(format string, args ...any) error {
-	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
 }
 
 // wrapped is a command that runs while this process owns a mutex.
@@ -110,6 +123,8 @@ type wrapped struct {
 	client  *client.Client
 	signals <-chan os.Signal
 	runner  wrapper.Runner
+	log     *leaseLog
+	silent  bool // the server has not replied to the last request
 }
 
 // newWrapped prepares what lock and elect do. Its errors come before any request. The caller closes
@@ -131,22 +146,22 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped,
 	}
 	if user := w.options.Username; flags.id == "" && user != "" && user != "default" {
 		// Without a rule as:, a user may contend as its own name and what begins with that.
-		flags.id = user + ":" + client.NewHostID() + "~" + client.NewID()[:8]
+		flags.id = fmt.Sprintf("%s:%s~%016x", user, client.NewHostID(), rand.Uint64())
 	}
 	w.signals = wrapper.Catch()
-	log := cmd.ErrOrStderr()
-	logger := slog.New(slog.NewTextHandler(log, nil))
+	say := func(format string, args ...any) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "simba-resp: %s: %s\n", cli.Printable(w.mutex), fmt.Sprintf(format, args...))
+	}
+	w.log = &leaseLog{say: say, options: w.options}
 	w.client, err = client.New(redis.NewClient(w.options), client.Options{
 		// A renewal that gets no reply is repeated in the same TTL window.
 		Timeout: min(max(flags.ttl/renewals, time.Second), 3*time.Second),
-		TTL:     flags.ttl, Transition: flags.grace, Logger: logger,
+		TTL:     flags.ttl, Transition: flags.grace, Logger: slog.New(w.log),
 	})
 	if err != nil {
 		return nil, err
 	}
-	w.runner = wrapper.Runner{Mutex: w.mutex, Grace: flags.grace, Signals: w.signals, Say: func(format string, args ...any) {
-		fmt.Fprintf(log, "simba-resp: "+format+"\n", args...)
-	}}
+	w.runner = wrapper.Runner{Mutex: w.mutex, Grace: flags.grace, Signals: w.signals, Say: say}
 	return w, nil
 }
 
@@ -176,9 +191,12 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 	}
 	results := make(chan result, 1)
 	lock := w.client.Lock
+	w.log.returned.Set(slog.LevelError)
 	if try {
 		lock = w.client.TryLock
+		w.log.returned.Set(slog.LevelWarn)
 	}
+	defer w.log.returned.Set(noLevel)
 	go func() {
 		for {
 			l, err := lock(ctx, w.mutex, client.WithID(w.flags.id), client.WithRenewal(w.flags.ttl/renewals))
@@ -198,11 +216,14 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 				continue
 			}
 			cancel()
-			if r := <-results; r.lock != nil {
-				_ = r.lock.Unlock(context.Background()) // else it is free when the lease ends
+			r := <-results
+			w.silent = errors.Is(r.err, client.ErrUnavailable)
+			if r.lock != nil {
+				_ = w.unlock(r.lock) // else it is free when the lease ends
 			}
-			return nil, &exitError{code, nil}
+			return nil, endedBy(sig, code)
 		case r := <-results:
+			w.silent = errors.Is(r.err, client.ErrUnavailable)
 			return r.lock, w.explain(r.err)
 		}
 	}
@@ -215,6 +236,8 @@ func (w *wrapped) explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "NOPERM") && strings.Contains(reply.Error(), "contenders"):
+		return &exitError{code: exitUnavailable, err: fmt.Errorf("%w; set --id to one that the user's rule as: allows", cli.Explain(w.options, err))}
 	case errors.Is(err, client.ErrUnavailable) || errors.As(err, &reply):
 		return cli.Explain(w.options, err)
 	case errors.As(err, &held):
@@ -222,28 +245,47 @@ func (w *wrapped) explain(err error) error {
 		if !held.Owner.IsZero() {
 			owner = "its owner is " + cli.Printable(held.Owner.ID)
 		}
-		return &exitError{exitConflict, fmt.Errorf("%s: not acquired; %s", w.mutex, owner)}
+		return &exitError{code: exitConflict, err: fmt.Errorf("%s: not acquired; %s", w.mutex, owner)}
 	}
 	// The name or the id is not valid.
-	return &exitError{exitUsage, errors.New(cli.Printable(err.Error()))}
+	return &exitError{code: exitUsage, err: errors.New(cli.Printable(err.Error()))}
 }
 
 // run runs the command while the mutex is locked, and unlocks it.
 func (w *wrapped) run(l *client.Lock) (wrapper.Result, error) {
 	result, err := w.runner.Run(w.command, l)
-	switch unlocked := l.Unlock(context.Background()); {
+	switch unlocked := w.unlock(l); {
 	case errors.Is(unlocked, client.ErrLost):
 		result.Lost = true
-	case unlocked != nil:
-		w.runner.Say("%s: the server has not confirmed the release; the mutex is free when its lease ends: %v", w.mutex, unlocked)
+	case unlocked != nil && !result.Lost:
+		w.runner.Say("not released; it is free when its lease ends: %v", cli.Explain(w.options, unlocked))
 	}
 	return result, err
 }
 
+func (w *wrapped) unlock(l *client.Lock) error {
+	err := l.Unlock(context.Background())
+	w.silent = errors.Is(err, client.ErrUnavailable)
+	return err
+}
+
+// outcome returns the error that ends this process when the command has ended.
+func (w *wrapped) outcome(r wrapper.Result) error {
+	switch {
+	case r.Lost && r.Code == wrapper.NotStarted:
+		return &exitError{code: exitLost, err: fmt.Errorf("%s: the mutex was lost before the command started", w.mutex)}
+	case r.Lost:
+		return &exitError{code: exitLost, err: fmt.Errorf("%s: the mutex was lost while the command ran, or could not be renewed; the exit code of the command is %d", w.mutex, r.Code)}
+	case r.Code != 0:
+		return &exitError{code: r.Code, interrupted: r.Signal == unix.SIGINT}
+	}
+	return nil
+}
+
 // close waits until nothing is left at the server, if that does not take long. It does not wait for
-// a server that did not reply to the failed request.
-func (w *wrapped) close(failure error) {
-	if !errors.Is(failure, client.ErrUnavailable) {
+// a server that did not reply to the last request.
+func (w *wrapped) close() {
+	if !w.silent {
 		_ = w.client.Close()
 	}
 }

@@ -3,12 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/simba-resp/simba-resp/client"
 )
 
 // lockCommand returns the command lock.
@@ -35,7 +32,7 @@ if the command cannot run, and 127 if it was not found.`,
 		Example: `  simba-resp lock --try backup -- /usr/local/bin/backup
   simba-resp lock --wait 30s deploy -- sh -c 'deploy --fence "$SIMBA_TOKEN"'`,
 		DisableFlagsInUseLine: true,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case conflict < 0 || conflict > 255:
 				return usageError("--conflict-exit-code is %d, not 0 to 255", conflict)
@@ -48,7 +45,7 @@ if the command cannot run, and 127 if it was not found.`,
 			if err != nil {
 				return err
 			}
-			defer func() { w.close(err) }()
+			defer w.close()
 			ctx := cmd.Context()
 			if wait > 0 {
 				var cancel context.CancelFunc
@@ -62,7 +59,11 @@ if the command cannot run, and 127 if it was not found.`,
 			if err != nil {
 				return err
 			}
-			return w.lock(l)
+			result, err := w.run(l)
+			if err != nil {
+				return err
+			}
+			return w.outcome(result)
 		},
 	}
 	flags.add(cmd)
@@ -70,18 +71,4 @@ if the command cannot run, and 127 if it was not found.`,
 	cmd.Flags().BoolVar(&try, "try", false, "do not wait for the mutex")
 	cmd.Flags().IntVar(&conflict, "conflict-exit-code", exitConflict, "exit `CODE` if the mutex is not acquired")
 	return cmd
-}
-
-// lock runs the command once.
-func (w *wrapped) lock(l *client.Lock) error {
-	result, err := w.run(l)
-	switch {
-	case err != nil:
-		return err
-	case result.Lost:
-		return &exitError{exitLost, fmt.Errorf("%s: the mutex was lost while the command ran, or could not be renewed; the exit code of the command is %d", w.mutex, result.Code)}
-	case result.Code != 0:
-		return &exitError{result.Code, nil}
-	}
-	return nil
 }

@@ -27,7 +27,11 @@ const logFlushTimeout = 200 * time.Millisecond
 
 func main() {
 	log := newLogBuffer(os.Stderr)
-	os.Exit(end(log, run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, log)))
+	err := run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, log)
+	if by := (interface{ Interrupted() bool })(nil); errors.As(err, &by) && by.Interrupted() {
+		interrupt(log)
+	}
+	os.Exit(end(log, err))
 }
 
 // end writes the reason why the process ends, if it is an error with a text, and the rest of the
@@ -44,6 +48,15 @@ func end(log *logBuffer, err error) (code int) {
 	}
 	log.close(logFlushTimeout)
 	return code
+}
+
+// interrupt ends the process by SIGINT. When the user types Ctrl-C, a script that runs this program
+// then ends, too. bash goes on behind a program that exits with 130.
+func interrupt(log *logBuffer) {
+	log.flush(logFlushTimeout)
+	signal.Reset(os.Interrupt)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+	time.Sleep(time.Second) // another thread may get it
 }
 
 // serveUntilSignal runs the server until it receives a signal to stop or a client sends SHUTDOWN.

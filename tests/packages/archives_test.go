@@ -3,14 +3,9 @@
 package packages
 
 import (
-	"debug/buildinfo"
-	"os"
 	"path/filepath"
 	"testing"
 )
-
-// maxBinary is how large a binary may be.
-const maxBinary = 25_000_000
 
 func TestArchivesHaveSmallStaticBinariesOfEverySystem(t *testing.T) {
 	for _, system := range []struct{ os, arch string }{
@@ -26,27 +21,7 @@ func TestArchivesHaveSmallStaticBinariesOfEverySystem(t *testing.T) {
 				}
 			}
 		}
-		path := filepath.Join(dir, "simba-resp")
-		file, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if file.Size() > maxBinary {
-			t.Errorf("the binary for %s/%s has %d bytes, more than %d", system.os, system.arch, file.Size(), maxBinary)
-		}
-		info, err := buildinfo.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		build := make(map[string]string)
-		for _, s := range info.Settings {
-			build[s.Key] = s.Value
-		}
-		for key, want := range map[string]string{"GOOS": system.os, "GOARCH": system.arch, "CGO_ENABLED": "0", "-trimpath": "true"} {
-			if build[key] != want {
-				t.Errorf("%s: %s is %q, want %q", archive, key, build[key], want)
-			}
-		}
+		wantSmallStaticBinary(t, filepath.Join(dir, "simba-resp"), system.os, system.arch)
 	}
 }
 

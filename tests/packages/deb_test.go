@@ -156,7 +156,7 @@ func read(t *testing.T, path string) []byte {
 func wantVersion(t *testing.T, pkg string) {
 	t.Helper()
 	// Packages write the hyphen before a pre-release as a tilde.
-	if got, want := strings.Fields(run(t, binary, "--version"))[1], strings.ReplaceAll(pkg, "~", "-"); got != want {
+	if got, want := strings.Fields(run(t, binary, "--version"))[2], strings.ReplaceAll(pkg, "~", "-"); got != want {
 		t.Errorf("--version shows %s, the package has %s", got, want)
 	}
 }

@@ -4,6 +4,7 @@ package packages
 
 import (
 	"crypto/x509"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,25 +30,28 @@ func TestImageRunsAsItsUserAndKeepsItsData(t *testing.T) {
 	if !x509.NewCertPool().AppendCertsFromPEM(read(t, certificates)) {
 		t.Error("the image has no certificates")
 	}
-	serve := func(variables ...string) *exec.Cmd {
-		cmd := exec.Command("/usr/bin/simba-resp")
+	in := func(command []string, variables ...string) *exec.Cmd {
+		cmd := exec.Command(command[0], command[1:]...)
 		cmd.Dir = "/var/lib/simba-resp"
 		cmd.Env = append(imageVariables(t), variables...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: credential(imageUser, imageUser)}
 		return cmd
 	}
-	attr := func() *syscall.SysProcAttr {
-		return &syscall.SysProcAttr{Chroot: root, Credential: credential(imageUser, imageUser)}
-	}
-	open := serve()
-	open.SysProcAttr = attr()
-	if out, err := open.CombinedOutput(); err == nil || !strings.Contains(string(out), "is open to other machines") {
+	server, health := imageCommand(t, "ENTRYPOINT "), imageCommand(t, " CMD ")
+	if out, err := in(server).CombinedOutput(); err == nil || !strings.Contains(string(out), "is open to other machines") {
 		t.Errorf("without a password the image does not refuse to start: %v, %s", err, out)
 	}
+	if out, err := in(health).CombinedOutput(); err == nil || !strings.Contains(string(out), "connection refused") {
+		t.Errorf("without a server the health check passes: %v, %s", err, out)
+	}
 	password := redis.DialPassword("secret")
-	s := start(t, serve("SIMBA_REQUIREPASS=secret"), attr())
+	s := start(t, in(server, "SIMBA_REQUIREPASS=secret"))
+	if out, err := in(health, "SIMBA_REQUIREPASS=secret").CombinedOutput(); err != nil {
+		t.Errorf("the health check fails: %v, %s", err, out)
+	}
 	token := s.acquire(password)
 	s.stop()
-	s = start(t, serve("SIMBA_REQUIREPASS=secret"), attr())
+	s = start(t, in(server, "SIMBA_REQUIREPASS=secret"))
 	if got := s.acquire(password); got != token {
 		t.Errorf("alice has the token %d after a restart, want still %d", got, token)
 	}
@@ -59,6 +63,23 @@ func TestImageRunsAsItsUserAndKeepsItsData(t *testing.T) {
 	if uid := info.Sys().(*syscall.Stat_t).Uid; uid != imageUser {
 		t.Errorf("the data belongs to user %d", uid)
 	}
+}
+
+// imageCommand returns the command that follows the given words in the Dockerfile.
+func imageCommand(t *testing.T, words string) []string {
+	t.Helper()
+	var command []string
+	for line := range strings.Lines(string(read(t, "../../Dockerfile"))) {
+		if _, list, ok := strings.Cut(line, words); ok && strings.HasPrefix(list, "[") {
+			if err := json.Unmarshal([]byte(list), &command); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if command == nil {
+		t.Fatalf("the Dockerfile has no command after %q", words)
+	}
+	return command
 }
 
 // imageVariables returns the variables that the Dockerfile sets.

@@ -62,7 +62,8 @@ func startUnit(t *testing.T) *server {
 	command := strings.Fields(u["ExecStart"])
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = u["WorkingDirectory"]
-	return start(t, cmd, &syscall.SysProcAttr{Credential: credential(uid, gid)})
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential(uid, gid)}
+	return start(t, cmd)
 }
 
 func credential(uid, gid int) *syscall.Credential {
@@ -79,10 +80,9 @@ func number(t *testing.T, s string) int {
 }
 
 // start starts a server, and returns when its log says that it is ready.
-func start(t *testing.T, cmd *exec.Cmd, attr *syscall.SysProcAttr) *server {
+func start(t *testing.T, cmd *exec.Cmd) *server {
 	t.Helper()
-	attr.Pdeathsig = syscall.SIGKILL
-	cmd.SysProcAttr = attr
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -43,6 +43,18 @@ func TestElectEndsWithTheCommand(t *testing.T) {
 	w.wantsCode(w.lock(sh("true"), "--try"), 0)
 }
 
+// Many programs take SIGHUP as a request to read their settings again.
+func TestElectThatGotSIGHUPReportsThatTheMutexWasLostLater(t *testing.T) {
+	w := newWorld(t)
+	p := w.elect(sh(`trap "echo hup" HUP; trap "exit 0" TERM; echo started; while :; do sleep 0.02; done`))
+	p.Wants(t, "^started")
+	p.Signal(unix.SIGHUP)
+	p.Wants(t, "^hup")
+	simbatest.DoOne(t, simbatest.Conn(t, w.server), "SIMBA.BREAK", "job")
+	w.wantsCode(p, exitLost)
+	p.Wants(t, "the mutex was lost while the command ran")
+}
+
 func TestElectRestartsTheCommand(t *testing.T) {
 	w := newWorld(t)
 	p := w.elect(sh(`[ "$SIMBA_TOKEN" -lt 3 ] || sleep 600; exit 7`), "--restart")

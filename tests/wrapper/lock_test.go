@@ -66,13 +66,20 @@ func TestLockNamesTheTenureInTheEnvironment(t *testing.T) {
 func TestLockOfAUserContendsByItsName(t *testing.T) {
 	t.Parallel()
 	users := filepath.Join(t.TempDir(), "users.acl")
-	if err := os.WriteFile(users, []byte("user ops on >word ~job +@all\n"), 0o600); err != nil {
+	if err := os.WriteFile(users, []byte("user ops on >word ~job +@all\nuser pool on >word ~job as:pool-* +@all\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w := &world{TB: t, server: simbatest.Start(t, "--aclfile", users)}
 	p := w.lock([]string{"env"}, "--url", "redis://ops:word@"+w.server.Addr)
 	w.wantsCode(p, 0)
-	p.Wants(t, `^SIMBA_OWNER=ops:1:\d+@.+~[0-9a-f]{8}$`)
+	p.Wants(t, `^SIMBA_OWNER=ops:1:\d+@.+~[0-9a-f]{16}$`)
+	p = w.lock([]string{"env"})
+	w.wantsCode(p, 0)
+	p.Wants(t, `^SIMBA_OWNER=1:\d+@.+~[0-9a-f]{16}$`)
+	p = w.lock([]string{"env"}, "--url", "redis://pool:word@"+w.server.Addr)
+	w.wantsCode(p, exitUnavailable)
+	p.Wants(t, "NOPERM .*; set --id to one that the user's rule as: allows$")
+	w.wantsCode(w.lock([]string{"env"}, "--url", "redis://pool:word@"+w.server.Addr, "--id", "pool-1"), 0)
 }
 
 func TestLockForwardsSignals(t *testing.T) {
@@ -136,17 +143,47 @@ func TestLockOfAMutexThatAnotherOwns(t *testing.T) {
 func TestLockWithoutAServer(t *testing.T) {
 	t.Parallel()
 	w := &world{TB: t, server: simbatest.New(t)}
-	for _, flags := range [][]string{{"--try"}, {"--wait", "100ms"}} {
-		p := w.lock(sh("echo ran"), flags...)
-		w.wantsCode(p, exitUnavailable)
-		p.Wants(t, "^simba-resp: "+w.server.Addr+": connection refused")
+	refused := w.server.Addr + ": connection refused; check that the server runs, and the URL"
+	again := "simba-resp: job: trying again: " + refused
+	wants := func(p *simbatest.Process, code int, lines ...string) {
+		t.Helper()
+		w.wantsCode(p, code)
+		if got, want := p.Output(), strings.Join(lines, "\n"); got != want {
+			t.Errorf("the output is\n%s\nwant\n%s", got, want)
+		}
 	}
-	// A lock that waits for ever waits for the server, too.
+	wants(w.lock(sh("echo ran"), "--try"), exitUnavailable, "simba-resp: "+refused)
+	wants(w.lock(sh("echo ran"), "--wait", "100ms"), exitUnavailable, again, "simba-resp: "+refused)
 	p := w.lock(sh("echo ran"))
-	p.Wants(t, "the server does not answer")
+	p.Wants(t, again)
+	p.Signal(unix.SIGTERM)
+	wants(p, 128+15, again)
+	// A lock that waits for ever waits for the server, too.
+	p = w.lock(sh("echo ran"))
+	p.Wants(t, again)
 	w.server.Start()
+	wants(p, 0, again, "simba-resp: job: the server answers again", "ran")
+}
+
+// The exit code is that of the command.
+func TestLockWhoseReleaseFailsSaysSo(t *testing.T) {
+	w := newWorld(t)
+	p := w.lock(sh("read line; exit 7"), "--ttl", "1h") // its standard input is empty
+	w.wantsCode(p, 7)
+	p = w.lock(sh("kill -KILL "+strconv.Itoa(w.server.Pid())), "--ttl", "1h")
 	w.wantsCode(p, 0)
-	p.Wants(t, "^ran$")
+	p.Wants(t, "^simba-resp: job: not released; it is free when its lease ends: "+w.server.Addr)
+}
+
+func TestLockNamesAServerThatIsNotSimba(t *testing.T) {
+	t.Parallel()
+	w := &world{TB: t, server: simbatest.New(t)}
+	redis := stores.Redis(t)
+	p := w.lock(sh("echo ran"), "--url", "redis://"+redis.Addr)
+	w.wantsCode(p, exitUnavailable)
+	if got := p.Output(); !strings.HasPrefix(got, "simba-resp: "+redis.Addr+": the server does not know the command; check that") || strings.Contains(got, "\n") {
+		t.Errorf("the output is %q", got)
+	}
 }
 
 func TestLockRefusesBadInputBeforeItConnects(t *testing.T) {
@@ -191,4 +228,17 @@ func TestProcessesThatTheCommandLeavesEndBeforeTheNextCommandStarts(t *testing.T
 	if n := w.neverTwo(); n != 2 {
 		t.Errorf("%d commands have run, want 2", n)
 	}
+}
+
+// To kill(2), a zombie is a process of the group. Its parent, which has left the group, never waits
+// for it.
+func TestZombieInTheGroupDoesNotKeepTheMutex(t *testing.T) {
+	w := newWorld(t)
+	p := w.lock(w.worker("--leave", "--zombie"), "--grace", "1s")
+	parent := atoi(p.Wants(t, `^another started (\d+)`)[1])
+	w.wantsCode(w.lock(sh("true")), 0)
+	if err := unix.Kill(parent, unix.SIGKILL); err != nil { // it has the standard output of p
+		t.Error(err)
+	}
+	w.wantsCode(p, 0)
 }

@@ -2,6 +2,9 @@ package wrapper
 
 import (
 	"math"
+	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +79,55 @@ func TestFrozenServerEndsTheCommandBeforeTheNextOneStarts(t *testing.T) {
 	w.awaitQueued(1)
 	w.server.Pause()
 	w.wantsCode(p, exitLost)
+	w.server.Resume()
+	w.started(next)
+	next.Signal(unix.SIGTERM)
+	w.wantsCode(next, 0)
+	if n := w.neverTwo(); n != 2 {
+		t.Errorf("%d commands have run, want 2", n)
+	}
+}
+
+// Nobody reads what the wrapper writes.
+func TestFullStandardErrorDoesNotKeepTheCommandAlive(t *testing.T) {
+	w := newWorld(t)
+	read, full, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	fd := int(full.Fd())
+	if err := unix.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = unix.Write(fd, make([]byte, 1<<12))
+	}
+	for err = nil; err == nil; {
+		_, err = unix.Write(fd, []byte("x"))
+	}
+	if err := unix.SetNonblock(fd, false); err != nil {
+		t.Fatal(err)
+	}
+	first := exec.Command(simbatest.Binary(t), slices.Concat(
+		[]string{"lock", "--url", w.url(), "--ttl", "1s", "--grace", "2s", "job", "--"}, w.worker("--stubborn"))...)
+	first.Env, first.Stderr = simbatest.Environ(), full
+	ended := make(chan error, 1)
+	if err := simbatest.StartCmd(first, func() { ended <- first.Wait() }); err != nil {
+		t.Fatal(err)
+	}
+	full.Close()
+	t.Cleanup(func() { _ = first.Process.Kill() })
+	for info, err := os.Stat(w.file); err != nil || info.Size() == 0; info, err = os.Stat(w.file) {
+		time.Sleep(time.Millisecond)
+	}
+	next := w.lock(w.worker())
+	w.awaitQueued(1)
+	w.server.Pause()
+	<-ended
+	if got := first.ProcessState.ExitCode(); got != exitLost {
+		t.Errorf("exit code %d, want %d", got, exitLost)
+	}
 	w.server.Resume()
 	w.started(next)
 	next.Signal(unix.SIGTERM)

@@ -151,6 +151,27 @@ func TestCommandDoesNotContinueWhenItsLeaseEndedWhileItWasStopped(t *testing.T) 
 	}
 }
 
+// Otherwise the other processes would run when the wrapper does not.
+func TestStoppedFirstProcessStopsItsWholeGroup(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("$lock --ttl 1s --grace 1s job -- $worker --family\n")
+	pid := atoi(c.wants(`started (\d+) token`)[1])
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	c.wants(`Stopped`)
+	next := w.lock(w.worker())
+	w.started(next)
+	next.Signal(unix.SIGTERM)
+	w.wantsCode(next, 0)
+	c.types("fg; echo code $?\n")
+	c.wants(`code 76`)
+	if n := w.neverTwo(); n != 2 {
+		t.Errorf("%d commands have run, want 2", n)
+	}
+}
+
 // Nobody could continue the wrapper: its process group is orphaned.
 func TestCtrlZWithoutAShellDoesNotStopTheCommandForEver(t *testing.T) {
 	w := newWorld(t)
@@ -166,8 +187,18 @@ func TestCtrlZWithoutAShellDoesNotStopTheCommandForEver(t *testing.T) {
 func TestCtrlCEndsTheScriptThatRunsTheWrapper(t *testing.T) {
 	w := newWorld(t)
 	c := w.shell()
-	c.types("sh -c \"$lock job -- sh -c 'echo star''ted; exec sleep 600'; echo the script goes o''n\"\n")
-	c.wants(`started`)
+	for _, shell := range []string{"sh", "bash"} { // bash goes on unless the wrapper ends by SIGINT
+		c.types(shell + " -c \"$lock job -- sh -c 'echo star''ted; exec sleep 600'; echo the script goes o''n\"\n")
+		c.wants(`started`)
+		c.types(ctrlC)
+		c.wants(`prompt> `)
+		c.types("echo code $?\n")
+		c.wants(`code 130`)
+	}
+	w.started(w.lock(w.worker()))
+	c.types("bash -c 'echo wait''ing; $lock job -- true; echo the script goes o''n'\n")
+	c.wants(`waiting`)
+	w.awaitQueued(1)
 	c.types(ctrlC)
 	c.wants(`prompt> `)
 	c.types("echo code $?\n")

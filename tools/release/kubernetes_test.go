@@ -3,6 +3,7 @@ package release
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -102,6 +103,27 @@ func TestManifestsAreValidAndTheirObjectsFitTogether(t *testing.T) {
 	}
 }
 
+func TestManifestsNameTheNewestVersion(t *testing.T) {
+	changes, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := regexp.MustCompile(`(?m)^## \[([0-9.]+)\]`).FindSubmatch(changes)
+	if newest == nil {
+		t.Fatal("the changelog has no version")
+	}
+	files, err := filepath.Glob("../../deploy/kubernetes/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		want := "simba-resp/simba-resp:" + string(newest[1])
+		if image := readManifests(t, file).workloads[0].pods.Spec.Containers[0].Image; image != want {
+			t.Errorf("%s has the image %s, want %s", file, image, want)
+		}
+	}
+}
+
 // checkContainer compares names that the objects must have in common.
 func checkContainer(t *testing.T, file string, w workload, service *core.Service) {
 	t.Helper()
@@ -135,8 +157,13 @@ func checkContainer(t *testing.T, file string, w workload, service *core.Service
 			t.Errorf("%s: nothing provides the volume %s", file, m.Name)
 		}
 	}
-	user := w.pods.Spec.SecurityContext.RunAsUser
-	if user == nil || *user != 65532 {
+	const user = 65532 // and its group
+	security := w.pods.Spec.SecurityContext
+	if id := security.RunAsUser; id == nil || *id != user {
 		t.Errorf("%s: the pods do not run as the image's user", file)
+	}
+	// Without fsGroup only root can read the files of secrets, and write to a new disk.
+	if id := security.FSGroup; id == nil || *id != user {
+		t.Errorf("%s: the image's user cannot read the secret", file)
 	}
 }

@@ -32,6 +32,7 @@ func run() error {
 	stubborn := flag.Bool("stubborn", false, "ignore signals that ask for an end")
 	family := flag.Bool("family", false, "run another worker, which does the same")
 	leave := flag.Bool("leave", false, "end when the other worker has started")
+	zombie := flag.Bool("zombie", false, "the other worker leaves the process group, and an ended process in it")
 	another := flag.Bool("another", false, "close file 3 when started")
 	flag.Parse()
 
@@ -43,18 +44,26 @@ func run() error {
 		return err
 	}
 	if *family || *leave {
-		if err := startAnother(*file, *stubborn); err != nil {
+		if err := startAnother(*file, fmt.Sprintf("--stubborn=%v", *stubborn), fmt.Sprintf("--zombie=%v", *zombie)); err != nil {
 			return err
 		}
 		if *leave {
 			return nil
 		}
 	}
+	if *another && *zombie {
+		if err := exec.Command("true").Start(); err != nil { // nobody waits for it
+			return err
+		}
+		if err := unix.Setpgid(0, 0); err != nil {
+			return err
+		}
+	}
 	if err := note(moments); err != nil {
 		return err
 	}
 	if *another {
-		fmt.Println("another started")
+		fmt.Println("another started", os.Getpid())
 		os.NewFile(3, "ready").Close()
 	} else {
 		fmt.Printf("started %d token %s of %s foreground %v\n", os.Getpid(), os.Getenv("SIMBA_TOKEN"), os.Getenv("SIMBA_MUTEX"), foreground())
@@ -86,12 +95,12 @@ func note(moments *os.File) error {
 }
 
 // startAnother returns when the other worker has started.
-func startAnother(file string, stubborn bool) error {
+func startAnother(file string, flags ...string) error {
 	ready, theirs, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	other := exec.Command(os.Args[0], "--another", "--file", file, fmt.Sprintf("--stubborn=%v", stubborn))
+	other := exec.Command(os.Args[0], append(flags, "--another", "--file", file)...)
 	other.Stdout, other.ExtraFiles = os.Stdout, []*os.File{theirs}
 	if err := other.Start(); err != nil {
 		return err

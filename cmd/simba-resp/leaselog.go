@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"math"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/cli"
+)
+
+// leaseLog is the log of the Client in lock and elect. It reports each event once, as a line for
+// people. It implements slog.Handler.
+type leaseLog struct {
+	say     func(string, ...any)
+	options *redis.Options
+	// returned is the lowest level of the errors that lock and elect return, and so report.
+	returned slog.LevelVar
+}
+
+// noLevel is above each level.
+const noLevel slog.Level = math.MaxInt
+
+// Enabled implements slog.Handler.
+func (l *leaseLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+// Handle implements slog.Handler.
+func (l *leaseLog) Handle(_ context.Context, r slog.Record) error {
+	var cause error
+	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok {
+			cause = err
+		}
+		return true
+	})
+	switch {
+	case r.Message == "mutex lost": // the Runner knows more
+	case cause == nil:
+		l.say("%s", r.Message)
+	case r.Level < l.returned.Level():
+		l.say("trying again: %v", cli.Explain(l.options, cause))
+	}
+	return nil
+}
+
+// WithAttrs implements slog.Handler. The attributes are not reported.
+func (l *leaseLog) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// WithGroup implements slog.Handler.
+func (l *leaseLog) WithGroup(string) slog.Handler { return l }

@@ -1,0 +1,67 @@
+//go:build linux
+
+package packages
+
+import (
+	"debug/buildinfo"
+	"debug/elf"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// maxBinary is how large a binary may be, in bytes. A call of text/template, such as a custom
+// template of cobra, adds 10 MB: the linker then keeps all exported methods.
+const maxBinary = 25 << 20
+
+// This test runs in make test too. The archives of -dist have their own binaries.
+func TestBuildIsASmallStaticBinaryOfItsVersion(t *testing.T) {
+	if *dist != "" {
+		t.Skip("-dist has binaries")
+	}
+	path := filepath.Join(t.TempDir(), "simba-resp")
+	run(t, "make", "-s", "-C", "../..", "build", "SERVER="+path, "VERSION=1.2.3-test")
+	wantSmallStaticBinary(t, path, runtime.GOOS, runtime.GOARCH)
+	if got, want := run(t, path, "--version"), "simba-resp version 1.2.3-test "; !strings.HasPrefix(got, want) {
+		t.Errorf("--version shows %q, want %q first", got, want)
+	}
+}
+
+func wantSmallStaticBinary(t *testing.T, path, system, arch string) {
+	t.Helper()
+	file, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if file.Size() > maxBinary {
+		t.Errorf("the binary for %s/%s has %d bytes, more than %d", system, arch, file.Size(), maxBinary)
+	}
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := make(map[string]string)
+	for _, s := range info.Settings {
+		build[s.Key] = s.Value
+	}
+	for key, want := range map[string]string{"GOOS": system, "GOARCH": arch, "CGO_ENABLED": "0", "-trimpath": "true"} {
+		if build[key] != want {
+			t.Errorf("the binary for %s/%s: %s is %q, want %q", system, arch, key, build[key], want)
+		}
+	}
+	if system != "linux" {
+		return
+	}
+	program, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	for _, p := range program.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Errorf("the binary for %s/%s is not static: it needs a dynamic linker", system, arch)
+		}
+	}
+}
