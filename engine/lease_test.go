@@ -223,7 +223,7 @@ func TestATenureThatExpiredWhileTheServerWasDownEndsWithItsLease(t *testing.T) {
 		}
 		defer e.Stop()
 		synctest.Wait()
-		if h := e.Stats().Holds; h.Count() != 1 || h.Micros != uint64((12*minute).Microseconds()) {
+		if h := e.Stats().TenureLengths; h.Count() != 1 || h.Micros != uint64((12*minute).Microseconds()) {
 			t.Errorf("%d tenures of %d µs are counted, want one of 12 min", h.Count(), h.Micros)
 		}
 	})
