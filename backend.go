@@ -95,8 +95,8 @@ type AcquireRequest struct {
 
 // Waiter waits in a blocked acquire.
 type Waiter interface {
-	// Wake reports that Ticket.End has news: the mutex was granted, durably, or the wait ended
-	// without it. An engine may call Wake more than once, also after End. It must not block.
+	// Wake reports that Ticket.End has news. The mutex was granted durably, or the wait ended
+	// without the mutex. An engine may call Wake more than once, also after End. It must not block.
 	Wake()
 }
 
@@ -104,19 +104,19 @@ type Waiter interface {
 // then Abandon at most once.
 type Ticket interface {
 	// End ends the wait for a reason and returns the outcome. If the mutex was granted meanwhile,
-	// the outcome is StatusAcquired for every reason but EndGone: then the mutex is handed off to
-	// the next waiter.
+	// the outcome is StatusAcquired. For EndGone, End hands the mutex off to the next waiter
+	// instead.
 	//
-	// A waiter never receives an expired lease. If its lease expired before End, it is queued
-	// again, End(EndWoken) returns StatusWaiting, and Wake follows when there is news. No other
-	// reason returns StatusWaiting.
+	// A waiter never receives an expired lease. If its lease expired before End, the waiter is
+	// queued again. Then End(EndWoken) returns StatusWaiting, and Wake follows when there is news.
+	// End returns StatusWaiting for no other reason.
 	//
 	// If an engine's store refuses the wait, the engine wakes the waiter, and End(EndWoken) returns
 	// a *MisconfiguredError. The waiter then leaves the queue, as soon as the store allows it. A
-	// tenure that the store grants it meanwhile is handed off. A grant that came before End wins
-	// over the error.
+	// tenure that the store grants it meanwhile is handed off. If a grant arrived before End, End
+	// returns the grant instead of the error.
 	End(why EndReason) (Outcome, error)
-	// Abandon hands off a mutex that End returned as acquired, when the client could not get the
+	// Abandon hands off a mutex that End returned as acquired, if the client could not receive the
 	// reply. It does nothing if the contender has renewed the lease since.
 	Abandon() (Seq, error)
 }
@@ -166,8 +166,8 @@ type ReleaseRequest struct {
 	Reason    string // for the history; may be empty
 }
 
-// Tenure describes an owner and its lease. All times are Unix milliseconds of one clock: the
-// server's when the windows began. Now is on that clock too, so differences are exact even if the
+// Tenure describes an owner and its lease. All times are Unix milliseconds of the server's clock,
+// as it was when the windows began. Now is on that clock too. So differences are exact even if the
 // server's clock was set since. The zero Tenure means that the mutex is free.
 type Tenure struct {
 	Owner        string
@@ -180,9 +180,9 @@ type Tenure struct {
 	Transition   time.Duration // until the transition window ends, at least 0
 	Waiters      int
 
-	// StartedAt is when the tenure began, in Unix milliseconds; 0 = the engine does not know. It
-	// is wall time of the grant. The other times may have moved against it since, by a step of the
-	// clock.
+	// StartedAt is when the tenure began, in Unix milliseconds; 0 = the engine does not know. It is
+	// the wall time of the grant. If the clock was set since, the other times have moved against
+	// it.
 	StartedAt int64
 	// Session is the session of this server that the lease is bound to; 0 = none.
 	Session uint64
@@ -232,17 +232,16 @@ type Stats struct {
 	// Since the start of the server.
 	Acquired int64 // tenures that began
 	Renewed  int64 // renewals
-	Released int64 // tenures that ended so, as in the next two
+	Released int64 // tenures that ended by a release; so the next two
 	Expired  int64
 	Broken   int64
 	Handoffs int64 // tenures that began by a handoff to a blocked waiter
-	// Holds are the lengths of tenures that ended, where the engine knows their start. They are by
-	// the wall clock.
-	Holds Durations
+	// TenureLengths are the lengths of ended tenures whose start the engine knows, by the wall clock.
+	TenureLengths Durations
 
-	Seq           Seq           // the last
-	Token         uint64        // the last
-	RecoveryDelay time.Duration // the part of it that remains after an unclean stop
+	Seq           Seq           // the last one
+	Token         uint64        // the last one
+	RecoveryDelay time.Duration // what remains of the recovery delay
 }
 
 // Backend keeps mutexes. It is safe for concurrent use. It does not check the limits of this
@@ -265,17 +264,17 @@ type Backend interface {
 	Queue(ctx context.Context, mutex string, count int) ([]QueueEntry, Seq, error)
 	// Scan returns a page of the mutexes.
 	Scan(ctx context.Context, r ScanRequest) (ScanPage, Seq, error)
-	// Check reports whether token is that of the current tenure.
+	// Check reports whether token is the token of the current tenure.
 	Check(ctx context.Context, mutex string, token uint64) (bool, Seq, error)
 	// Break ends the tenure, whoever the owner is, and reports whether there was one.
 	Break(ctx context.Context, mutex, reason string) (bool, Seq, error)
 	// History returns events of a mutex, from old to new.
 	History(ctx context.Context, r HistoryRequest) ([]Event, Seq, error)
 	// Subscribed is called when a channel has one more subscriber at this server, before that
-	// client gets its reply. With pattern, the name is a glob of channels. From now on the backend
-	// publishes what its store announces there. It can also notify a polling waiter whose own
-	// channel it is. After an error the backend goes on trying by itself. There is no call for a
-	// subscriber that leaves: a backend asks its Notices.
+	// client gets its reply. If pattern is true, channel is a glob of channels. From now on the
+	// backend publishes what its store announces on the channel. If the channel is a polling
+	// waiter's own, the backend can now notify that waiter. After an error the backend goes on
+	// trying by itself. There is no call for a subscriber that leaves: a backend asks its Notices.
 	Subscribed(ctx context.Context, channel string, pattern bool) (Seq, error)
 	// Stats returns the figures now.
 	Stats() Stats
@@ -288,8 +287,8 @@ type Committer interface {
 	// waiters that depend on them. After an error no result that depends on seq may be sent. A
 	// backend may ignore ctx, because notices and wake-ups of other clients depend on the commit.
 	Commit(ctx context.Context, seq Seq) error
-	// TryCommit is Commit if that need not wait. Else it starts what Commit would wait for, and
-	// returns false.
+	// TryCommit is Commit if Commit need not wait. Otherwise it starts the work that Commit would
+	// wait for, and returns false.
 	TryCommit(seq Seq) (done bool, err error)
 }
 

@@ -46,8 +46,8 @@ func KeyOf(mutex string) string {
 	return mutex
 }
 
-// TaggedKeyOf returns the tagged key of a mutex. A name that has none of its own, such as the empty
-// one, gets KeyOf.
+// TaggedKeyOf returns the tagged key of a mutex. Some names, such as the empty one, have no tagged
+// key. For these it returns KeyOf.
 func TaggedKeyOf(mutex string) string {
 	if mutex == "" || strings.HasPrefix(mutex, "simba:{") {
 		return KeyOf(mutex)

@@ -56,7 +56,7 @@ var ErrRecovering = errors.New("recovering from an unclean stop: new grants are 
 // publish. Other requests wait while it is committed.
 const MaxTxKeys = 10_000
 
-// ErrTooLarge is returned by Update for a transaction that has more.
+// ErrTooLarge is returned by Update for a transaction with more keys or messages than MaxTxKeys.
 var ErrTooLarge = fmt.Errorf("transaction too large: at most %d keys and %[1]d messages", MaxTxKeys)
 
 // Lock is a mutex as a key. The zero Lock is a key that does not exist.
@@ -99,33 +99,34 @@ type Tx interface {
 
 	// Lock returns the lock behind a key.
 	Lock(mutex string) Lock
-	// Open reports whether owner may take a mutex that has no lock. It is false while the mutex
-	// is reserved for another waiter, and during the recovery delay. After that call, Lock shows
-	// the waiter with the reservation as the owner. Scripts read the owner of a lock that they
-	// could not get. Take works even while the mutex is reserved.
-	Open(mutex, owner string) bool
+	// MayTake reports whether owner may take a mutex that has no lock. It is false while the mutex
+	// is reserved for another waiter, and during the recovery delay. After a call of MayTake for a
+	// reserved mutex, Lock shows the waiter with the reservation as the owner. That is for scripts,
+	// which read the owner of a lock that they could not get. Take works even while the mutex is
+	// reserved.
+	MayTake(mutex, owner string) bool
 	// Take begins a tenure with a lock's Owner, Fields and lease. It breaks a tenure that the
 	// mutex has.
 	Take(mutex string, l Lock)
-	// Change sets the Owner and Fields of a lock without ending its tenure. With renew it also
-	// renews the lease from now.
+	// Change sets the Owner and Fields of a lock without ending its tenure. If renew is true, it
+	// also renews the lease from now.
 	Change(mutex string, l Lock, renew bool)
 	// Drop ends the tenure. The commit hands the mutex off to its next waiter, unless the
 	// transaction itself takes it.
 	Drop(mutex string)
 
 	// Token returns the fencing token of a mutex' tenure, 0 if it has none. For a tenure that the
-	// transaction has begun, it reserves the token. After Drop it returns the token of the
-	// tenure that ended, until DropToken: the token's key does not end with the lock's.
+	// transaction has begun, it draws the token. After Drop it returns the token of the tenure that
+	// ended, until DropToken, because the token's key outlives the lock's key.
 	Token(mutex string) uint64
-	// DropToken has Token return 0. It changes no tenure; see DroppedToken.
+	// DropToken makes Token return 0. It changes no tenure; see DroppedToken.
 	DropToken(mutex string)
 	// DroppedToken returns a mutex whose token was dropped although its tenure goes on.
 	DroppedToken() (mutex string, ok bool)
 	// Fence returns the token of a mutex' tenure. If it has none, Fence returns the largest token
 	// of any mutex so far.
 	Fence(mutex string) uint64
-	// NextToken reserves a token, larger than all before. It becomes the token of the tenure that
+	// NextToken draws a token, larger than all before. It becomes the token of the tenure that
 	// the transaction has begun or begins next. If it begins none, the next tenure gets a larger
 	// token. A token that is not committed is not used.
 	NextToken(mutex string) uint64
@@ -145,7 +146,8 @@ type Tx interface {
 	// Publish sends a message when the transaction is durable.
 	Publish(channel, payload string)
 
-	// Discard forgets the changes so far and keeps the reads: reading again returns the same.
+	// Discard forgets the changes so far. It keeps the reads, so reading a key again returns the
+	// same.
 	Discard()
 	// TooLarge reports whether the transaction has more keys or messages than MaxTxKeys. From
 	// then on, keys that it has not read before look as if they did not exist.

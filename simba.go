@@ -46,9 +46,9 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns the time from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// Seq is the number of a change. Every change of a server gets a larger one, also after a crash. A
-// result that has a Seq depends on that change: it may be sent to a client only when the change is
-// durable. A result with the zero Seq depends on no change.
+// Seq is the number of a change. Every change of a server gets a larger number than all changes
+// before, even after a crash. A result that has a Seq depends on that change: it may be sent to a
+// client only when the change is durable. A result with the zero Seq depends on no change.
 type Seq uint64
 
 // Lease is the lease of an owner.
@@ -67,7 +67,8 @@ type Lease struct {
 	Fields  []Field // of a lock key that is a hash; nil = it is a string
 }
 
-// End returns the instant at which the lease expires; the largest Instant if it does not.
+// End returns the instant at which the lease expires; the largest Instant if the lease does not
+// expire.
 func (l Lease) End() Instant {
 	if l.TTL == Endless {
 		return math.MaxInt64
@@ -87,9 +88,9 @@ func (e *NameError) Error() string { return fmt.Sprintf("invalid %s: %s", e.Argu
 // printable UTF-8 without braces and white space.
 func CheckMutex[S string | []byte](s S) error { return checkName("mutex", s, MaxMutexLen) }
 
-// CheckContender returns a *NameError unless s is a valid id of a contender. It must be like a
-// mutex' name, with at most MaxContenderLen bytes and without "@@", which separates the fields of a
-// notice.
+// CheckContender returns a *NameError unless s is a valid id of a contender. The rules for a mutex'
+// name apply, with at most MaxContenderLen bytes. An id must not contain "@@", which separates the
+// fields of a notice.
 func CheckContender[S string | []byte](s S) error {
 	if err := checkName("contender", s, MaxContenderLen); err != nil {
 		return err

@@ -66,7 +66,7 @@ func TestContenderChannelIsParsedBack(t *testing.T) {
 	}
 }
 
-// FuzzEventJSON holds the encoder against the standard library's.
+// FuzzEventJSON compares the encoder with the standard library's.
 func FuzzEventJSON(f *testing.F) {
 	f.Add("job", "a", "")
 	f.Add("a\"b\\c", "größe", "stuck\n\x01<&>\u2028")

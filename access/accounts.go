@@ -23,8 +23,8 @@ func (a *Account) Name() string { return a.name }
 // User returns the current rules, nil if the user was removed.
 func (a *Account) User() *User { return a.user.Load() }
 
-// Options configure the users of a server. With the zero value there is only the default user, with
-// all rights and without a password.
+// Options configure the users of a server. With the zero value there is only the default user. It
+// has all rights and no password.
 type Options struct {
 	// Path is the file of users; "" = there is only the default user.
 	Path string
@@ -127,7 +127,7 @@ func (a *Accounts) defaultUser() *User {
 		u.applyWord(word)
 	}
 	if a.options.Password != "" {
-		_ = u.apply(">" + a.options.Password) // a password is never refused
+		_ = u.apply(">" + a.options.Password) // apply refuses no password
 	}
 	return u.finish()
 }
@@ -158,7 +158,7 @@ func (a *Accounts) install(users map[string]*User) (changed []*Account) {
 		if before := account.user.Load(); before == nil || !before.equal(u) {
 			changed = append(changed, account)
 		}
-		account.user.Store(u) // also if unchanged: MayName depends on the other users
+		account.user.Store(u) // even if unchanged, because MayName depends on the other users
 		accounts[name] = account
 	}
 	a.byName.Store(&accounts)
@@ -201,8 +201,8 @@ func (a *Accounts) Authenticate(name, password []byte) *Account {
 // unknownUser is verified in place of a user that does not exist.
 var unknownUser = &User{passwords: make([]digest, 1)}
 
-// Protect sets Options.Protected. It changes nothing and returns an error of type Errors if that
-// refuses a current user.
+// Protect sets Options.Protected. If that would refuse a current user, it changes nothing and
+// returns an error of type Errors.
 func (a *Accounts) Protect(yes bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -25,7 +25,7 @@ func TestDefaultUserWithoutAFile(t *testing.T) {
 		t.Errorf("%s", u)
 	}
 	if b.Authenticate([]byte("default"), []byte("pw")) != b.Default() || b.Authenticate([]byte("default"), []byte("p")) != nil || b.Authenticate([]byte("a"), []byte("pw")) != nil {
-		t.Error("who is let in")
+		t.Error("Authenticate accepts the wrong users")
 	}
 }
 
@@ -35,7 +35,7 @@ func TestFileMayHaveCommentsAndEmptyLines(t *testing.T) {
 		t.Errorf("%q", a.Names())
 	}
 	if !strings.HasPrefix(a.Default().User().String(), "user default off resetchannels -@all") {
-		t.Error("a line for the default user begins with what it was")
+		t.Error("a line for the default user keeps its former rights")
 	}
 }
 
@@ -76,7 +76,7 @@ func TestLoadIsAllOrNothing(t *testing.T) {
 		t.Fatal("a fault is accepted")
 	}
 	if runs(a.Find("a").User()) != "get" || a.Authenticate([]byte("a"), []byte("2")) != nil {
-		t.Error("a part of the file was taken")
+		t.Error("Load applied a part of the file")
 	}
 }
 
@@ -105,7 +105,7 @@ func TestLoadReturnsChangedAndRemovedAccounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if gone.User() != nil || a.Find("gone") == gone {
-		t.Error("who was removed has come back by a namesake")
+		t.Error("a new user of the same name has revived a removed account")
 	}
 }
 
@@ -126,7 +126,7 @@ func TestProtectAppliesFromItsCallOn(t *testing.T) {
 	}
 	f.write("user default off", "user a on nopass +ping")
 	if _, err := a.Load(); err != nil {
-		t.Errorf("what was refused has changed something: %v", err)
+		t.Errorf("a refused Protect has changed something: %v", err)
 	}
 	f.write("user default off", "user a on >1")
 	if _, err := a.Load(); err != nil {
@@ -137,7 +137,7 @@ func TestProtectAppliesFromItsCallOn(t *testing.T) {
 	}
 	f.write("user default off", "user a on nopass")
 	if _, err := a.Load(); err == nil {
-		t.Error("an open user is let in later")
+		t.Error("Load accepts a user without a password")
 	}
 	if err := a.Protect(false); err != nil {
 		t.Errorf("%v", err)
@@ -153,7 +153,7 @@ func TestUserNamesMustNotOverlap(t *testing.T) {
 		"user a:b:c on\nuser x on\nuser a on":   "users:1: the user 'a' could act as 'a:b:c'",
 		"user a on as:a as:a:*\nuser a:b on":    "", // a has rules as:
 		"user ab on\nuser a on\nuser b:a on":    "",
-		"user default on\nuser default:x on":    "", // which may act as any contender
+		"user default on\nuser default:x on":    "", // default may act as any contender
 		"user a: on\nuser a:b on\nuser :a on":   "",
 		"user a on resetcontenders\nuser a: on": "users:2: the user 'a' could act as 'a:'",
 	} {
@@ -172,18 +172,18 @@ func TestOwnerMustNotBelongToAnotherUser(t *testing.T) {
 		owner string
 		may   string // the users that MayName allows
 	}{
-		{"d41d8cd9-8f00", "a:b free any"}, // at random, as lock code makes it up
+		{"d41d8cd9-8f00", "a:b free any"}, // random, as lock code makes it
 		{"a", "a any"},
 		{"a:1", "a any"},
-		{"a:2", "any"},      // of a, which may not act so itself
-		{"a:b", "a:b any"},  // of two users, by its beginning
+		{"a:2", "any"},      // belongs to a, which may not act as it
+		{"a:b", "a:b any"},  // belongs to two users, by its beginning
 		{"a:b:", "a:b any"}, // a:b's own id, although it begins with a:
 		{"a:b:c:d", "a:b any"},
 		{"a:bc", "any"},
 		{"ab", "a:b free any"},
 		{"free:x", "free any"},
 		{"w-1", "a:b free bound any"}, // no user's name, whatever rules match it
-		{"default", "any"},            // also if that user is off
+		{"default", "any"},            // even if that user is off
 		{"", "a:b free any"},
 		{":a", "a:b free any"},
 		{long, "a:b free any"},
@@ -200,10 +200,10 @@ func TestOwnerMustNotBelongToAnotherUser(t *testing.T) {
 		}
 	}
 	if !newFile(t, "user a on").open(Options{}).Default().User().MayName("a") {
-		t.Error("the default user, who acts as anybody, may not write a name")
+		t.Error("the default user may act as anybody, but may not write a name")
 	}
 
-	// Unchanged users take new and removed users into account.
+	// Unchanged users must take new and removed users into account.
 	f.write("user "+long+" on", "user free on")
 	if changed, err := a.Load(); err != nil || slices.Contains(changed, a.Find("free")) {
 		t.Errorf("%v, %v", changed, err)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Command is a command with its name in rules.
+// Command is a command, with the name that rules use for it.
 type Command struct {
 	Name       string   // in lower case; "config|get" for a subcommand
 	Categories []string // without the @

@@ -19,7 +19,7 @@ type FileError struct {
 
 func (f *FileError) Error() string { return fmt.Sprintf("%s:%d: %s", f.Path, f.Line, f.Text) }
 
-// Errors are all errors of the users, so that an operator can fix them in one go.
+// Errors are all errors of a file of users, so that an operator can fix them at once.
 type Errors []error
 
 func (f Errors) Error() string {
@@ -30,7 +30,7 @@ func (f Errors) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap returns the faults.
+// Unwrap returns the single errors.
 func (f Errors) Unwrap() []error { return f }
 
 // parse reads a file of users in the format of Redis' aclfile: lines "user <name> <rule> …", empty
@@ -79,8 +79,8 @@ func parse(c *Catalog, path string, text []byte) (map[string]*User, Errors) {
 	return users, wrong
 }
 
-// overlapping returns a user that may act as the user name without a rule for that, as "a" may act
-// as "a:b". It returns "" if there is none.
+// overlapping returns another user that may act as the user name although it has no rule as:. For
+// example, "a" may act as "a:b". It returns "" if there is no such user.
 func overlapping(users map[string]*User, name string) string {
 	for i := range len(name) {
 		if other := users[name[:i]]; name[i] == ':' && other != nil && i > 0 && other.name != DefaultName && !other.NamesContenders() {
@@ -109,7 +109,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// redact returns a rule without its password, also if the > before the password is missing.
+// redact returns a rule without its password, even if the > before the password is missing.
 func redact(rule string) string {
 	switch rule[0] {
 	case '+', '-', '~', '%', '&', '(':

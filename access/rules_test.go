@@ -12,7 +12,7 @@ func TestNewUserHasNoRights(t *testing.T) {
 		t.Errorf("%s", u)
 	}
 	if u.Verify(nil) || u.Verify([]byte("x")) {
-		t.Error("it can authenticate")
+		t.Error("a new user can authenticate")
 	}
 }
 
@@ -111,7 +111,7 @@ func TestUserActsAsItsOwnNamesByDefault(t *testing.T) {
 		}
 	}
 	if own.NamesContenders() || !named.NamesContenders() || !any.NamesContenders() || reset.NamesContenders() {
-		t.Error("who has rules for contenders is told wrong")
+		t.Error("NamesContenders is wrong")
 	}
 }
 
@@ -125,26 +125,26 @@ func TestPasswordsAreStoredAsHashes(t *testing.T) {
 		t.Errorf("%s", u)
 	}
 	if off := user(t, "a", ">one"); off.Verify([]byte("one")) {
-		t.Error("one that is off can authenticate")
+		t.Error("a user that is off can authenticate")
 	}
 	if open := user(t, "a", "on", ">one", "nopass"); !open.Verify([]byte("x")) || len(open.Passwords()) != 0 {
-		t.Error("nopass wants a password")
+		t.Error("nopass needs a password")
 	}
 	if again := user(t, "a", "on", "nopass", ">one"); again.Verify([]byte("x")) || again.NeedsNoPassword() {
 		t.Error("a password does not end nopass")
 	}
 	if gone := user(t, "a", "on", ">one", ">two", "<one", "!"+user(t, "b", ">two").Passwords()[0]); gone.Verify([]byte("one")) || gone.Verify([]byte("two")) {
-		t.Error("a password that was removed is good")
+		t.Error("a removed password is accepted")
 	}
 	if none := user(t, "a", "on", ">one", "resetpass"); none.Verify([]byte("one")) || none.NeedsNoPassword() {
-		t.Error("resetpass")
+		t.Error("resetpass keeps a password")
 	}
 }
 
 func TestUnlimitedMeansAllRights(t *testing.T) {
 	all := []string{"allkeys", "allchannels", "allcommands", "allcontenders"}
 	if !user(t, "a", all...).Unlimited() || !user(t, DefaultName, all[:3]...).Unlimited() || user(t, "a", all[:3]...).Unlimited() {
-		t.Error("who is unlimited")
+		t.Error("Unlimited is wrong")
 	}
 	for _, less := range []string{"-ping", "resetkeys", "resetchannels", "-@read"} {
 		if user(t, "a", append(slices.Clone(all), less)...).Unlimited() {
@@ -152,7 +152,7 @@ func TestUnlimitedMeansAllRights(t *testing.T) {
 		}
 	}
 	if user(t, DefaultName, append(slices.Clone(all), "resetcontenders", "as:x")...).Unlimited() {
-		t.Error("unlimited with other contenders")
+		t.Error("a user with a rule as: is unlimited")
 	}
 }
 
@@ -175,8 +175,8 @@ func TestInvalidRulesHaveErrors(t *testing.T) {
 	}
 }
 
-// FuzzUserRoundTrip checks that a user's String can be parsed again. No file may cause a panic or
-// give a user more rights than its line.
+// FuzzUserRoundTrip checks that a user's String can be parsed again. No file may cause a panic, or
+// give a user more rights than its line does.
 func FuzzUserRoundTrip(f *testing.F) {
 	for _, seed := range []string{
 		"on >pw ~billing:* %R~shared &ch as:w-* +@read -keys +config|get", "reset on nopass ~* &* +@all", "%RW~x allcontenders -config +config|set",

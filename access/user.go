@@ -15,7 +15,7 @@ const DefaultName = "default"
 type Use uint8
 
 // The uses; a command may have several. A command without a use shows only whether the mutex
-// exists. Any rule for the mutex allows that.
+// exists. Any rule for the mutex allows such a command.
 const (
 	Read Use = 1 << iota
 	Write
@@ -122,13 +122,13 @@ func (u *User) MayActAs(contender string) bool {
 }
 
 // MayName reports whether the user may write that owner into a lock. Lock code for Redis writes
-// random values, which belong to no user. With a rule as:, MayActAs must allow the owner. Without
-// one, the owner may also be an id that belongs to no other user.
+// random values, which belong to no user. If the user has a rule as:, MayActAs must allow the
+// owner. Otherwise the owner may also be an id that belongs to no other user.
 func (u *User) MayName(owner string) bool {
 	return u.MayActAs(owner) || !u.NamesContenders() && !u.belongsToUser(owner)
 }
 
-// belongsToUser reports whether an id is a user's name, or begins with one and a colon.
+// belongsToUser reports whether an id is a user's name, or begins with a user's name and a colon.
 func (u *User) belongsToUser(id string) bool {
 	for i := range min(len(id), maxName) + 1 { // no name is longer
 		if (i == len(id) || id[i] == ':') && u.users[id[:i]] != nil {

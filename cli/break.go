@@ -13,12 +13,12 @@ import (
 	"golang.org/x/term"
 )
 
-// broken is the output of break. Owner and Token are those just before it.
-type broken struct {
-	Mutex  string `json:"mutex"`
-	Broken bool   `json:"broken"`
-	Owner  string `json:"owner"`
-	Token  int64  `json:"token"`
+// Broken is the output of break.
+type Broken struct {
+	Mutex  string `json:"mutex" doc:"name"`
+	Broken bool   `json:"broken" doc:"whether a tenure was broken"`
+	Owner  string `json:"owner" doc:"its owner"`
+	Token  int64  `json:"token" doc:"its fencing token; 0 = none was broken"`
 }
 
 func breakCommand() *cobra.Command {
@@ -35,44 +35,62 @@ func breakCommand() *cobra.Command {
 					return err
 				}
 			}
-			b := broken{Mutex: t.Mutex, Owner: t.Owner, Token: t.Token}
+			b := Broken{Mutex: mutex}
 			if t.Held {
-				if b.Broken, err = breakTenure(cmd, c, t.Mutex, *reason); err != nil {
+				if b, err = breakTenure(cmd, c, t, *reason); err != nil {
 					return err
+				}
+				if b.Broken && b.Token != t.Token && !*yes {
+					fmt.Fprintf(cmd.ErrOrStderr(), "the tenure of %s, token %d, had ended just before\n", Printable(t.Owner), t.Token)
 				}
 			}
 			if *asJSON {
 				err = printJSON(cmd.OutOrStdout(), b)
 			} else if b.Broken {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "broke the tenure of %s on %s, token %d\n", Printable(t.Owner), Printable(t.Mutex), t.Token)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "broke the tenure of %s on %s, token %d\n", Printable(b.Owner), Printable(mutex), b.Token)
 			}
 			if err == nil && !b.Broken {
-				err = no("%s has no owner", Printable(t.Mutex))
+				err = no("%s has no owner", Printable(mutex))
 			}
 			return err
 		})
 	cmd.Long = cmd.Short + ` to its next waiter.
 
 The old owner may still work: stop it first, or let the resource check the fencing token. break asks
-for confirmation on a terminal. Exit code 1: the mutex has no owner, or the answer was no.`
-	yes = cmd.Flags().Bool("yes", false, "do not ask")
+for confirmation on a terminal. It breaks the tenure of that moment, and prints whose it was. Exit
+code 1: the mutex has no owner, or the answer was no.`
+	yes = cmd.Flags().Bool("yes", false, "do not ask for confirmation")
 	reason = cmd.Flags().String("reason", "", "`TEXT` for the history of the mutex")
 	asJSON = addJSON(cmd)
 	return cmd
 }
 
-// breakTenure sends BREAK and reports whether it ended a tenure.
-func breakTenure(cmd *cobra.Command, c *redis.Client, mutex, reason string) (bool, error) {
-	send := []any{"SIMBA.BREAK", mutex}
+// breakTenure sends BREAK, which ends any tenure: that of t, or a later one. The history says
+// which. A user without the right to read the history gets t.
+func breakTenure(cmd *cobra.Command, c *redis.Client, t Tenure, reason string) (Broken, error) {
+	b := Broken{Mutex: t.Mutex}
+	send := []any{"SIMBA.BREAK", t.Mutex}
 	if reason != "" {
 		send = append(send, "REASON", reason)
 	}
 	n, err := c.Do(cmd.Context(), send...).Int()
 	var refused redis.Error
 	if err != nil && !errors.As(err, &refused) {
-		return false, &coded{exitUnavailable, fmt.Errorf("%w; the tenure may have ended: look at it before you repeat this", Explain(c.Options(), err))}
+		return b, &coded{exitUnavailable, fmt.Errorf("%w; the tenure may have ended: look at it before you repeat this", Explain(c.Options(), err))}
 	}
-	return n == 1, Explain(c.Options(), err)
+	if err != nil || n == 0 {
+		return b, Explain(c.Options(), err)
+	}
+	b.Broken, b.Owner, b.Token = true, t.Owner, t.Token
+	if v, err := reply(c.Do(cmd.Context(), "SIMBA.HISTORY", t.Mutex, "COUNT", 100)); err == nil {
+		events, _ := toEvents(t.Mutex, v)
+		for _, e := range events {
+			if e.Event == "broken" && e.Reason == reason && e.Token > b.Token {
+				b.Owner, b.Token = e.Owner, e.Token
+			}
+		}
+	}
+	return b, nil
 }
 
 // confirm asks the person at the terminal. It returns an error unless the answer is yes and the

@@ -44,7 +44,7 @@ func mutexCommand(use, short string, do func(cmd *cobra.Command, c *redis.Client
 	cmd := clientCommand(use, short, arguments(1, 1, "the NAME of a mutex"), func(cmd *cobra.Command, c *redis.Client, args []string) error {
 		return do(cmd, c, args[0])
 	})
-	cmd.ValidArgsFunction = completeMutex
+	cmd.ValidArgsFunction = CompleteMutex
 	return cmd
 }
 

@@ -14,9 +14,9 @@ const (
 	mostCompletions   = 100
 )
 
-// completeMutex completes the name of a mutex by asking the server. It offers nothing if the server
-// does not reply in time.
-func completeMutex(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// CompleteMutex completes the first argument, the name of a mutex, by asking the server. It offers
+// nothing if the server does not reply in time.
+func CompleteMutex(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp
 	if len(args) > 0 {
 		return nil, directive

@@ -42,7 +42,30 @@ func Connect(cmd *cobra.Command) (*redis.Client, error) {
 // Options returns the options for go-redis that the flags of [AddConnection] name. It does not
 // connect. Commands are not retried, because a second BREAK would end the next tenure. A caller
 // whose commands block must set ReadTimeout.
+//
+// The password is not in the options. If HELLO refuses a password, go-redis sends it again by AUTH,
+// and the server counts and delays both. So OnConnect logs in.
 func Options(cmd *cobra.Command) (*redis.Options, error) {
+	o, err := parseOptions(cmd)
+	if err != nil {
+		return nil, err
+	}
+	const resp3 = 3
+	name, user, password := "simba-resp:"+cmd.Name(), o.Username, o.Password
+	o.Password = ""
+	o.OnConnect = func(ctx context.Context, c *redis.Conn) error {
+		if password != "" {
+			return c.Hello(ctx, resp3, user, password, name).Err()
+		}
+		// A user without the right to set a name can have other rights.
+		_ = c.ClientSetName(ctx, name).Err()
+		return nil
+	}
+	return o, nil
+}
+
+// parseOptions returns the options with the password.
+func parseOptions(cmd *cobra.Command) (*redis.Options, error) {
 	settings, err := readSettings(cmd, connectionFlags)
 	if err != nil {
 		return nil, err
@@ -57,20 +80,15 @@ func Options(cmd *cobra.Command) (*redis.Options, error) {
 		return nil, err
 	}
 	o := &redis.Options{
-		Network:               t.network,
-		Addr:                  t.addr,
-		Username:              user,
-		Password:              password,
-		MaxRetries:            -1,
-		DialTimeout:           dialTimeout,
-		DialerRetries:         1,
-		ContextTimeoutEnabled: true,
-		DisableIdentity:       true,
-		OnConnect: func(ctx context.Context, c *redis.Conn) error {
-			// A user without the right to set a name can have other rights.
-			_ = c.ClientSetName(ctx, "simba-resp:"+cmd.Name()).Err()
-			return nil
-		},
+		Network:                  t.network,
+		Addr:                     t.addr,
+		Username:                 user,
+		Password:                 password,
+		MaxRetries:               -1,
+		DialTimeout:              dialTimeout,
+		DialerRetries:            1,
+		ContextTimeoutEnabled:    true,
+		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	if o.TLSConfig, err = tlsConfig(settings, t); err != nil {

@@ -55,7 +55,7 @@ func TestFlagOverridesVariableOverridesFile(t *testing.T) {
 			for name, value := range row.env {
 				t.Setenv(name, value)
 			}
-			o, err := Options(command(t, row.args...))
+			o, err := parseOptions(command(t, row.args...))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -113,7 +113,7 @@ func explainReply(o *redis.Options, reply string) string {
 		if user == "" {
 			user = "default"
 		}
-		return "the server refuses the password of user " + Printable(user)
+		return "the server refuses the password of user " + Printable(user) + "; check both, and that the user is on"
 	}
 	return reply
 }

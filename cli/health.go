@@ -40,8 +40,8 @@ func healthCommand() *cobra.Command {
 	}
 	cmd.Long = cmd.Short + `, and print the reply.
 
-The server needs the setting http-addr. The path is ` + readyPath + ` if the URL has none. Exit code 1: the
-server is not ready, or does not reply within 5 s.`
+The server must have the setting --http-addr. If the URL has no path, it is ` + readyPath + `. Exit code 1:
+the server is not ready, or does not reply within 5 s.`
 	addFlags(cmd, httpFlags)
 	return cmd
 }
@@ -131,6 +131,9 @@ func explainHTTP(err error) string {
 	}
 	if strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
 		return "the server does not speak TLS on this port; use http://"
+	}
+	if strings.Contains(err.Error(), "malformed HTTP") {
+		return "the server does not speak HTTP on this port; use that of --http-addr"
 	}
 	return explain(nil, err)
 }

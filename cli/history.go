@@ -9,10 +9,10 @@ import (
 
 func historyCommand() *cobra.Command {
 	var asJSON *bool
-	var count *int
+	var most *count
 	cmd := mutexCommand("history NAME", "List the last events of a mutex, from old to new",
 		func(cmd *cobra.Command, c *redis.Client, mutex string) error {
-			v, err := reply(c.Do(cmd.Context(), "SIMBA.HISTORY", mutex, "COUNT", *count))
+			v, err := reply(c.Do(cmd.Context(), "SIMBA.HISTORY", mutex, "COUNT", int(*most)))
 			if err != nil {
 				return Explain(c.Options(), err)
 			}
@@ -31,8 +31,8 @@ func historyCommand() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-The server that replies made or saw these events. It keeps the last 10,000 of all mutexes.`
-	count = addCount(cmd, 10)
+A server keeps the last 10,000 events that it made or saw, of all mutexes together.`
+	most = addCount(cmd, 10)
 	asJSON = addJSON(cmd)
 	return cmd
 }

@@ -1,26 +1,28 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 )
 
-// listed is a mutex in the output of list: its tenure, or why the server does not show it. The user
-// may not read the mutex, or its name is that of a Redis key and no valid name for SIMBA.*.
+// listed is a mutex in the output of list: its tenure, or the error reply to the question for it.
 type listed struct {
 	Tenure
 	err string
 }
 
-// Hidden is the JSON form of a mutex whose tenure the server does not show.
+// Hidden is the JSON form of a mutex whose tenure is not known.
 type Hidden struct {
-	Mutex string `json:"mutex"`
-	Error string `json:"error"`
+	Mutex string `json:"mutex" doc:"name"`
+	Error string `json:"error" doc:"the error reply to SIMBA.OWNER"`
 }
 
 // json returns the value to encode.
@@ -29,6 +31,12 @@ func (l listed) json() any {
 		return Hidden{l.Mutex, l.err}
 	}
 	return l.Tenure
+}
+
+// failed reports whether the server could not answer. A refusal is an answer. The user may not read
+// the mutex, or its name is that of a Redis key and not valid for SIMBA.*.
+func (l listed) failed() bool {
+	return l.err != "" && !strings.HasPrefix(l.err, "NOPERM ") && !strings.HasPrefix(l.err, "ERR invalid mutex")
 }
 
 func listCommand() *cobra.Command {
@@ -42,64 +50,74 @@ func listCommand() *cobra.Command {
 			if *contended {
 				scan = append(scan, "STATE", "contended")
 			}
-			if *asJSON {
-				return list(cmd.Context(), c, scan, func(page []listed) error {
-					for _, l := range page {
-						if err := printJSON(cmd.OutOrStdout(), l.json()); err != nil {
-							return err
-						}
-					}
-					return nil
-				})
-			}
-			t := newTable(cmd.OutOrStdout(), "MUTEX", "OWNER", "TOKEN", "LEASE LEFT", "WAITERS")
-			if err := list(cmd.Context(), c, scan, t.list); err != nil {
+			names, err := scanNames(cmd.Context(), c, scan)
+			if err != nil {
 				return err
 			}
-			return t.flush()
+			if *asJSON {
+				return list(cmd.Context(), c, names, func(l listed) error { return printJSON(cmd.OutOrStdout(), l.json()) })
+			}
+			t := newTable(cmd.OutOrStdout(), "MUTEX", "OWNER", "TOKEN", "LEASE LEFT", "WAITERS")
+			err = list(cmd.Context(), c, names, t.list)
+			return cmp.Or(t.flush(), err)
 		})
-	cmd.Long = cmd.Short + `.
+	cmd.Long = cmd.Short + `, sorted by name.
 
-PATTERN is a glob as of Redis' SCAN: * ? [a-z] and \ before a literal character. Quote it in a shell.
-A mutex that changes meanwhile may be listed or not.`
+PATTERN is a glob as of Redis' SCAN: * ? [a-z], and \ before a literal character. Quote it in a shell.
+A mutex that gets or loses its owner meanwhile may be missing. Where the owner is not known, its
+column has "?" and the reason. Exit code 69: the server could not answer for all mutexes.`
 	cmd.Example = "  simba-resp list 'billing:*'"
 	contended = cmd.Flags().Bool("contended", false, "only mutexes that have waiters")
 	asJSON = addJSON(cmd)
 	return cmd
 }
 
-// scanCount is the number of mutexes that the server examines for a page.
+// scanCount is the number of mutexes that the server examines for a page, and that list asks for in
+// one pipeline.
 const scanCount = 1000
 
-// list iterates over the mutexes and calls print for each page. Like SIMBA.SCAN, the server can
-// return a mutex twice, so list remembers their names.
-func list(ctx context.Context, c *redis.Client, options []any, print func([]listed) error) error {
-	seen := make(map[string]bool)
+// scanNames returns the names of the mutexes, sorted. SIMBA.SCAN can return a name twice.
+func scanNames(ctx context.Context, c *redis.Client, options []any) ([]string, error) {
+	var all []string
 	for cursor := "0"; ; {
 		v, err := reply(c.Do(ctx, append([]any{"SIMBA.SCAN", cursor}, options...)...))
 		if err != nil {
-			return Explain(c.Options(), err)
+			return nil, Explain(c.Options(), err)
 		}
 		names, next, err := toPage(v)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		fresh := names[:0]
-		for _, name := range names {
-			if !seen[name] {
-				seen[name] = true
-				fresh = append(fresh, name)
-			}
-		}
-		page, err := tenures(ctx, c, fresh)
-		if err != nil {
-			return err
-		}
-		if err := print(page); err != nil || next == "0" {
-			return err
+		if all = append(all, names...); next == "0" {
+			slices.Sort(all)
+			return slices.Compact(all), nil
 		}
 		cursor = next
 	}
+}
+
+// list asks for the tenures of mutexes, and calls print for each. Its error says if the server
+// could not answer for some.
+func list(ctx context.Context, c *redis.Client, names []string, print func(listed) error) error {
+	failed, why := 0, ""
+	for page := range slices.Chunk(names, scanCount) {
+		answers, err := tenures(ctx, c, page)
+		if err != nil {
+			return err
+		}
+		for _, l := range answers {
+			if l.failed() {
+				failed, why = failed+1, l.err
+			}
+			if err := print(l); err != nil {
+				return err
+			}
+		}
+	}
+	if failed > 0 {
+		return &coded{exitUnavailable, fmt.Errorf("incomplete: the owners of %d of %d mutexes are not known: %s", failed, len(names), Printable(why))}
+	}
+	return nil
 }
 
 // toPage converts the reply of SIMBA.SCAN.
@@ -121,9 +139,6 @@ func toPage(v any) (names []string, next string, err error) {
 
 // tenures asks for the tenures of mutexes, in one pipeline.
 func tenures(ctx context.Context, c *redis.Client, names []string) ([]listed, error) {
-	if len(names) == 0 {
-		return nil, nil
-	}
 	cmds := make([]*redis.Cmd, len(names))
 	// Each command has its own error.
 	_, _ = c.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -150,17 +165,22 @@ func tenures(ctx context.Context, c *redis.Client, names []string) ([]listed, er
 	return page, nil
 }
 
-// list adds a row for each mutex.
-func (t table) list(page []listed) error {
-	for _, l := range page {
-		switch {
-		case l.err != "":
-			t.row(l.Mutex, "? "+l.err)
-		case !l.Held:
-			t.row(l.Mutex, "-", "-", "-", "-")
-		default:
-			t.row(l.Mutex, l.Owner, number(l.Token), millis(l.Transition), number(l.Waiters))
-		}
+// list adds a row.
+func (t table) list(l listed) error {
+	switch {
+	case l.err != "":
+		t.row(l.Mutex, "? "+l.err)
+	case !l.Held:
+		t.row(l.Mutex, "-", "-", "-", "-")
+	default:
+		t.row(l.Mutex, l.Owner, number(l.Token), leaseLeft(l.Transition), number(l.Waiters))
 	}
 	return nil
+}
+
+func leaseLeft(ms *int64) string {
+	if ms == nil {
+		return noExpiry
+	}
+	return millis(*ms)
 }

@@ -72,15 +72,9 @@ func printJSONLines[T any](out io.Writer, list []T) error {
 	return nil
 }
 
-// endless is from when on a lease does not end by itself, in milliseconds. The server shows such a
-// lease with a very long one.
-const endless = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
-
 // millis returns a number of milliseconds as a person reads it: 340ms, 12.5s, 3m10s.
 func millis(ms int64) string {
 	switch {
-	case ms > endless:
-		return "never"
 	case ms < 1000:
 		return strconv.FormatInt(ms, 10) + "ms"
 	case ms < 60_000:

@@ -60,15 +60,18 @@ func printTenure(out io.Writer, t Tenure) error {
 	return w.flush()
 }
 
-// left says when a window ends.
-func left(ms int64) string {
+// noExpiry is shown for a lease that does not end by itself.
+const noExpiry = "no expiry"
+
+// left says when a window ends; nil = never.
+func left(ms *int64) string {
 	switch {
-	case ms > endless:
-		return "does not end by itself"
-	case ms == 0:
+	case ms == nil:
+		return noExpiry
+	case *ms == 0:
 		return "ended"
 	}
-	return "ends in " + millis(ms)
+	return "ends in " + millis(*ms)
 }
 
 func connectionText(c *Connection) string {

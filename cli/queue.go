@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -9,10 +11,10 @@ import (
 
 func queueCommand() *cobra.Command {
 	var asJSON *bool
-	var count *int
+	var most *count
 	cmd := mutexCommand("queue NAME", "List the waiters of a mutex, in order",
 		func(cmd *cobra.Command, c *redis.Client, mutex string) error {
-			waiters, err := queue(cmd.Context(), c, mutex, *count)
+			waiters, err := queue(cmd.Context(), c, mutex, int(*most))
 			if err != nil {
 				return err
 			}
@@ -29,7 +31,7 @@ func queueCommand() *cobra.Command {
 
 On the engine mysql these are the waiters of the server that replies. Other engines have one queue
 for all servers.`
-	count = addCount(cmd, mostWaiters)
+	most = addCount(cmd, mostWaiters)
 	asJSON = addJSON(cmd)
 	return cmd
 }
@@ -38,8 +40,24 @@ for all servers.`
 const mostWaiters = 10_000
 
 // addCount adds the flag --count.
-func addCount(cmd *cobra.Command, initial int) *int {
-	return cmd.Flags().Int("count", initial, "at most `N` of them, up to 10000")
+func addCount(cmd *cobra.Command, initial count) *count {
+	cmd.Flags().Var(&initial, "count", fmt.Sprintf("list at most `N`, 1 to %d", mostWaiters))
+	return &initial
+}
+
+// count is the value of --count. It implements pflag.Value.
+type count int
+
+func (c *count) Type() string   { return "int" }
+func (c *count) String() string { return strconv.Itoa(int(*c)) }
+
+func (c *count) Set(s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > mostWaiters {
+		return fmt.Errorf("use a number from 1 to %d", mostWaiters)
+	}
+	*c = count(n)
+	return nil
 }
 
 // queue asks for the waiters of a mutex.

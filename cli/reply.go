@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -71,22 +72,24 @@ func reply(cmd *redis.Cmd) (any, error) {
 	return v, err
 }
 
-// Tenure is the reply of SIMBA.OWNER. Its JSON form is documented in docs/reference/cli.md, as that
-// of all types below.
+// Tenure is the reply of SIMBA.OWNER. The JSON of this type and of those below follows the rule of
+// [Objects], not that of the wire.
 type Tenure struct {
-	Mutex        string      `json:"mutex"`
-	Held         bool        `json:"held"`
-	Owner        string      `json:"owner"`
-	Token        int64       `json:"token"`
-	Since        *int64      `json:"since"`
-	AcquiredAt   int64       `json:"acquired_at"`
-	TTLAt        int64       `json:"ttl_at"`
-	TransitionAt int64       `json:"transition_at"`
-	Now          int64       `json:"now"`
-	TTL          int64       `json:"ttl"`
-	Transition   int64       `json:"transition"`
-	Waiters      int64       `json:"waiters"`
-	Connection   *Connection `json:"connection"`
+	Mutex string `json:"mutex" doc:"name"`
+	Held  bool   `json:"held" doc:"whether it has an owner; if not, numbers are 0"`
+	Owner string `json:"owner" doc:"the owner"`
+	Token int64  `json:"token" doc:"its fencing token"`
+
+	Since        *int64 `json:"since" doc:"start of the tenure; null = the engine does not know it"`
+	AcquiredAt   int64  `json:"acquired_at" doc:"start of the present lease: each renewal moves it"`
+	TTLAt        *int64 `json:"ttl_at" doc:"end of the TTL window; null = no expiry, or no owner"`
+	TransitionAt *int64 `json:"transition_at" doc:"end of the lease; null as of ttl_at"`
+	Now          int64  `json:"now" doc:"time of the server"`
+	TTL          *int64 `json:"ttl_ms" doc:"time left until ttl_at; null as of ttl_at"`
+	Transition   *int64 `json:"transition_ms" doc:"time left until transition_at; null as of ttl_at"`
+
+	Waiters    int64       `json:"waiters" doc:"length of the queue"`
+	Connection *Connection `json:"connection" doc:"the connection of a SESSION lease, with id, addr and name as in CLIENT LIST; null = none"`
 }
 
 // Connection is the connection of a SESSION lease.
@@ -95,6 +98,10 @@ type Connection struct {
 	Addr string `json:"addr"`
 	Name string `json:"name"`
 }
+
+// longestTTL is the longest TTL window of a contender, in milliseconds. The server shows a lease
+// without end, that of a Redis key without expiry, as one that ends so long after now.
+const longestTTL = int64(24 * time.Hour / time.Millisecond)
 
 // toTenure converts the reply of SIMBA.OWNER.
 func toTenure(mutex string, v any) (Tenure, error) {
@@ -106,9 +113,15 @@ func toTenure(mutex string, v any) (Tenure, error) {
 	t.Held = true
 	t.Owner, t.Token = r.text("owner"), r.number("token")
 	t.Since = r.optional("since")
-	t.AcquiredAt, t.TTLAt, t.TransitionAt = r.number("acquired_at"), r.number("ttl_at"), r.number("transition_at")
-	t.Now, t.TTL, t.Transition = r.number("now"), r.number("ttl"), r.number("transition")
+	t.AcquiredAt, t.Now = r.number("acquired_at"), r.number("now")
 	t.Waiters = r.number("waiters")
+	// A lease that ends has the same ttl_at at any time. If that is beyond longestTTL, the lease is
+	// that of a key with a long expiry, and has this very TTL for one millisecond only.
+	noExpiry := r.number("ttl") == longestTTL && r.number("ttl_at")-t.AcquiredAt > longestTTL
+	if !noExpiry {
+		t.TTLAt, t.TransitionAt = r.optional("ttl_at"), r.optional("transition_at")
+		t.TTL, t.Transition = r.optional("ttl"), r.optional("transition")
+	}
 	if c, err := toRecord(r["connection"]); c != nil && err == nil {
 		t.Connection = &Connection{c.number("id"), c.text("addr"), c.text("name")}
 	}
@@ -117,10 +130,10 @@ func toTenure(mutex string, v any) (Tenure, error) {
 
 // Waiter is a record of SIMBA.QUEUE.
 type Waiter struct {
-	Contender string `json:"contender"`
-	Position  int64  `json:"position"`
-	Waiting   int64  `json:"waiting"`
-	Kind      string `json:"kind"`
+	Contender string `json:"contender" doc:"the waiter"`
+	Position  int64  `json:"position" doc:"its position, from 1"`
+	Waiting   int64  `json:"waiting_ms" doc:"time in the queue"`
+	Kind      string `json:"kind" doc:"blocked or polling"`
 }
 
 func toWaiters(v any) ([]Waiter, error) {
@@ -134,13 +147,13 @@ func toWaiters(v any) ([]Waiter, error) {
 
 // Event is a record of SIMBA.HISTORY, and a message on the channel of a mutex.
 type Event struct {
-	Seq    int64  `json:"seq"`
-	At     int64  `json:"at"`
-	Event  string `json:"event"`
-	Mutex  string `json:"mutex"`
-	Owner  string `json:"owner"`
-	Token  int64  `json:"token"`
-	Reason string `json:"reason"`
+	Seq    int64  `json:"seq" doc:"number of the change on this server"`
+	At     int64  `json:"at" doc:"time of the event"`
+	Event  string `json:"event" doc:"acquired, released, expired, broken, queued or left"`
+	Mutex  string `json:"mutex" doc:"name"`
+	Owner  string `json:"owner" doc:"the owner; for queued and left the waiter"`
+	Token  int64  `json:"token" doc:"fencing token of the tenure; for queued and left 0"`
+	Reason string `json:"reason" doc:"why; often empty"`
 }
 
 func toEvents(mutex string, v any) ([]Event, error) {

@@ -29,6 +29,27 @@ func TestTenureHasItsStartAndItsConnection(t *testing.T) {
 	}
 }
 
+// The server shows a lease without end as one that ends 24 hours from now. It shows the lease of a
+// contender so only at the moment of the request.
+func TestLeaseWithoutEndHasNoExpiry(t *testing.T) {
+	const day = 86_400_000
+	for name, row := range map[string]struct {
+		passed, ttlAt, ttl int64
+		ends               bool
+	}{
+		"key without expiry":     {3, 1000 + 3 + day, day, false},
+		"lease of 24 h, new":     {0, 1000 + day, day, true},
+		"lease of 24 h, later":   {3, 1000 + day, day - 3, true},
+		"key with a long expiry": {3, 1000 + 2*day, 2*day - 3, true},
+	} {
+		tenure, err := toTenure("job", []any{"owner", "alice", "token", int64(1), "acquired_at", int64(1000), "now", 1000 + row.passed,
+			"ttl_at", row.ttlAt, "transition_at", row.ttlAt, "ttl", row.ttl, "transition", row.ttl})
+		if err != nil || (tenure.TTL != nil) != row.ends || (tenure.TransitionAt != nil) != row.ends {
+			t.Errorf("%s: %+v, %v", name, tenure, err)
+		}
+	}
+}
+
 func TestReplyOfAnotherServerIsAnError(t *testing.T) {
 	if _, err := toTenure("job", "PONG"); err == nil {
 		t.Error("a string is a tenure")

@@ -51,11 +51,11 @@ type connectionFlag struct{ name, key, help string }
 
 var connectionFlags = []connectionFlag{
 	{urlFlag, urlFlag, "`URL` of the server: redis://host:port, rediss:// for TLS, or unix:///path (default " + defaultURL + ")"},
-	{userFlag, userFlag, "`NAME` of the user, if it is not in the URL"},
-	{passwordFileFlag, passwordFileFlag, "`FILE` with the password; or set " + passwordVariable},
-	{caFlag, caFlag, "`FILE` with the authorities of the server's certificate, in PEM"},
-	{certFlag, certFlag, "`FILE` with the client certificate, in PEM"},
-	{keyFlag, keyFlag, "`FILE` with its private key, in PEM"},
+	{userFlag, userFlag, "`NAME` of the user, if the URL has none"},
+	{passwordFileFlag, passwordFileFlag, "`FILE` that has the password; or set " + passwordVariable},
+	{caFlag, caFlag, "PEM `FILE` of the authorities that sign the server's certificate (default those of the system)"},
+	{certFlag, certFlag, "PEM `FILE` of the client certificate, with --key"},
+	{keyFlag, keyFlag, "PEM `FILE` of the private key of --cert"},
 }
 
 // AddConnection adds the flags of the connection to a command.
@@ -65,7 +65,7 @@ func addFlags(cmd *cobra.Command, flags []connectionFlag) {
 	for _, f := range flags {
 		cmd.Flags().String(f.name, "", f.help)
 	}
-	cmd.Flags().String(configFlag, "", "TOML `FILE` of these settings")
+	cmd.Flags().String(configFlag, "", "TOML `FILE` of connection settings")
 	// The errors are for flags that are missing.
 	_ = cmd.MarkFlagFilename(configFlag, "toml")
 	_ = cmd.RegisterFlagCompletionFunc(urlFlag, cobra.NoFileCompletions)

@@ -11,34 +11,35 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Status is the part of INFO that says how a server does. Its JSON names are the fields of INFO.
-// Nil figures are those that only the store could count, or that the server does not have.
+// Status is the part of INFO that says how a server does. Nil figures are those that only the store
+// could count, or that the server does not have.
 type Status struct {
-	Version            string `json:"simba_version"`
-	Engine             string `json:"engine"`
-	Durability         string `json:"durability"`
-	SurvivesRestart    bool   `json:"survives_restart"`
-	Uptime             *int64 `json:"uptime_in_seconds"`
-	CertificateExpires *int64 `json:"tls_cert_expires_at"`
-	Clients            *int64 `json:"connected_clients"`
-	MaxClients         *int64 `json:"maxclients"`
-	Mutexes            *int64 `json:"mutexes"`
-	Held               *int64 `json:"mutexes_held"`
-	Blocked            *int64 `json:"waiters_blocked"`
-	Polling            *int64 `json:"waiters_polling"`
-	Acquired           *int64 `json:"tenures_acquired"`
-	HandedOn           *int64 `json:"tenures_handed_on"`
-	Released           *int64 `json:"tenures_released"`
-	Expired            *int64 `json:"tenures_expired"`
-	Broken             *int64 `json:"tenures_broken"`
-	Memory             *int64 `json:"used_memory"`
-	MaxMemory          *int64 `json:"maxmemory"`
-	Quiet              *int64 `json:"quiet_ms"`
+	Version            string `json:"simba_version" doc:"version of the server"`
+	Engine             string `json:"engine" doc:"embedded, redis, mysql or zookeeper"`
+	Durability         string `json:"durability" doc:"always, async or memory; empty on other engines than embedded"`
+	SurvivesRestart    bool   `json:"survives_restart" doc:"whether leases survive a restart of the server"`
+	Uptime             *int64 `json:"uptime_ms" doc:"age of the process"`
+	CertificateExpires *int64 `json:"certificate_expires_at" doc:"end of the certificate chain; null = no TLS"`
+	Clients            *int64 `json:"connected_clients" doc:"connections"`
+	MaxClients         *int64 `json:"maxclients" doc:"their limit"`
+	Mutexes            *int64 `json:"mutexes" doc:"mutexes in memory"`
+	Held               *int64 `json:"mutexes_held" doc:"mutexes that have an owner"`
+	Blocked            *int64 `json:"waiters_blocked" doc:"waiters in WAIT"`
+	Polling            *int64 `json:"waiters_polling" doc:"waiters that poll"`
+	Acquired           *int64 `json:"tenures_acquired" doc:"tenures since the start of the server"`
+	HandedOn           *int64 `json:"tenures_handed_on" doc:"those that began as a handoff to a waiter"`
+	Released           *int64 `json:"tenures_released" doc:"tenures that ended by a release"`
+	Expired            *int64 `json:"tenures_expired" doc:"tenures whose lease expired"`
+	Broken             *int64 `json:"tenures_broken" doc:"tenures that were broken"`
+	Memory             *int64 `json:"used_memory_bytes" doc:"memory of the process"`
+	Dataset            *int64 `json:"used_memory_dataset_bytes" doc:"memory of mutexes, queues and keys"`
+	MaxMemory          *int64 `json:"maxmemory_bytes" doc:"limit of used_memory_dataset_bytes; 0 = none"`
+	Quiet              *int64 `json:"quiet_ms" doc:"rest of the recovery delay"`
 }
 
 func statusCommand() *cobra.Command {
 	var asJSON *bool
-	cmd := clientCommand("status", "Show how a server does", arguments(0, 0, ""),
+	cmd := clientCommand("status", "Show the state and the figures of a server", arguments(0, 0, ""),
 		func(cmd *cobra.Command, c *redis.Client, _ []string) error {
 			fields, err := info(cmd.Context(), c)
 			if err != nil {
@@ -78,13 +79,20 @@ func toStatus(fields map[string]string) Status {
 		}
 		return &n
 	}
+	inMillis := func(name string) *int64 {
+		n := figure(name)
+		if n != nil {
+			*n *= 1000
+		}
+		return n
+	}
 	return Status{
 		Version:            fields["simba_version"],
 		Engine:             fields["engine"],
 		Durability:         fields["durability"],
 		SurvivesRestart:    fields["survives_restart"] == "yes",
-		Uptime:             figure("uptime_in_seconds"),
-		CertificateExpires: figure("tls_cert_expires_at"),
+		Uptime:             inMillis("uptime_in_seconds"),
+		CertificateExpires: inMillis("tls_cert_expires_at"),
 		Clients:            figure("connected_clients"),
 		MaxClients:         figure("maxclients"),
 		Mutexes:            figure("mutexes"),
@@ -97,6 +105,7 @@ func toStatus(fields map[string]string) Status {
 		Expired:            figure("tenures_expired"),
 		Broken:             figure("tenures_broken"),
 		Memory:             figure("used_memory"),
+		Dataset:            figure("used_memory_dataset"),
 		MaxMemory:          figure("maxmemory"),
 		Quiet:              figure("quiet_ms"),
 	}
@@ -116,7 +125,7 @@ func printStatus(out io.Writer, addr string, s Status) error {
 	}
 	t.row("server", fmt.Sprintf("%s, version %s", addr, s.Version))
 	t.row("engine", engine)
-	t.row("up for", show(s.Uptime, func(n int64) string { return millis(n * 1000) }))
+	t.row("up for", show(s.Uptime, millis))
 	if !s.SurvivesRestart {
 		t.row("restart", "leases do not survive it")
 	}
@@ -124,18 +133,19 @@ func printStatus(out io.Writer, addr string, s Status) error {
 		t.row("recovering", fmt.Sprintf("new grants are delayed for %s: the recovery delay", millis(*s.Quiet)))
 	}
 	if s.CertificateExpires != nil {
-		t.row("certificate", "expires "+clock(*s.CertificateExpires*1000))
+		t.row("certificate", "expires "+clock(*s.CertificateExpires))
 	}
 	t.row("clients", fmt.Sprintf("%s of %s", show(s.Clients, number), show(s.MaxClients, number)))
 	t.row("mutexes held", show(s.Held, number))
 	t.row("waiters", fmt.Sprintf("%s blocked, %s polling", show(s.Blocked, number), show(s.Polling, number)))
 	t.row("tenures", fmt.Sprintf("%s begun, %s of them by handoff", show(s.Acquired, number), show(s.HandedOn, number)))
 	t.row("ended", fmt.Sprintf("%s released, %s expired, %s broken", show(s.Released, number), show(s.Expired, number), show(s.Broken, number)))
-	memory := show(s.Memory, mebibytes)
+	t.row("memory", show(s.Memory, mebibytes))
+	dataset := show(s.Dataset, mebibytes)
 	if s.MaxMemory != nil && *s.MaxMemory > 0 {
-		memory += ", maxmemory " + mebibytes(*s.MaxMemory)
+		dataset += " of maxmemory " + mebibytes(*s.MaxMemory)
 	}
-	t.row("memory", memory)
+	t.row("dataset", dataset)
 	return t.flush()
 }
 

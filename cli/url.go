@@ -28,6 +28,10 @@ type target struct {
 // parseURL parses the URL of a server. Its errors repeat no part of the URL: what follows a
 // misplaced "@" or "/" can be a part of the password.
 func parseURL(raw string) (t target, err error) {
+	const forms = "use redis://host:port, rediss://host:port or unix:///path"
+	if !strings.Contains(raw, "://") {
+		return t, errors.New(forms)
+	}
 	u, err := url.Parse(raw)
 	if err != nil {
 		return t, errors.New("it cannot be parsed; special characters in user and password must be percent-encoded")
@@ -47,7 +51,7 @@ func parseURL(raw string) (t target, err error) {
 			err = errors.New("a socket is written as unix:///path/to/socket")
 		}
 	default:
-		err = errors.New("use redis://host:port, rediss://host:port or unix:///path")
+		err = errors.New(forms)
 	}
 	if err == nil && (u.RawQuery != "" || u.ForceQuery || u.Fragment != "") {
 		err = errors.New("'?' and '#' must be percent-encoded; it takes no parameters")

@@ -40,9 +40,10 @@ func watchCommand() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `, one a line.
 
-A PATTERN is a glob: * ? [a-z] and \ before a literal character. Quote it in a shell. The user needs
-a rule & for it. watch reconnects after an outage, and says so: events in between are not printed.
-Ctrl-C ends it with exit code 0.`
+A PATTERN is a glob: * ? [a-z], and \ before a literal character. Quote it in a shell. To watch
+a PATTERN, a user needs a rule for channels, such as &*. After an outage watch connects again. It
+does not print the events in between, and a line on standard error says so. Ctrl-C ends it with exit
+code 0.`
 	cmd.Example = "  simba-resp watch job\n  simba-resp watch 'billing:*' --json"
 	asJSON = addJSON(cmd)
 	return cmd

@@ -13,26 +13,24 @@ import (
 
 // Why is what keeps a contender from a mutex.
 type Why struct {
-	Mutex  string  `json:"mutex"`
-	Engine string  `json:"engine"` // "" = the user may not send INFO
-	Owner  *Tenure `json:"owner"`  // nil = the mutex is free
-	Quiet  *int64  `json:"quiet_ms"`
+	Mutex  string  `json:"mutex" doc:"name"`
+	Engine string  `json:"engine" doc:"engine of the server; empty = the user may not send INFO"`
+	Owner  *Tenure `json:"owner" doc:"the object of owner; null = no owner"`
+	Quiet  *int64  `json:"quiet_ms" doc:"rest of the recovery delay; null = the user may not send INFO"`
 
-	// SharedQueue is whether the queue has the waiters of all servers; nil = unknown.
-	SharedQueue *bool    `json:"shared_queue"`
-	Waiters     int64    `json:"waiters"`
-	Ahead       []Waiter `json:"ahead"` // of the contender, or of a new one; at most 10,000
+	SharedQueue *bool    `json:"shared_queue" doc:"whether the queue has the waiters of all servers; null = unknown"`
+	Waiters     int64    `json:"waiters" doc:"length of the queue"`
+	Ahead       []Waiter `json:"ahead" doc:"waiters ahead of the contender, as of queue; at most 10,000"`
+	Next        *string  `json:"next" doc:"waiter that gets the mutex next; null = none, or unknown: a polling waiter is skipped if the server cannot notify it"`
 
-	Contender string `json:"contender"` // "" = a new one
-	Position  int64  `json:"position"`  // 0 = not in the queue
-	Owns      bool   `json:"owns"`      // the contender is the owner
+	Contender string `json:"contender" doc:"as asked; empty = a new one"`
+	Position  int64  `json:"position" doc:"position of the contender; 0 = not in the queue"`
+	Owns      bool   `json:"owns" doc:"whether the contender is the owner"`
 
-	// FreeIn is when the lease ends at the latest unless its owner renews it. It is 0 if the mutex
-	// is free, and nil if the lease does not end by itself.
-	FreeIn *int64 `json:"free_in"`
-	// YoursIn is when the contender gets the mutex at the latest, unless the owner renews the
-	// lease. It is nil if that has no limit: others are ahead, or may be.
-	YoursIn *int64 `json:"yours_in"`
+	FreeIn  *int64 `json:"free_in_ms" doc:"when the lease ends at the latest if the owner does not renew it; null = never"`
+	YoursIn *int64 `json:"yours_in_ms" doc:"when the contender can have the mutex at the latest if the owner does not renew its lease; null = no limit is known"`
+
+	kind string // of the contender in the queue
 }
 
 func whyCommand() *cobra.Command {
@@ -51,10 +49,10 @@ func whyCommand() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-It asks and changes nothing: no contender is added to the queue. On the engine mysql it knows only
-the queue of the server that replies.`
+It only asks: no contender is added to the queue. On the engine mysql it knows only the queue of the
+server that replies.`
 	cmd.Example = "  simba-resp why job --contender worker-7"
-	contender = cmd.Flags().String("contender", "", "`ID` of the contender that waits (default a new one)")
+	contender = cmd.Flags().String("contender", "", "answer for the contender `ID`; without the flag for a new one")
 	_ = cmd.RegisterFlagCompletionFunc("contender", cobra.NoFileCompletions)
 	asJSON = addJSON(cmd)
 	return cmd
@@ -94,23 +92,24 @@ func (w *Why) judge(t Tenure, waiters []Waiter) {
 	w.Ahead = waiters
 	for i, q := range waiters {
 		if w.Contender != "" && q.Contender == w.Contender {
-			w.Ahead, w.Position = waiters[:i], q.Position
+			w.Ahead, w.Position, w.kind = waiters[:i], q.Position, q.Kind
 			break
 		}
 	}
-	var freeIn int64
+	if len(waiters) > 0 && waiters[0].Kind == blocked && w.isShared() {
+		w.Next = &waiters[0].Contender
+	}
+	w.FreeIn = new(int64)
 	if t.Held {
 		w.Owner = &t
 		w.Owns = w.Contender != "" && t.Owner == w.Contender
-		freeIn = t.Transition
+		w.FreeIn = t.Transition
 	}
-	if w.Quiet != nil {
-		freeIn = max(freeIn, *w.Quiet)
+	if w.Quiet != nil && w.FreeIn != nil {
+		free := max(*w.FreeIn, *w.Quiet)
+		w.FreeIn = &free
 	}
-	if freeIn <= endless {
-		w.FreeIn = &freeIn
-	}
-	if w.Owns || w.first() {
+	if w.first() {
 		w.YoursIn = w.FreeIn
 	}
 	if w.Owns {
@@ -121,10 +120,23 @@ func (w *Why) judge(t Tenure, waiters []Waiter) {
 	}
 }
 
-// first reports whether the contender is next: nobody is ahead of it, and the queue is complete.
+// blocked is the kind of a waiter that the server can reach. It reaches a polling waiter only if
+// that subscribes to its own channel, which the queue does not show.
+const blocked = "blocked"
+
+// isShared reports whether the queue has certainly the waiters of all servers.
+func (w *Why) isShared() bool { return w.SharedQueue != nil && *w.SharedQueue }
+
+// first reports whether nobody can get the mutex before the contender. The queue is complete, and
+// has nobody ahead of the contender. If it polls, nobody waits behind it either.
 func (w *Why) first() bool {
-	complete := w.SharedQueue != nil && *w.SharedQueue && (w.Position > 0 || w.Waiters == int64(len(w.Ahead)))
-	return complete && len(w.Ahead) == 0
+	switch {
+	case !w.isShared() || len(w.Ahead) > 0:
+		return false
+	case w.Position > 0:
+		return w.kind == blocked || w.Waiters == 1
+	}
+	return w.Waiters == 0
 }
 
 // shownAhead is how many waiters the text names.
@@ -165,11 +177,11 @@ func (p *printer) state(w *Why) {
 	if t.Connection != nil {
 		p.line("  connection %s", Printable(connectionText(t.Connection)))
 	}
-	unless := " unless the owner renews it"
-	if t.Transition > endless {
-		unless = ""
+	lease := "has no expiry"
+	if t.Transition != nil {
+		lease = left(t.Transition) + " unless the owner renews it"
 	}
-	p.line("  its lease %s%s; it began %s ago", left(t.Transition), unless, millis(t.Now-t.AcquiredAt))
+	p.line("  its lease %s; it began %s ago", lease, millis(t.Now-t.AcquiredAt))
 }
 
 // queue prints the waiters ahead.
@@ -220,13 +232,31 @@ func (p *printer) outlook(w *Why) {
 		p.line("%s can have it in %s at the latest, unless the owner renews its lease.", who, millis(*w.YoursIn))
 	case w.FreeIn == nil:
 		p.line("There is no latest time: the lease does not end by itself.")
-	case w.Owner != nil && len(w.Ahead) > 0:
-		p.line("%s is next, in %s at the latest unless the owner renews its lease.\nHow long those ahead keep it is not known.", Printable(w.Ahead[0].Contender), millis(*w.FreeIn))
 	case w.Owner != nil:
 		p.line("It is free in %s at the latest, unless the owner renews its lease.", millis(*w.FreeIn))
-	case len(w.Ahead) > 0:
-		p.line("%s is next, and may have the handoff window to ask for it.", Printable(w.Ahead[0].Contender))
-	default:
+	}
+	if w.Owns || w.YoursIn != nil {
+		return
+	}
+	switch {
+	case len(w.Ahead) == 0 && w.Position > 0 && w.kind != blocked:
+		p.line("It may go to another waiter: %s polls.", who)
+		p.skips(w)
+	case len(w.Ahead) == 0 && w.Owner == nil:
 		p.line("%s can have it now, unless a contender of another server comes first.", who)
+	case len(w.Ahead) == 0:
+	case w.Next != nil:
+		p.line("%s is next. How long those ahead keep it is not known.", Printable(*w.Next))
+	case w.isShared():
+		p.line("Who is next is not known: %s polls.", Printable(w.Ahead[0].Contender))
+		p.skips(w)
+	}
+}
+
+// skips prints what the server does with a polling waiter that is first in the queue.
+func (p *printer) skips(w *Why) {
+	p.line("The server skips a polling waiter that it cannot notify.")
+	if w.Owner == nil {
+		p.line("If it has notified one, it keeps the mutex for it for the handoff window.")
 	}
 }

@@ -8,13 +8,16 @@ import (
 
 // held is a tenure of alice whose lease ends in that many milliseconds.
 func held(transition int64) Tenure {
-	return Tenure{Mutex: "m", Held: true, Owner: "alice", Token: 1, TTL: transition, Transition: transition}
+	return Tenure{Mutex: "m", Held: true, Owner: "alice", Token: 1, TTL: &transition, Transition: &transition}
 }
 
 func TestWhyGivesALatestTimeOnlyIfNobodyCanComeFirst(t *testing.T) {
 	yes, no := true, false
 	bob := Waiter{Contender: "bob", Position: 1, Kind: "blocked"}
 	carol := Waiter{Contender: "carol", Position: 2, Kind: "polling"}
+	poller := Waiter{Contender: "bob", Position: 1, Kind: "polling"}
+	noExpiry := held(0)
+	noExpiry.TTL, noExpiry.Transition = nil, nil
 	for _, row := range []struct {
 		name      string
 		contender string
@@ -29,14 +32,17 @@ func TestWhyGivesALatestTimeOnlyIfNobodyCanComeFirst(t *testing.T) {
 		{"free", "", Tenure{}, nil, 0, &yes, 0, 0, "A new contender can have it now"},
 		{"free on mysql", "bob", Tenure{}, nil, 0, &no, 0, -1, "bob can have it now, unless a contender of another server comes first."},
 		{"free during the recovery delay", "", Tenure{}, nil, 900, &yes, 900, 900, "A new contender can have it in 900ms at the latest."},
-		{"free and reserved", "carol", Tenure{}, []Waiter{bob, carol}, 0, &yes, 0, -1, "bob is next, and may have the handoff window"},
+		{"free and reserved", "carol", Tenure{}, []Waiter{poller, carol}, 0, &yes, 0, -1, "not known: bob polls.\nThe server skips a polling waiter that it cannot notify.\nIf it has notified one, it keeps"},
+		{"free, first and polling", "bob", Tenure{}, []Waiter{poller}, 0, &yes, 0, 0, "bob can have it now"},
 		{"held, a new contender", "", held(5000), nil, 0, &yes, 5000, 5000, "A new contender can have it in 5.0s at the latest, unless the owner renews its lease."},
 		{"held, first", "bob", held(5000), []Waiter{bob, carol}, 0, &yes, 5000, 5000, "bob can have it in 5.0s at the latest, unless the owner"},
-		{"held, second", "carol", held(5000), []Waiter{bob, carol}, 0, &yes, 5000, -1, "bob is next, in 5.0s at the latest unless"},
-		{"held, not in the queue", "dave", held(5000), []Waiter{bob, carol}, 0, &yes, 5000, -1, "bob is next, in 5.0s"},
+		{"held, first and polling", "bob", held(5000), []Waiter{poller, carol}, 0, &yes, 5000, -1, "It may go to another waiter: bob polls."},
+		{"held, second", "carol", held(5000), []Waiter{bob, carol}, 0, &yes, 5000, -1, "It is free in 5.0s at the latest, unless the owner renews its lease.\nbob is next."},
+		{"held, behind a polling waiter", "carol", held(5000), []Waiter{poller, carol}, 0, &yes, 5000, -1, "Who is next is not known: bob polls."},
+		{"held, not in the queue", "dave", held(5000), []Waiter{bob, carol}, 0, &yes, 5000, -1, "bob is next."},
 		{"held, first on mysql", "bob", held(5000), []Waiter{bob}, 0, &no, 5000, -1, "It is free in 5.0s at the latest, unless the owner"},
 		{"held, engine unknown", "bob", held(5000), []Waiter{bob}, 0, nil, 5000, -1, "It is free in 5.0s"},
-		{"held for ever", "bob", held(endless + 1), []Waiter{bob}, 0, &yes, -1, -1, "There is no latest time"},
+		{"held for ever", "bob", noExpiry, []Waiter{bob}, 0, &yes, -1, -1, "its lease has no expiry"},
 		{"mine", "alice", held(5000), []Waiter{bob}, 0, &yes, 5000, 0, "alice owns it."},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -53,6 +59,30 @@ func TestWhyGivesALatestTimeOnlyIfNobodyCanComeFirst(t *testing.T) {
 				t.Errorf("it prints\n%s\nwithout %q (%v)", &out, row.text, err)
 			}
 		})
+	}
+}
+
+// Nobody is called next who may be skipped, or come after a waiter of another server.
+func TestWhyNamesTheNextWaiterOnlyIfItIsCertain(t *testing.T) {
+	yes, no := true, false
+	for _, row := range []struct {
+		kind   string
+		shared *bool
+		want   string
+	}{{"blocked", &yes, "bob"}, {"polling", &yes, ""}, {"blocked", &no, ""}, {"blocked", nil, ""}} {
+		w := Why{Mutex: "m", Contender: "carol", SharedQueue: row.shared}
+		w.judge(held(5000), []Waiter{{Contender: "bob", Position: 1, Kind: row.kind}, {Contender: "carol", Position: 2, Kind: "blocked"}})
+		var out bytes.Buffer
+		if err := w.print(&out, "here:1"); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if w.Next != nil {
+			got = *w.Next
+		}
+		if got != row.want || strings.Contains(out.String(), "bob is next") != (row.want != "") {
+			t.Errorf("%+v: next is %q in\n%s", row, got, &out)
+		}
 	}
 }
 

@@ -22,7 +22,6 @@ type client struct {
 	running *entry
 	started time.Duration // since the server's start
 	parked  time.Duration // time that the command has waited
-	failed  bool          // it replied with an error
 
 	outage outage // of batch; read it by lost
 	batch  uint64 // the batch of outage
@@ -125,16 +124,19 @@ func (c *client) run(e *entry, args [][]byte) {
 		c.conn.Detach()
 	}
 	c.started = c.x.age()
-	c.running, c.failed, c.parked = e, false, 0
+	c.running, c.parked = e, 0
 	c.last.Store(e)
 	started := c.started
-	e.run(c, args)
+	err := e.run(c, args)
+	if err != nil {
+		c.fail(err)
+	}
 	c.countSession()
 	ended := c.x.age()
 
 	took := ended - started - c.parked
 	c.lost().note(took)
-	c.record(e, args, took, c.failed)
+	c.record(e, args, took, err != nil)
 	c.x.rates.tick(c.x, ended)
 }
 

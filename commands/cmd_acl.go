@@ -85,17 +85,21 @@ var aclSubcommands = []command{
 	},
 }
 
-func (c *client) aclWhoami([][]byte) { c.w.BulkString(c.account.Load().Name()) }
+func (c *client) aclWhoami([][]byte) error {
+	c.w.BulkString(c.account.Load().Name())
+	return nil
+}
 
-func (c *client) aclUsers([][]byte) {
+func (c *client) aclUsers([][]byte) error {
 	names := c.x.users.Names()
 	c.w.Array(len(names))
 	for _, n := range names {
 		c.w.BulkString(n)
 	}
+	return nil
 }
 
-func (c *client) aclList([][]byte) {
+func (c *client) aclList([][]byte) error {
 	var lines []string
 	for _, name := range c.x.users.Names() {
 		if u := c.x.findUser(name); u != nil {
@@ -106,6 +110,7 @@ func (c *client) aclList([][]byte) {
 	for _, l := range lines {
 		c.w.BulkString(l)
 	}
+	return nil
 }
 
 // findUser returns the user with that name, nil if there is none.
@@ -116,11 +121,11 @@ func (x *Commands) findUser(name string) *access.User {
 	return nil
 }
 
-func (c *client) aclGetUser(args [][]byte) {
+func (c *client) aclGetUser(args [][]byte) error {
 	u := c.x.findUser(string(args[2]))
 	if u == nil {
 		c.w.Null()
-		return
+		return nil
 	}
 	fields := 6
 	if u.NamesContenders() {
@@ -148,21 +153,20 @@ func (c *client) aclGetUser(args [][]byte) {
 	if u.NamesContenders() {
 		c.writeField("contenders", u.Contenders())
 	}
+	return nil
 }
 
-func (c *client) aclCat(args [][]byte) {
+func (c *client) aclCat(args [][]byte) error {
 	var names []string
 	switch {
 	case len(args) > 3:
-		c.fail(tryHelp(c.running, args))
-		return
+		return tryHelp(c.running, args)
 	case len(args) == 2:
 		names = categoryNames[:]
 	default:
 		i := slices.Index(categoryNames[:], strings.ToLower(string(args[2])))
 		if i < 0 {
-			c.fail(replyErrorf("ERR Unknown category '%s'", shorten(args[2])))
-			return
+			return replyErrorf("ERR Unknown category '%s'", shorten(args[2]))
 		}
 		for e := range c.x.table.all() {
 			if e.acl()&(1<<i) != 0 {
@@ -174,51 +178,49 @@ func (c *client) aclCat(args [][]byte) {
 	for _, n := range names {
 		c.w.BulkString(n)
 	}
+	return nil
 }
 
 // aclLoad reads the file of the users again and applies it to all connections.
-func (c *client) aclLoad([][]byte) {
+func (c *client) aclLoad([][]byte) error {
 	changed, err := c.x.users.Load()
 	switch {
 	case errors.Is(err, access.ErrNoFile):
-		c.fail(replyError("ERR This instance is not configured to use an ACL file. Start it with the option aclfile."))
-		return
+		return replyError("ERR This instance is not configured to use an ACL file. Start it with the option aclfile.")
 	case err != nil:
-		c.fail(replyErrorf("ERR %s. ACL errors detected, no change to the previously active ACL rules was performed", strings.NewReplacer("\r", " ", "\n", " ").Replace(err.Error())))
-		return
+		return replyErrorf("ERR %s. ACL errors detected, no change to the previously active ACL rules was performed", strings.NewReplacer("\r", " ", "\n", " ").Replace(err.Error()))
 	}
 	c.w.Simple("OK")
 	c.x.rejudge(c, changed)
+	return nil
 }
 
 // aclReadOnly refuses SETUSER, DELUSER and SAVE.
-func (c *client) aclReadOnly([][]byte) {
-	c.fail(replyErrorf("ERR %s is not served: users are kept in the file of the option aclfile; change it there and send ACL LOAD",
-		strings.ToUpper(strings.ReplaceAll(c.running.full, "|", " "))))
+func (c *client) aclReadOnly([][]byte) error {
+	return replyErrorf("ERR %s is not served: users are kept in the file of the option aclfile; change it there and send ACL LOAD",
+		strings.ToUpper(strings.ReplaceAll(c.running.full, "|", " ")))
 }
 
 // aclDryRun replies whether a user may run a command, without running it.
-func (c *client) aclDryRun(args [][]byte) {
+func (c *client) aclDryRun(args [][]byte) error {
 	u := c.x.findUser(string(args[2]))
 	if u == nil {
-		c.fail(replyErrorf("ERR User '%s' not found", shorten(args[2])))
-		return
+		return replyErrorf("ERR User '%s' not found", shorten(args[2]))
 	}
 	call := args[3:]
 	e, err := c.x.table.find(call)
 	switch {
 	case e == nil, err != nil && e.bySub != nil && len(call) > 1:
-		c.fail(replyErrorf("ERR Command '%s' not found", shorten(call[0])))
-		return
+		return replyErrorf("ERR Command '%s' not found", shorten(call[0]))
 	case err != nil:
-		c.fail(err)
-		return
+		return err
 	}
 	if d := e.deny(u, call); d != nil {
 		c.w.BulkString(fmt.Sprintf(denialWords[d.reason].dryrun, d.object))
-		return
+		return nil
 	}
 	c.w.Simple("OK")
+	return nil
 }
 
 const (
@@ -227,7 +229,7 @@ const (
 )
 
 // aclGenPass generates a password of the given number of bits, in hex.
-func (c *client) aclGenPass(args [][]byte) {
+func (c *client) aclGenPass(args [][]byte) error {
 	bits := int64(defaultPassBits)
 	switch len(args) {
 	case 2:
@@ -235,19 +237,17 @@ func (c *client) aclGenPass(args [][]byte) {
 		n, ok := parseInt(args[2])
 		switch {
 		case !ok:
-			c.fail(errNotInteger)
-			return
+			return errNotInteger
 		case n <= 0 || n > maxPassBits:
-			c.fail(replyErrorf("ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to %d", maxPassBits))
-			return
+			return replyErrorf("ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to %d", maxPassBits)
 		}
 		bits = n
 	default:
-		c.fail(tryHelp(c.running, args))
-		return
+		return tryHelp(c.running, args)
 	}
 	digits := int(bits+3) / 4
 	b := make([]byte, (digits+1)/2)
 	rand.Read(b)
 	c.w.BulkString(hex.EncodeToString(b)[:digits])
+	return nil
 }

@@ -92,21 +92,19 @@ func (l *aclLog) count(r denialReason) uint64 {
 
 const defaultACLLog = 10
 
-func (c *client) aclLogShow(args [][]byte) {
+func (c *client) aclLogShow(args [][]byte) error {
 	count := int64(defaultACLLog)
 	switch {
 	case len(args) > 3:
-		c.fail(tryHelp(c.running, args))
-		return
+		return tryHelp(c.running, args)
 	case len(args) == 3 && equalFold(args[2], "RESET"):
 		c.x.aclLog.reset()
 		c.w.Simple("OK")
-		return
+		return nil
 	case len(args) == 3:
 		n, ok := parseInt(args[2])
 		if !ok {
-			c.fail(errNotInteger)
-			return
+			return errNotInteger
 		}
 		count = n
 	}
@@ -124,6 +122,7 @@ func (c *client) aclLogShow(args [][]byte) {
 		c.w.Double(milliseconds(now.Sub(e.at)))
 		c.writeField("client-info", e.client)
 	}
+	return nil
 }
 
 // milliseconds returns d in seconds, to the millisecond.

@@ -75,14 +75,18 @@ var toggle = []argument{
 // each connection, and the slow log keeps it for each entry.
 const maxClientName = 128
 
-func (c *client) clientID([][]byte) { c.w.Uint(c.conn.ID()) }
+func (c *client) clientID([][]byte) error {
+	c.w.Uint(c.conn.ID())
+	return nil
+}
 
-func (c *client) clientGetName([][]byte) {
+func (c *client) clientGetName([][]byte) error {
 	if name := c.conn.Name(); name != "" {
 		c.w.BulkString(name)
 	} else {
 		c.w.Null()
 	}
+	return nil
 }
 
 func checkClientName(name []byte) error {
@@ -92,16 +96,16 @@ func checkClientName(name []byte) error {
 	return checkLength("client name", name, maxClientName)
 }
 
-func (c *client) clientSetName(args [][]byte) {
+func (c *client) clientSetName(args [][]byte) error {
 	if err := checkClientName(args[2]); err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	c.conn.SetName(string(args[2]))
 	c.w.Simple("OK")
+	return nil
 }
 
-func (c *client) clientSetInfo(args [][]byte) {
+func (c *client) clientSetInfo(args [][]byte) error {
 	lib := library{}
 	if l := c.library.Load(); l != nil {
 		lib = *l
@@ -114,32 +118,29 @@ func (c *client) clientSetInfo(args [][]byte) {
 	case equalFold(args[2], "LIB-VER"):
 		field, option = &lib.version, "LIB-VER"
 	default:
-		c.fail(replyErrorf("ERR Unrecognized option '%s'", shorten(args[2])))
-		return
+		return replyErrorf("ERR Unrecognized option '%s'", shorten(args[2]))
 	}
 	if !printable(args[3]) {
-		c.fail(replyErrorf("ERR %s cannot contain spaces, newlines or special characters.", args[2]))
-		return
+		return replyErrorf("ERR %s cannot contain spaces, newlines or special characters.", args[2])
 	}
 	if err := checkLength(option, args[3], maxClientName); err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	*field = string(args[3])
 	c.library.Store(&lib)
 	c.w.Simple("OK")
+	return nil
 }
 
 // clientToggle serves NO-EVICT and NO-TOUCH. CLIENT LIST shows them, but they have no effect
 // because nothing is evicted.
-func (c *client) clientToggle(args [][]byte) {
+func (c *client) clientToggle(args [][]byte) error {
 	var on bool
 	switch {
 	case equalFold(args[2], "ON"):
 		on = true
 	case !equalFold(args[2], "OFF"):
-		c.fail(errSyntax)
-		return
+		return errSyntax
 	}
 	if equalFold(args[1], "NO-EVICT") {
 		c.noEvict.Store(on)
@@ -147,9 +148,10 @@ func (c *client) clientToggle(args [][]byte) {
 		c.noTouch.Store(on)
 	}
 	c.w.Simple("OK")
+	return nil
 }
 
-func (c *client) clientReply(args [][]byte) {
+func (c *client) clientReply(args [][]byte) error {
 	switch {
 	case equalFold(args[2], "ON"):
 		c.conn.SetReplyMode(resp.ReplyOn)
@@ -159,22 +161,24 @@ func (c *client) clientReply(args [][]byte) {
 	case equalFold(args[2], "SKIP"):
 		c.conn.SetReplyMode(resp.ReplySkipNext)
 	default:
-		c.fail(errSyntax)
+		return errSyntax
 	}
+	return nil
 }
 
-func (c *client) clientTracking(args [][]byte) {
+func (c *client) clientTracking(args [][]byte) error {
 	switch {
 	case equalFold(args[2], "OFF"):
 		c.w.Simple("OK")
 	case equalFold(args[2], "ON"):
-		c.fail(replyError("ERR client side caching is not supported: this server keeps locks, not values"))
+		return replyError("ERR client side caching is not supported: this server keeps locks, not values")
 	default:
-		c.fail(errSyntax)
+		return errSyntax
 	}
+	return nil
 }
 
-func (c *client) clientTrackingInfo([][]byte) {
+func (c *client) clientTrackingInfo([][]byte) error {
 	w := c.w
 	w.Map(3)
 	w.BulkString("flags")
@@ -183,4 +187,5 @@ func (c *client) clientTrackingInfo([][]byte) {
 	c.writeNumber("redirect", -1)
 	w.BulkString("prefixes")
 	w.Array(0)
+	return nil
 }

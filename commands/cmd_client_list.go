@@ -85,15 +85,15 @@ func parseKind(b []byte) (string, error) {
 	return "", replyErrorf("ERR Unknown client type '%s'", shorten(b))
 }
 
-func (c *client) clientInfo([][]byte) {
+func (c *client) clientInfo([][]byte) error {
 	c.w.Verbatim("txt", describe(c.conn, time.Now())+"\n")
+	return nil
 }
 
-func (c *client) clientList(args [][]byte) {
+func (c *client) clientList(args [][]byte) error {
 	conns, err := c.listed(args)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	now := time.Now()
 	var text strings.Builder
@@ -103,6 +103,7 @@ func (c *client) clientList(args [][]byte) {
 		c.yield()
 	}
 	c.w.Verbatim("txt", text.String())
+	return nil
 }
 
 // listed returns the connections that CLIENT LIST selects.
@@ -251,24 +252,23 @@ func (v *victims) match(conn *resp.Conn, now time.Time) bool {
 
 // clientKill replies OK to the old form with an address, and the number of killed connections to
 // the form with filters.
-func (c *client) clientKill(args [][]byte) {
+func (c *client) clientKill(args [][]byte) error {
 	if len(args) == 3 {
 		if c.kill(victims{addr: string(args[2])}) == 0 {
-			c.fail(replyError("ERR No such client"))
-			return
+			return replyError("ERR No such client")
 		}
 		c.w.Simple("OK")
-		return
+		return nil
 	}
 	v, err := parseKill(args)
 	if err == nil && v.user != "" && c.x.users.Find(v.user) == nil {
 		err = replyErrorf("ERR No such user '%s'", shorten([]byte(v.user)))
 	}
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	c.w.Int(int64(c.kill(v)))
+	return nil
 }
 
 func (c *client) kill(v victims) (killed int) {
@@ -289,24 +289,22 @@ func (c *client) kill(v victims) (killed int) {
 	return killed
 }
 
-func (c *client) clientUnblock(args [][]byte) {
+func (c *client) clientUnblock(args [][]byte) error {
 	id, ok := parseInt(args[2])
 	if !ok {
-		c.fail(errNotInteger)
-		return
+		return errNotInteger
 	}
 	asError := false
 	switch {
 	case len(args) > 4:
-		c.fail(tryHelp(c.running, args))
-		return
+		return tryHelp(c.running, args)
 	case len(args) == 3 || equalFold(args[3], "TIMEOUT"):
 	case equalFold(args[3], "ERROR"):
 		asError = true
 	default:
-		c.fail(replyError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"))
-		return
+		return replyError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 	}
 	conn := c.x.server.Conn(uint64(id))
 	c.replyYes(conn != nil && conn.Unblock(asError), 0)
+	return nil
 }

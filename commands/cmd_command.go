@@ -59,14 +59,20 @@ var commandSubcommands = []command{
 	},
 }
 
-func (c *client) commandAll([][]byte) { c.writeInfos(c.x.table.entries) }
+func (c *client) commandAll([][]byte) error {
+	c.writeInfos(c.x.table.entries)
+	return nil
+}
 
-func (c *client) commandCount([][]byte) { c.w.Int(int64(len(c.x.table.entries))) }
+func (c *client) commandCount([][]byte) error {
+	c.w.Int(int64(len(c.x.table.entries)))
+	return nil
+}
 
-func (c *client) commandInfo(args [][]byte) {
+func (c *client) commandInfo(args [][]byte) error {
 	if len(args) == 2 {
 		c.writeInfos(c.x.table.entries)
-		return
+		return nil
 	}
 	c.w.Array(len(args) - 2)
 	for _, name := range args[2:] {
@@ -76,6 +82,7 @@ func (c *client) commandInfo(args [][]byte) {
 			c.w.Null()
 		}
 	}
+	return nil
 }
 
 func (c *client) writeInfos(entries []*entry) {
@@ -165,7 +172,7 @@ func (c *client) writeKeySpec(e *entry) {
 	c.writeNumber("limit", 0)
 }
 
-func (c *client) commandDocs(args [][]byte) {
+func (c *client) commandDocs(args [][]byte) error {
 	entries := c.x.table.entries
 	if len(args) > 2 {
 		entries = nil
@@ -176,6 +183,7 @@ func (c *client) commandDocs(args [][]byte) {
 		}
 	}
 	c.writeDocs(entries)
+	return nil
 }
 
 // writeDocs writes a map from names to documentation.
@@ -252,25 +260,23 @@ func (c *client) writeArgument(a *argument) {
 }
 
 // commandGetKeys replies with the keys among the arguments of a command.
-func (c *client) commandGetKeys(args [][]byte) {
+func (c *client) commandGetKeys(args [][]byte) error {
 	args = args[2:]
 	e, _ := c.x.table.find(args)
 	switch {
 	case e == nil, e.bySub != nil && len(args) > 1: // an unknown command or subcommand
-		c.fail(replyError("ERR Invalid command specified"))
-		return
+		return replyError("ERR Invalid command specified")
 	case e.keys.first == 0 && e.keyCount == 0:
-		c.fail(replyError("ERR The command has no key arguments"))
-		return
+		return replyError("ERR The command has no key arguments")
 	case !e.accepts(len(args)):
-		c.fail(replyError("ERR Invalid number of arguments specified for command"))
-		return
+		return replyError("ERR Invalid number of arguments specified for command")
 	}
 	found := e.keysOf(args)
 	c.w.Array(len(found))
 	for _, k := range found {
 		c.w.Bulk(k)
 	}
+	return nil
 }
 
 // keysOf returns the keys among the arguments of a command. As in Redis, it returns none if the
@@ -295,13 +301,12 @@ func (e *entry) keysOf(args [][]byte) (found [][]byte) {
 
 // commandList replies with the names of all commands, subcommands included, or of those that a
 // filter selects.
-func (c *client) commandList(args [][]byte) {
+func (c *client) commandList(args [][]byte) error {
 	keep := func(*entry) bool { return true }
 	switch {
 	case len(args) == 2:
 	case len(args) != 5 || !equalFold(args[2], "FILTERBY"):
-		c.fail(errSyntax)
-		return
+		return errSyntax
 	case equalFold(args[3], "MODULE"):
 		keep = func(*entry) bool { return false }
 	case equalFold(args[3], "ACLCAT"):
@@ -313,14 +318,12 @@ func (c *client) commandList(args [][]byte) {
 	case equalFold(args[3], "PATTERN"):
 		glob, err := parseGlob("PATTERN", args[4])
 		if err != nil {
-			c.fail(err)
-			return
+			return err
 		}
 		glob = strings.ToLower(glob)
 		keep = func(e *entry) bool { return resp.Match(glob, e.full) }
 	default:
-		c.fail(errSyntax)
-		return
+		return errSyntax
 	}
 	var names []string
 	for e := range c.x.table.all() {
@@ -332,4 +335,5 @@ func (c *client) commandList(args [][]byte) {
 	for _, n := range names {
 		c.w.BulkString(n)
 	}
+	return nil
 }

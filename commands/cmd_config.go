@@ -124,13 +124,12 @@ func findSetting(settings []Setting, name string) *Setting {
 	return nil
 }
 
-func (c *client) configGet(args [][]byte) {
+func (c *client) configGet(args [][]byte) error {
 	var globs []string
 	for _, a := range args[2:] {
 		glob, err := parseGlob("parameter", a)
 		if err != nil {
-			c.fail(err)
-			return
+			return err
 		}
 		globs = append(globs, strings.ToLower(glob))
 	}
@@ -146,6 +145,7 @@ func (c *client) configGet(args [][]byte) {
 		c.w.BulkString(s.Name)
 		c.w.BulkString(s.Get())
 	}
+	return nil
 }
 
 func matchesAny(globs []string, name string) bool {
@@ -193,16 +193,16 @@ func configSetError(name []byte, problem string) error {
 	return replyErrorf("ERR CONFIG SET failed (possibly related to argument '%s') - %s", shorten(name), problem)
 }
 
-func (c *client) configSet(args [][]byte) {
+func (c *client) configSet(args [][]byte) error {
 	assignments, err := c.x.parseConfigSet(args)
 	if err == nil {
 		err = c.x.assign(assignments)
 	}
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	c.w.Simple("OK")
+	return nil
 }
 
 // assign applies all assignments or none.
@@ -260,13 +260,13 @@ func (s step) set(value func(*assignment) string) error {
 	return s[0].setting.SetAll(values)
 }
 
-func (c *client) configRewrite([][]byte) {
-	c.fail(replyError("ERR CONFIG REWRITE is not supported: the server does not write its configuration file"))
+func (c *client) configRewrite([][]byte) error {
+	return replyError("ERR CONFIG REWRITE is not supported: the server does not write its configuration file")
 }
 
 // configResetStat resets the counters of INFO. It does not reset those of the engine, because they
 // describe mutexes and not the server.
-func (c *client) configResetStat([][]byte) {
+func (c *client) configResetStat([][]byte) error {
 	for e := range c.x.table.all() {
 		e.tally.reset()
 	}
@@ -278,4 +278,5 @@ func (c *client) configResetStat([][]byte) {
 	c.x.rates.reset()
 	c.x.server.ResetStats()
 	c.w.Simple("OK")
+	return nil
 }

@@ -62,23 +62,21 @@ const redisVersion = "7.2.0"
 
 const errClientName replyError = "ERR Client names cannot contain spaces, newlines or special characters."
 
-func (c *client) auth(args [][]byte) {
+func (c *client) auth(args [][]byte) error {
 	user, password := []byte(access.DefaultName), args[len(args)-1]
 	switch {
 	case len(args) > 3:
-		c.fail(errSyntax)
-		return
+		return errSyntax
 	case len(args) == 3:
 		user = args[1]
 	case c.x.users.Default().User().NeedsNoPassword():
-		c.fail(replyError("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"))
-		return
+		return replyError("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
 	}
 	if err := c.authenticate(args[0], user, password); err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	c.w.Simple("OK")
+	return nil
 }
 
 // handshake is a parsed HELLO.
@@ -119,7 +117,7 @@ func parseHello(args [][]byte) (h handshake, err error) {
 	return h, nil
 }
 
-func (c *client) hello(args [][]byte) {
+func (c *client) hello(args [][]byte) error {
 	h, err := parseHello(args)
 	if err == nil && h.user != nil {
 		err = c.authenticate(args[0], h.user, h.password)
@@ -128,8 +126,7 @@ func (c *client) hello(args [][]byte) {
 		err = replyError("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
 	}
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	if h.name != nil {
 		c.conn.SetName(string(h.name))
@@ -147,6 +144,7 @@ func (c *client) hello(args [][]byte) {
 	c.writeField("role", "master")
 	w.BulkString("modules")
 	w.Array(0)
+	return nil
 }
 
 // printable reports whether b is visible ASCII, as a name in CLIENT LIST must be.
@@ -159,7 +157,10 @@ func printable(b []byte) bool {
 	return true
 }
 
-func (c *client) echo(args [][]byte) { c.w.Bulk(args[1]) }
+func (c *client) echo(args [][]byte) error {
+	c.w.Bulk(args[1])
+	return nil
+}
 
 func echoKeyed(t *keyTx, args [][]byte) error {
 	t.w.Bulk(args[1])
@@ -168,10 +169,9 @@ func echoKeyed(t *keyTx, args [][]byte) error {
 
 // ping replies in the form of a message if the connection uses RESP2 and has subscriptions, because
 // such a client expects only messages.
-func (c *client) ping(args [][]byte) {
+func (c *client) ping(args [][]byte) error {
 	if len(args) > 2 {
-		c.fail(arityError(c.running))
-		return
+		return arityError(c.running)
 	}
 	switch {
 	case c.onlySubscribes():
@@ -187,6 +187,7 @@ func (c *client) ping(args [][]byte) {
 	default:
 		c.w.Simple("PONG")
 	}
+	return nil
 }
 
 // pingKeyed is PING in a transaction or script, where the connection has no RESP2 subscriptions.
@@ -202,13 +203,14 @@ func pingKeyed(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-func (c *client) quit([][]byte) {
+func (c *client) quit([][]byte) error {
 	c.w.Simple("OK")
 	c.conn.CloseAfterReply()
+	return nil
 }
 
 // reset gives the connection the state of a new one. The connection keeps its leases.
-func (c *client) reset([][]byte) {
+func (c *client) reset([][]byte) error {
 	c.conn.Detach() // it may have thousands of subscriptions
 	c.endTransaction()
 	c.endBackup()
@@ -226,14 +228,15 @@ func (c *client) reset([][]byte) {
 	c.conn.SetProto(2)
 	c.begin()
 	c.w.Simple("RESET")
+	return nil
 }
 
-func (c *client) selectDB(args [][]byte) {
+func (c *client) selectDB(args [][]byte) error {
 	if err := checkDB(args[1]); err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	c.w.Simple("OK")
+	return nil
 }
 
 func selectKeyed(t *keyTx, args [][]byte) error {

@@ -223,7 +223,7 @@ func hsetnx(t *keyTx, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	if h.find(args[2]) >= 0 || !h.lock.Exists() && !t.Open(h.key.Mutex, string(args[2])) {
+	if h.find(args[2]) >= 0 || !h.lock.Exists() && !t.MayTake(h.key.Mutex, string(args[2])) {
 		t.w.Int(0)
 		return nil
 	}

@@ -48,7 +48,7 @@ var sections = []section{
 	{name: "Keyspace", write: (*report).keyspace},
 }
 
-func (c *client) info(args [][]byte) {
+func (c *client) info(args [][]byte) error {
 	r := &report{x: c.x, c: c, now: time.Now()}
 	for _, s := range sections {
 		if !s.wanted(args[1:]) {
@@ -61,6 +61,7 @@ func (c *client) info(args [][]byte) {
 		s.write(r)
 	}
 	c.w.Verbatim("txt", r.String())
+	return nil
 }
 
 func (s *section) wanted(names [][]byte) bool {

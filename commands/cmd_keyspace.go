@@ -53,13 +53,12 @@ var memoryCommands = []command{
 
 // withoutKeys returns the run function of a keyspace command that tools need on every engine.
 // fallback serves it on engines without a keyspace.
-func withoutKeys(fallback func(*client, [][]byte)) func(*client, [][]byte) {
-	return func(c *client, args [][]byte) {
+func withoutKeys(fallback func(*client, [][]byte) error) func(*client, [][]byte) error {
+	return func(c *client, args [][]byte) error {
 		if c.x.keyspace == nil {
-			fallback(c, args)
-		} else {
-			c.runKeyed(args)
+			return fallback(c, args)
 		}
+		return c.runKeyed(args)
 	}
 }
 
@@ -82,15 +81,16 @@ func (c *client) ownerOfKey(key []byte) (mutex string, t simba.Tenure, err error
 	return mutex, t, err
 }
 
-func (c *client) typeOf(args [][]byte) {
+func (c *client) typeOf(args [][]byte) error {
 	switch _, t, err := c.ownerOfKey(args[1]); {
 	case err != nil:
-		c.fail(err)
+		return err
 	case t.Owner == "":
 		c.w.Simple(typeNone)
 	default:
 		c.w.Simple(typeString)
 	}
+	return nil
 }
 
 // The memory of a mutex and of a waiter in the embedded engine without their names, for an
@@ -101,25 +101,22 @@ const (
 	fieldOverhead  = 32 // two strings
 )
 
-func (c *client) memoryUsage(args [][]byte) {
+func (c *client) memoryUsage(args [][]byte) error {
 	if err := checkMemoryUsage(args); err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	if c.x.keyspace != nil {
-		if err := c.transact(func(t *keyTx) error { return memoryUsage(t, args) }); err != nil {
-			c.fail(err)
-		}
-		return
+		return c.transact(func(t *keyTx) error { return memoryUsage(t, args) })
 	}
 	switch mutex, t, err := c.ownerOfKey(args[2]); {
 	case err != nil:
-		c.fail(err)
+		return err
 	case t.Owner == "":
 		c.w.Null()
 	default:
 		c.w.Int(int64(mutexOverhead + len(mutex) + len(t.Owner) + t.Waiters*waiterOverhead))
 	}
+	return nil
 }
 
 func checkMemoryUsage(args [][]byte) error {
@@ -182,12 +179,12 @@ func flushSetting() Setting {
 
 // flush is FLUSHDB and FLUSHALL. It breaks every tenure that it finds, one by one. It keeps the
 // queues, so their first waiters get the mutexes. A mutex that is taken meanwhile may stay.
-func (c *client) flush(args [][]byte) {
+func (c *client) flush(args [][]byte) error {
 	if err := c.flushLocks(args); err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	c.w.Simple("OK")
+	return nil
 }
 
 func (c *client) flushLocks(args [][]byte) error {

@@ -114,7 +114,7 @@ func (e *latencyEvent) add(s latencySample) {
 	e.samples = append(e.samples, s)
 }
 
-func (c *client) latencyLatest([][]byte) {
+func (c *client) latencyLatest([][]byte) error {
 	m := &c.x.latency
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,16 +128,17 @@ func (c *client) latencyLatest([][]byte) {
 		c.w.Int(last.took.Milliseconds())
 		c.w.Int(e.max.Milliseconds())
 	}
+	return nil
 }
 
-func (c *client) latencyHistory(args [][]byte) {
+func (c *client) latencyHistory(args [][]byte) error {
 	m := &c.x.latency
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.events[string(args[2])]
 	if e == nil {
 		c.w.Array(0)
-		return
+		return nil
 	}
 	c.w.Array(len(e.samples))
 	for _, s := range e.samples {
@@ -145,9 +146,10 @@ func (c *client) latencyHistory(args [][]byte) {
 		c.w.Int(s.at)
 		c.w.Int(s.took.Milliseconds())
 	}
+	return nil
 }
 
-func (c *client) latencyReset(args [][]byte) {
+func (c *client) latencyReset(args [][]byte) error {
 	m := &c.x.latency
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,11 +161,12 @@ func (c *client) latencyReset(args [][]byte) {
 		delete(m.events, string(name))
 	}
 	c.w.Int(int64(before - len(m.events)))
+	return nil
 }
 
 // latencyHistogram replies with the cumulative distribution of the durations of the given commands,
 // or of all. It omits commands without calls.
-func (c *client) latencyHistogram(args [][]byte) {
+func (c *client) latencyHistogram(args [][]byte) error {
 	var called []*entry
 	for e := range c.x.table.all() {
 		if e.tally.calls() > 0 && (len(args) == 2 || namesEntry(args[2:], e)) {
@@ -175,6 +178,7 @@ func (c *client) latencyHistogram(args [][]byte) {
 		c.w.BulkString(e.full)
 		c.writeHistogram(&e.tally)
 	}
+	return nil
 }
 
 // namesEntry reports whether one of the names is that of the command or of its container.

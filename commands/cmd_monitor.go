@@ -29,12 +29,13 @@ type monitors struct {
 }
 
 // monitor makes the connection a monitor. HoldPushes makes the OK precede the first command.
-func (c *client) monitor([][]byte) {
+func (c *client) monitor([][]byte) error {
 	c.w.Simple("OK")
 	c.conn.HoldPushes()
 	c.conn.SetAwaitsPushes(true)
 	c.x.monitors.add(c)
 	c.endIfRevoked()
+	return nil
 }
 
 func (m *monitors) add(c *client) {

@@ -106,17 +106,31 @@ var pubsubCommands = []command{
 	},
 }
 
-func (c *client) subscribe(args [][]byte)  { c.subscribeTo(resp.KindChannel, "subscribe", args[1:]) }
-func (c *client) psubscribe(args [][]byte) { c.subscribeTo(resp.KindPattern, "psubscribe", args[1:]) }
-func (c *client) ssubscribe(args [][]byte) { c.subscribeTo(resp.KindShard, "ssubscribe", args[1:]) }
-func (c *client) unsubscribe(args [][]byte) {
+func (c *client) subscribe(args [][]byte) error {
+	return c.subscribeTo(resp.KindChannel, "subscribe", args[1:])
+}
+
+func (c *client) psubscribe(args [][]byte) error {
+	return c.subscribeTo(resp.KindPattern, "psubscribe", args[1:])
+}
+
+func (c *client) ssubscribe(args [][]byte) error {
+	return c.subscribeTo(resp.KindShard, "ssubscribe", args[1:])
+}
+
+func (c *client) unsubscribe(args [][]byte) error {
 	c.unsubscribeFrom(resp.KindChannel, "unsubscribe", args[1:])
+	return nil
 }
-func (c *client) punsubscribe(args [][]byte) {
+
+func (c *client) punsubscribe(args [][]byte) error {
 	c.unsubscribeFrom(resp.KindPattern, "punsubscribe", args[1:])
+	return nil
 }
-func (c *client) sunsubscribe(args [][]byte) {
+
+func (c *client) sunsubscribe(args [][]byte) error {
 	c.unsubscribeFrom(resp.KindShard, "sunsubscribe", args[1:])
+	return nil
 }
 
 const (
@@ -142,10 +156,9 @@ func (c *client) checkChannels(kind resp.Kind, channels [][]byte) error {
 	return nil
 }
 
-func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) {
+func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) error {
 	if err := c.checkChannels(kind, channels); err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	for _, ch := range channels {
 		channel := string(ch)
@@ -154,6 +167,7 @@ func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) {
 		c.subscribed(channel, kind == resp.KindPattern)
 	}
 	c.endIfRevoked()
+	return nil
 }
 
 // subscribed reports a new subscription to the backend. The backend then repeats the notice for a
@@ -209,14 +223,14 @@ func (c *client) confirm(kind resp.Kind, word string, channel *string) {
 	c.w.Int(int64(left))
 }
 
-func (c *client) publish(args [][]byte) {
+func (c *client) publish(args [][]byte) error {
 	if err := checkLength("channel", args[1], maxChannelLen); err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	n := c.x.server.Broker().Publish(string(args[1]), string(args[2]))
-	c.conn.CountReceivers(n)
+	c.conn.AddReceivers(n)
 	c.w.Int(int64(n))
+	return nil
 }
 
 // publishKeyed is PUBLISH in a transaction. The message is sent when the transaction is durable.
@@ -228,7 +242,7 @@ func publishKeyed(t *keyTx, args [][]byte) error {
 	channel := string(args[1])
 	t.Publish(channel, string(args[2]))
 	n := t.x.receivers(channel)
-	t.conn.CountReceivers(n)
+	t.conn.AddReceivers(n)
 	t.w.Int(int64(n))
 	return nil
 }
@@ -248,16 +262,22 @@ func (x *Commands) receivers(channel string) int {
 	return n
 }
 
-func (c *client) spublish(args [][]byte) {
+func (c *client) spublish(args [][]byte) error {
 	n := c.x.server.Broker().PublishShard(string(args[1]), string(args[2]))
-	c.conn.CountReceivers(n)
+	c.conn.AddReceivers(n)
 	c.w.Int(int64(n))
+	return nil
 }
 
-func (c *client) pubsubChannels(args [][]byte)      { c.activeChannels(resp.KindChannel, args) }
-func (c *client) pubsubShardChannels(args [][]byte) { c.activeChannels(resp.KindShard, args) }
+func (c *client) pubsubChannels(args [][]byte) error {
+	return c.activeChannels(resp.KindChannel, args)
+}
 
-func (c *client) activeChannels(kind resp.Kind, args [][]byte) {
+func (c *client) pubsubShardChannels(args [][]byte) error {
+	return c.activeChannels(resp.KindShard, args)
+}
+
+func (c *client) activeChannels(kind resp.Kind, args [][]byte) error {
 	glob := "*"
 	var err error
 	switch len(args) {
@@ -268,18 +288,25 @@ func (c *client) activeChannels(kind resp.Kind, args [][]byte) {
 		err = tryHelp(c.running, args)
 	}
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	channels := c.x.server.Broker().Channels(kind, glob)
 	c.w.Array(len(channels))
 	for _, ch := range channels {
 		c.w.BulkString(ch)
 	}
+	return nil
 }
 
-func (c *client) pubsubNumSub(args [][]byte)      { c.countSubscribers(resp.KindChannel, args[2:]) }
-func (c *client) pubsubShardNumSub(args [][]byte) { c.countSubscribers(resp.KindShard, args[2:]) }
+func (c *client) pubsubNumSub(args [][]byte) error {
+	c.countSubscribers(resp.KindChannel, args[2:])
+	return nil
+}
+
+func (c *client) pubsubShardNumSub(args [][]byte) error {
+	c.countSubscribers(resp.KindShard, args[2:])
+	return nil
+}
 
 func (c *client) countSubscribers(kind resp.Kind, channels [][]byte) {
 	c.w.Array(2 * len(channels))
@@ -289,4 +316,7 @@ func (c *client) countSubscribers(kind resp.Kind, channels [][]byte) {
 	}
 }
 
-func (c *client) pubsubNumPat([][]byte) { c.w.Int(int64(c.x.server.Broker().PatternCount())) }
+func (c *client) pubsubNumPat([][]byte) error {
+	c.w.Int(int64(c.x.server.Broker().PatternCount()))
+	return nil
+}

@@ -217,16 +217,16 @@ const (
 	errCounting replyError = "TRYAGAIN the engine cannot count its mutexes in time; SIMBA.SCAN lists them"
 )
 
-func (c *client) dbsize([][]byte) {
+func (c *client) dbsize([][]byte) error {
 	held := c.stats().Held
 	if held < 0 {
 		var err error
 		if held, err = c.countHeld(); err != nil {
-			c.fail(err)
-			return
+			return err
 		}
 	}
 	c.w.Int(held)
+	return nil
 }
 
 // countHeld counts the mutexes that have an owner, for an engine that does not count them. As in
@@ -325,19 +325,17 @@ func parseKeyScan(args [][]byte) (s keyScan, err error) {
 	return s, nil
 }
 
-func (c *client) scan(args [][]byte) {
+func (c *client) scan(args [][]byte) error {
 	s, err := parseKeyScan(args)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	if s.matching {
 		s.Match = func(mutex string) bool { return resp.Match(s.glob, simba.MutexChannel(mutex)) }
 	}
 	page, seq, err := c.scanPage(c.backend().Scan, s.ScanRequest, c.yield)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	c.conn.RestOn(seq)
 	var names []string
@@ -347,6 +345,7 @@ func (c *client) scan(args [][]byte) {
 		}
 	}
 	c.writePage(page.Cursor, names)
+	return nil
 }
 
 // writePage replies with a page of a scan and the cursor of the next.

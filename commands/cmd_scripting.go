@@ -260,15 +260,12 @@ func (h *scriptHost) run(args [][]byte) error {
 
 // onScripts returns the run function of a SCRIPT subcommand. The subcommand runs outside any
 // transaction, so its effect is immediate.
-func onScripts(do keyedCommand) func(c *client, args [][]byte) {
-	return func(c *client, args [][]byte) {
-		_, err := c.keyspace()
-		if err == nil {
-			err = do(&keyTx{x: c.x, w: c.w, c: c, user: c.user(), conn: c.conn}, args)
+func onScripts(do keyedCommand) func(c *client, args [][]byte) error {
+	return func(c *client, args [][]byte) error {
+		if _, err := c.keyspace(); err != nil {
+			return err
 		}
-		if err != nil {
-			c.fail(err)
-		}
+		return do(&keyTx{x: c.x, w: c.w, c: c, user: c.user(), conn: c.conn}, args)
 	}
 }
 

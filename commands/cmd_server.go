@@ -48,7 +48,10 @@ var serverCommands = []command{
 	},
 }
 
-func (c *client) time([][]byte) { writeTime(c.w, time.Now()) }
+func (c *client) time([][]byte) error {
+	writeTime(c.w, time.Now())
+	return nil
+}
 
 // timeKeyed is TIME in a transaction, in which the time is constant.
 func timeKeyed(t *keyTx, _ [][]byte) error {
@@ -62,23 +65,27 @@ func writeTime(w *resp.Writer, now time.Time) {
 	w.BulkString(decimal(int64(now.Nanosecond() / 1000)))
 }
 
-func (c *client) role([][]byte) {
+func (c *client) role([][]byte) error {
 	c.w.Array(3)
 	c.w.BulkString("master")
 	c.w.Int(0)
 	c.w.Array(0)
+	return nil
 }
 
-func (c *client) moduleList([][]byte) { c.w.Array(0) }
+func (c *client) moduleList([][]byte) error {
+	c.w.Array(0)
+	return nil
+}
 
-func (c *client) cluster([][]byte) {
-	c.fail(replyError("ERR This instance has cluster support disabled"))
+func (c *client) cluster([][]byte) error {
+	return replyError("ERR This instance has cluster support disabled")
 }
 
 // shutdown makes the server stop. As in Redis, the only reply is that the connection closes. SAVE,
 // NOW and FORCE have no effect: the durability setting decides what is on disk, and there are no
 // replicas.
-func (c *client) shutdown(args [][]byte) {
+func (c *client) shutdown(args [][]byte) error {
 	abort := false
 	for _, arg := range args[1:] {
 		switch {
@@ -86,19 +93,19 @@ func (c *client) shutdown(args [][]byte) {
 			abort = true
 		case equalFold(arg, "NOSAVE"), equalFold(arg, "SAVE"), equalFold(arg, "NOW"), equalFold(arg, "FORCE"):
 		default:
-			c.fail(errSyntax)
-			return
+			return errSyntax
 		}
 	}
 	switch {
 	case abort && len(args) > 2:
-		c.fail(errSyntax)
+		return errSyntax
 	case abort:
-		c.fail(replyError("ERR No shutdown in progress."))
+		return replyError("ERR No shutdown in progress.")
 	case c.x.shutdown == nil:
-		c.fail(replyError("ERR SHUTDOWN is not served here"))
+		return replyError("ERR SHUTDOWN is not served here")
 	default:
 		c.conn.CloseAfterReply()
 		c.x.shutdown()
 	}
+	return nil
 }

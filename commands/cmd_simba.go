@@ -81,7 +81,7 @@ const defaultCount = 10
 func (o *options) count() int { return int(o.integer(1, simba.MaxCount)) }
 
 // simbaHelp replies with the syntax and the summary of each SIMBA command.
-func (c *client) simbaHelp([][]byte) {
+func (c *client) simbaHelp([][]byte) error {
 	var lines []string
 	for _, e := range c.x.table.entries {
 		if e.group != simbaGroup {
@@ -96,4 +96,5 @@ func (c *client) simbaHelp([][]byte) {
 	}
 	lines = append(lines, "All times are in milliseconds.")
 	c.writeLines(lines)
+	return nil
 }

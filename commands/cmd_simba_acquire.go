@@ -82,12 +82,11 @@ func (o *options) wait() time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-func (c *client) simbaAcquire(args [][]byte) {
+func (c *client) simbaAcquire(args [][]byte) error {
 	a, err := parseAcquire(args)
 	if err != nil {
 		c.x.acquires.add(0)
-		c.fail(err)
-		return
+		return err
 	}
 	if a.session {
 		a.Session = c.conn.ID()
@@ -109,8 +108,7 @@ func (c *client) simbaAcquire(args [][]byte) {
 	if err != nil {
 		c.x.acquires.add(0)
 		c.bindUnknown(&a, err)
-		c.fail(err)
-		return
+		return err
 	}
 	c.x.acquires.add(out.Status)
 	if a.wait && !c.executing && out.Status == simba.StatusAcquired {
@@ -121,6 +119,7 @@ func (c *client) simbaAcquire(args [][]byte) {
 	if ticket != nil {
 		c.deliver(&a, &out, ticket)
 	}
+	return nil
 }
 
 // acquireUnwaiting is ACQUIRE ... WAIT inside EXEC. Inside EXEC, WAIT times out instead of

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 )
 
 var simbaBackupRow = command{
@@ -64,32 +65,41 @@ func (b *backups) leave(c *client) {
 	}
 }
 
+// backupIdleTimeout is how long a client with a backup may take to ask for the next part. Until
+// then nobody else can have a backup, and the store keeps the old files for it.
+const backupIdleTimeout = 5 * time.Minute
+
 // runningBackup is the backup of one connection.
 type runningBackup struct {
 	Backup
-	read int64 // bytes
+	read int64       // bytes
+	idle *time.Timer // closes the connection after backupIdleTimeout
 }
 
 // backupBegin begins a backup. If the connection has one already, that one ends.
-func (c *client) backupBegin([][]byte) {
+func (c *client) backupBegin([][]byte) error {
 	begin := c.x.backups.begin
 	if begin == nil {
-		c.fail(c.noBackup())
-		return
+		return c.noBackup()
 	}
 	c.endBackup()
 	if owner, ok := c.x.backups.claim(c); !ok {
-		c.fail(replyErrorf("ERR a backup is running on client id=%d", owner.conn.ID()))
-		return
+		return replyErrorf("ERR a backup is running on client id=%d", owner.conn.ID())
 	}
 	b, err := begin()
 	if err != nil {
 		c.x.backups.leave(c)
-		c.fail(backupError(err))
-		return
+		return backupError(err)
 	}
-	c.backup = &runningBackup{Backup: b}
+	c.backup = &runningBackup{Backup: b, idle: time.AfterFunc(backupIdleTimeout, c.abandonBackup)}
 	c.w.Simple("OK")
+	return nil
+}
+
+// abandonBackup closes the connection, and so ends its backup. It runs on a goroutine of its own.
+func (c *client) abandonBackup() {
+	c.x.log.Warn("closed a client that did not go on with its backup", "id", c.conn.ID(), "timeout", backupIdleTimeout)
+	c.conn.Close()
 }
 
 // noBackup says which engine has backups.
@@ -105,18 +115,15 @@ func backupError(err error) error { return replyErrorf("ERR backup: %v", err) }
 
 // backupRead sends the next bytes. The offset is what the client has read so far. It shows that no
 // reply was lost.
-func (c *client) backupRead(args [][]byte) {
+func (c *client) backupRead(args [][]byte) error {
 	offset, ok := parseInt(args[2])
 	switch {
 	case !ok:
-		c.fail(errNotInteger)
-		return
+		return errNotInteger
 	case c.backup == nil:
-		c.fail(replyError("ERR no backup is running on this connection. Try SIMBA.BACKUP BEGIN."))
-		return
+		return replyError("ERR no backup is running on this connection. Try SIMBA.BACKUP BEGIN.")
 	case offset != c.backup.read:
-		c.fail(replyErrorf("ERR the backup is at offset %d, not %d", c.backup.read, offset))
-		return
+		return replyErrorf("ERR the backup is at offset %d, not %d", c.backup.read, offset)
 	}
 	part, err := c.backup.Next()
 	switch {
@@ -124,17 +131,19 @@ func (c *client) backupRead(args [][]byte) {
 		c.endBackup()
 	case err != nil:
 		c.endBackup()
-		c.fail(backupError(err))
-		return
+		return backupError(err)
 	}
 	if c.backup != nil {
 		c.backup.read += int64(len(part))
+		c.backup.idle.Reset(backupIdleTimeout)
 	}
 	c.w.Bulk(part)
+	return nil
 }
 
-func (c *client) backupEnd([][]byte) {
+func (c *client) backupEnd([][]byte) error {
 	c.replyYes(c.endBackup(), 0)
+	return nil
 }
 
 // endBackup ends the backup of this connection and reports whether it had one.
@@ -142,6 +151,7 @@ func (c *client) endBackup() bool {
 	if c.backup == nil {
 		return false
 	}
+	c.backup.idle.Stop()
 	if err := c.backup.Close(); err != nil {
 		c.x.log.Warn("cannot close a backup", "err", err)
 	}

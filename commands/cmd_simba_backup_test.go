@@ -2,10 +2,14 @@ package commands
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // fakeBackup is a stream of parts, or of an error after them.
@@ -93,6 +97,29 @@ func TestABackupEndsWithItsConnection(t *testing.T) {
 	if n := open.Load(); n != 1 {
 		t.Errorf("%d backups are open", n)
 	}
+}
+
+func TestABackupOfAnIdleClientEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := backupSite(t, Config{Logger: slog.New(slog.DiscardHandler)}, io.EOF, "one", "two", "three")
+		p, other := s.dial(), s.dial()
+		p.expect("SIMBA.BACKUP BEGIN", ok)
+		for i, part := range []string{"one", "two"} { // it is not idle
+			time.Sleep(backupIdleTimeout - time.Second)
+			p.expect(fmt.Sprintf("SIMBA.BACKUP READ %d", 3*i), bulk(part))
+		}
+		time.Sleep(backupIdleTimeout - time.Second)
+		other.expect("SIMBA.BACKUP BEGIN", failed("ERR a backup is running on client id=1"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		other.expect("SIMBA.BACKUP BEGIN", ok)
+		if n := open.Load(); n != 1 {
+			t.Errorf("%d backups are open", n)
+		}
+		other.expect("SIMBA.BACKUP END", ":1\r\n")
+		time.Sleep(2 * backupIdleTimeout)
+		other.expect("SIMBA.BACKUP END", ":0\r\n") // it is idle, and has none
+	})
 }
 
 func TestABackupThatFailsEndsWithTheCause(t *testing.T) {

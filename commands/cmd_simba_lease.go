@@ -7,7 +7,7 @@ import (
 var simbaGuardRow = command{
 	name: "simba.guard", arity: -4, flags: write | fast, keys: mutexWritten, actor: contenderActor,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaGuard,
-	summary: "Renews the lease, only if still the owner",
+	summary: "Renews the lease if the contender is still the owner",
 	args:    []argument{mutexArg, contenderArg, ttlArg, transition, tokenOption},
 }
 
@@ -55,22 +55,21 @@ func parseGuard(args [][]byte) (g simba.GuardRequest, err error) {
 	return g, o.err
 }
 
-func (c *client) simbaGuard(args [][]byte) {
+func (c *client) simbaGuard(args [][]byte) error {
 	g, err := parseGuard(args)
 	if err != nil {
 		c.x.guards.add(0)
-		c.fail(err)
-		return
+		return err
 	}
 	out, err := c.backend().Guard(c.conn.Context(), g)
 	if err != nil {
 		c.x.guards.add(0)
-		c.fail(err)
-		return
+		return err
 	}
 	c.x.guards.add(out.Status)
 	c.unbind(g.Mutex, out.Token)
 	c.writeOutcome(&out)
+	return nil
 }
 
 func parseRelease(args [][]byte) (r simba.ReleaseRequest, err error) {
@@ -89,44 +88,41 @@ func parseRelease(args [][]byte) (r simba.ReleaseRequest, err error) {
 	return r, o.err
 }
 
-func (c *client) simbaRelease(args [][]byte) {
+func (c *client) simbaRelease(args [][]byte) error {
 	r, err := parseRelease(args)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	released, seq, err := c.backend().Release(c.conn.Context(), r)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	if released {
 		delete(c.session.byMutex, r.Mutex)
 	}
 	c.replyYes(released, seq)
+	return nil
 }
 
-func (c *client) simbaCheck(args [][]byte) {
+func (c *client) simbaCheck(args [][]byte) error {
 	mutex, err := parseMutex(args[1])
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	token, err := parseAnyToken("token", args[2])
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	if token == 0 { // in replies 0 means that there is no token
 		c.replyYes(false, 0)
-		return
+		return nil
 	}
 	current, seq, err := c.backend().Check(c.conn.Context(), mutex, token)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	c.replyYes(current, seq)
+	return nil
 }
 
 func parseBreak(args [][]byte) (mutex, reason string, err error) {
@@ -154,16 +150,15 @@ func (o *options) reason() string {
 	})
 }
 
-func (c *client) simbaBreak(args [][]byte) {
+func (c *client) simbaBreak(args [][]byte) error {
 	mutex, reason, err := parseBreak(args)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	freed, seq, err := c.backend().Break(c.conn.Context(), mutex, reason)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	c.replyYes(freed, seq)
+	return nil
 }

@@ -47,22 +47,20 @@ var simbaHistoryRow = command{
 		{name: "seq", token: "SINCE", kind: integer, optional: true}},
 }
 
-func (c *client) simbaOwner(args [][]byte) {
+func (c *client) simbaOwner(args [][]byte) error {
 	mutex, err := parseMutex(args[1])
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	t, seq, err := c.backend().Owner(c.conn.Context(), mutex)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	c.conn.RestOn(seq)
 	w := c.w
 	if t.IsFree() {
 		w.Null()
-		return
+		return nil
 	}
 	w.Map(11)
 	w.BulkString("owner")
@@ -91,6 +89,7 @@ func (c *client) simbaOwner(args [][]byte) {
 	}
 	w.BulkString("connection")
 	c.writeConnection(t.Session)
+	return nil
 }
 
 // writeConnection writes the connection of a session, null if it is none of this server.
@@ -130,16 +129,14 @@ func parseQueue(args [][]byte) (mutex string, count int, err error) {
 	return mutex, count, o.err
 }
 
-func (c *client) simbaQueue(args [][]byte) {
+func (c *client) simbaQueue(args [][]byte) error {
 	mutex, count, err := parseQueue(args)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	entries, seq, err := c.backend().Queue(c.conn.Context(), mutex, count)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	c.conn.RestOn(seq)
 	c.w.Array(len(entries))
@@ -154,6 +151,7 @@ func (c *client) simbaQueue(args [][]byte) {
 		c.writeNumber("waiting", e.Waiting.Milliseconds())
 		c.writeField("kind", kind)
 	}
+	return nil
 }
 
 func parseScan(args [][]byte) (r simba.ScanRequest, err error) {
@@ -192,19 +190,18 @@ func (o *options) state() (held, contended bool) {
 	return false, false
 }
 
-func (c *client) simbaScan(args [][]byte) {
+func (c *client) simbaScan(args [][]byte) error {
 	r, err := parseScan(args)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	page, seq, err := c.scanPage(c.backend().Scan, r, c.yield)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	c.conn.RestOn(seq)
 	c.writePage(page.Cursor, page.Mutexes)
+	return nil
 }
 
 // parseHistory reads SIMBA.HISTORY. A client uses SINCE to read all events that it has missed, so
@@ -234,16 +231,14 @@ func parseHistory(args [][]byte) (r simba.HistoryRequest, err error) {
 	return r, o.err
 }
 
-func (c *client) simbaHistory(args [][]byte) {
+func (c *client) simbaHistory(args [][]byte) error {
 	r, err := parseHistory(args)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	events, seq, err := c.backend().History(c.conn.Context(), r)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	c.conn.RestOn(seq)
 	c.w.Array(len(events))
@@ -256,4 +251,5 @@ func (c *client) simbaHistory(args [][]byte) {
 		c.writeNumber("token", int64(e.Token))
 		c.writeField("reason", e.Reason)
 	}
+	return nil
 }

@@ -140,20 +140,18 @@ func (l *slowlog) reset() {
 	l.entries = nil
 }
 
-func (c *client) slowlogGet(args [][]byte) {
+func (c *client) slowlogGet(args [][]byte) error {
 	count := int64(10)
 	switch len(args) {
 	case 2:
 	case 3:
 		n, ok := parseInt(args[2])
 		if !ok || n < -1 || n > math.MaxInt32 {
-			c.fail(replyError("ERR count should be greater than or equal to -1"))
-			return
+			return replyError("ERR count should be greater than or equal to -1")
 		}
 		count = n
 	default:
-		c.fail(tryHelp(c.running, args))
-		return
+		return tryHelp(c.running, args)
 	}
 	calls := c.x.slowlog.newest(count)
 	w := c.w
@@ -170,11 +168,16 @@ func (c *client) slowlogGet(args [][]byte) {
 		w.BulkString(call.client)
 		w.BulkString(call.name)
 	}
+	return nil
 }
 
-func (c *client) slowlogLen([][]byte) { c.w.Int(int64(c.x.slowlog.size())) }
+func (c *client) slowlogLen([][]byte) error {
+	c.w.Int(int64(c.x.slowlog.size()))
+	return nil
+}
 
-func (c *client) slowlogReset([][]byte) {
+func (c *client) slowlogReset([][]byte) error {
 	c.x.slowlog.reset()
 	c.w.Simple("OK")
+	return nil
 }

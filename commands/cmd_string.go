@@ -221,7 +221,7 @@ func (t *keyTx) setIf(k simba.Key, args [][]byte, value string, d lease, o setOp
 		return true, nil // a contender writes the token that it received
 	case k.Part != simba.KeyLock:
 		return false, viewError(args, k)
-	case o.nx && !t.Open(k.Mutex, value):
+	case o.nx && !t.MayTake(k.Mutex, value):
 		return false, nil
 	}
 	t.put(k.Mutex, old, value, d)
@@ -305,11 +305,11 @@ func getex(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-func (c *client) strlen(args [][]byte) {
+func (c *client) strlen(args [][]byte) error {
 	_, t, err := c.ownerOfKey(args[1])
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
 	c.w.Int(int64(len(t.Owner)))
+	return nil
 }

@@ -29,14 +29,14 @@ var transactionCommands = []command{
 
 const errExecReply replyError = "ERR not executed: the replies of this transaction are too large"
 
-func (c *client) multi([][]byte) {
+func (c *client) multi([][]byte) error {
 	if c.tx != nil {
-		c.fail(replyError("ERR MULTI calls can not be nested"))
-		return
+		return replyError("ERR MULTI calls can not be nested")
 	}
 	c.tx = idleTransactions.Get().(*transaction)
 	c.queued.Store(0)
 	c.w.Simple("OK")
+	return nil
 }
 
 // enqueue queues a command for EXEC.
@@ -56,14 +56,14 @@ func (c *client) enqueue(e *entry, args [][]byte) {
 	c.w.Simple("QUEUED")
 }
 
-func (c *client) discard([][]byte) {
+func (c *client) discard([][]byte) error {
 	if c.tx == nil {
-		c.fail(replyError("ERR DISCARD without MULTI"))
-		return
+		return replyError("ERR DISCARD without MULTI")
 	}
 	defer c.tx.recycle()
 	c.endTransaction()
 	c.w.Simple("OK")
+	return nil
 }
 
 func (c *client) endTransaction() {
@@ -75,29 +75,39 @@ func (c *client) endTransaction() {
 // exec runs the queued commands and replies with the array of their replies. If all are commands of
 // the keyspace, they run in one transaction. Otherwise each runs alone, and commands of other
 // clients may run in between.
-func (c *client) exec(args [][]byte) {
+func (c *client) exec(args [][]byte) error {
 	defer c.x.monitors.feed(c, args) // after its commands, as in Redis
 	tx, watched := c.tx, c.watched
 	if tx == nil {
-		c.fail(replyError("ERR EXEC without MULTI"))
-		return
+		return replyError("ERR EXEC without MULTI")
 	}
 	defer tx.recycle()
 	c.watched = nil
 	defer c.unwatchAll(watched)
 	c.endTransaction()
-	switch {
-	case tx.broken:
-		c.fail(replyError("EXECABORT Transaction discarded because of previous errors."))
-	case c.x.keyspace != nil && tx.keyed():
-		c.execKeyed(tx, watched)
-	case len(watched) == 0 || c.unchanged(watched):
-		c.execEach(tx)
+	if tx.broken {
+		return replyError("EXECABORT Transaction discarded because of previous errors.")
 	}
+	run := c.execEach
+	if c.x.keyspace != nil && tx.keyed() {
+		run = c.execKeyed
+	}
+	err := run(tx, watched)
+	if errors.Is(err, errWatchedChanged) {
+		c.nullArray()
+		return nil
+	}
+	return err
 }
 
-// execEach runs each command alone.
-func (c *client) execEach(tx *transaction) {
+// execEach runs each command alone, if no watched key has changed.
+func (c *client) execEach(tx *transaction, watched watches) error {
+	if len(watched) > 0 {
+		err := c.transact(func(t *keyTx) error { return t.checkWatched(watched) })
+		if err != nil {
+			return err
+		}
+	}
 	c.executing = true
 	start, parked := c.w.Len(), time.Duration(0)
 	c.w.Array(len(tx.queue))
@@ -117,25 +127,22 @@ func (c *client) execEach(tx *transaction) {
 		parked += c.parked
 	}
 	c.executing = false
-	c.failed, c.parked = false, parked // run has set them for the last inner command
+	c.parked = parked // run has set it for the last inner command
+	return nil
 }
 
 // execKeyed runs the commands in one transaction, if no watched key has changed.
-func (c *client) execKeyed(tx *transaction, watched watches) {
+func (c *client) execKeyed(tx *transaction, watched watches) error {
 	err := c.transact(func(t *keyTx) error {
 		if err := t.checkWatched(watched); err != nil {
 			return err
 		}
 		return t.runAll(tx)
 	})
-	switch {
-	case errors.Is(err, errWatchedChanged):
-		c.nullArray()
-	case err != nil:
-		c.fail(err)
-	default:
+	if err == nil {
 		c.executed(tx)
 	}
+	return err
 }
 
 // executed records the commands of an EXEC in the statistics and logs. It is called after the

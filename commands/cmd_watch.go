@@ -31,15 +31,13 @@ func isQueue(k simba.Key) bool { return k.Part == simba.KeyQueue }
 // each.
 const maxWatched = 1000
 
-func (c *client) watchKeys(args [][]byte) {
+func (c *client) watchKeys(args [][]byte) error {
 	space, err := c.keyspace()
 	switch {
 	case err != nil:
-		c.fail(err)
-		return
+		return err
 	case c.tx != nil:
-		c.fail(replyError("ERR WATCH inside MULTI is not allowed"))
-		return
+		return replyError("ERR WATCH inside MULTI is not allowed")
 	}
 	var added []simba.Key
 	for _, a := range args[1:] {
@@ -49,8 +47,7 @@ func (c *client) watchKeys(args [][]byte) {
 		}
 	}
 	if len(c.watched)+len(added) > maxWatched {
-		c.fail(replyErrorf("ERR too many watched keys: a connection may watch at most %d", maxWatched))
-		return
+		return replyErrorf("ERR too many watched keys: a connection may watch at most %d", maxWatched)
 	}
 	if c.watched == nil {
 		c.watched = make(watches)
@@ -61,11 +58,13 @@ func (c *client) watchKeys(args [][]byte) {
 		}
 	}
 	c.w.Simple("OK")
+	return nil
 }
 
-func (c *client) unwatch([][]byte) {
+func (c *client) unwatch([][]byte) error {
 	c.forgetWatch()
 	c.w.Simple("OK")
+	return nil
 }
 
 // unwatchKeyed is UNWATCH inside EXEC. It has nothing to do, since EXEC ends every WATCH.
@@ -97,16 +96,4 @@ func (t *keyTx) checkWatched(watched watches) error {
 		}
 	}
 	return nil
-}
-
-// unchanged reports whether no watched key has changed. If one has, it writes the reply of EXEC.
-func (c *client) unchanged(watched watches) bool {
-	err := c.transact(func(t *keyTx) error { return t.checkWatched(watched) })
-	switch {
-	case errors.Is(err, errWatchedChanged):
-		c.nullArray()
-	case err != nil:
-		c.fail(err)
-	}
-	return err == nil
 }

@@ -15,7 +15,8 @@
 //   - The Seq of every result goes to Conn.RestOn. The connection sends the reply when that change
 //     is durable.
 //   - A handler writes one reply. SUBSCRIBE and similar commands write one for each channel.
-//   - Only client.fail turns an error into text and counts it.
+//   - A handler returns the error that is its reply. Only client.fail turns an error into text and
+//     counts it.
 package commands
 
 import (
@@ -208,6 +209,10 @@ func (x *Commands) Opened(conn *resp.Conn) {
 
 // Execute implements resp.Handler.
 func (x *Commands) Execute(conn *resp.Conn, args [][]byte) {
+	if conn.SelfCheck() { // it needs no login, and figures are those of clients
+		conn.Reply().Simple("PONG")
+		return
+	}
 	c := x.client(conn)
 	c.w = conn.Reply()
 	e, err := x.table.find(args)

@@ -65,7 +65,7 @@ func TestWaitsInsideExecCountForNoCommand(t *testing.T) {
 		change func(*command)
 	}{
 		"in one transaction": {"get", func(e *command) { e.keyed = func(t *keyTx, _ [][]byte) error { slow(t.c); return nil } }},
-		"each by itself":     {"simba.owner", func(e *command) { e.run = func(c *client, _ [][]byte) { slow(c) } }},
+		"each by itself":     {"simba.owner", func(e *command) { e.run = func(c *client, _ [][]byte) error { slow(c); return nil } }},
 	} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

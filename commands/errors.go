@@ -64,7 +64,6 @@ func wireText(err error) string {
 // fail replies with an error.
 func (c *client) fail(err error) {
 	text := wireText(err)
-	c.failed = true
 	c.lost().met(err)
 	c.x.storeFaults.met(err)
 	c.x.errors.add(err)

@@ -27,25 +27,40 @@ type Credentials struct {
 	RemoteAddr     string // host:port
 }
 
-// Authorize checks that the sender of an HTTP request may run a command. A name and password go
-// before a certificate; without either the sender is the default user. Wrong passwords are delayed,
-// counted and logged as those of AUTH are. The delay ends early when ctx does.
+// Authorize checks that the sender of an HTTP request may run a command. It counts and logs a
+// denial as that of a command. A name and password go before a certificate; without either the
+// sender is the default user. Wrong passwords are delayed, counted and logged as those of AUTH are.
+// The delay ends early when ctx does.
 func (x *Commands) Authorize(ctx context.Context, c Credentials, command string) error {
+	user, err := x.httpUser(ctx, c, command)
+	if errors.Is(err, ErrForbidden) {
+		d := &denial{reason: deniedCommand, object: command}
+		x.aclLog.add(httpClient(c, user), aclRecord{reason: d.reason, context: httpContext, object: d.object, user: user})
+		x.audit.denied([]slog.Attr{slog.String("user", user), slog.String("addr", c.RemoteAddr)}, d, httpContext)
+	}
+	return err
+}
+
+// MayRun is Authorize for a request that is served anyway: it counts and logs no denial.
+func (x *Commands) MayRun(ctx context.Context, c Credentials, command string) bool {
+	_, err := x.httpUser(ctx, c, command)
+	return err == nil
+}
+
+// httpUser returns the name of the sender, and why it may not run the command.
+func (x *Commands) httpUser(ctx context.Context, c Credentials, command string) (name string, err error) {
 	account := x.httpAccount(ctx, c)
 	if account == nil {
-		return ErrNotAuthenticated
+		return "", ErrNotAuthenticated
 	}
 	u := account.User()
 	switch e := x.table.named([]byte(command)); {
 	case u == nil: // removed since
-		return ErrNotAuthenticated
+		return "", ErrNotAuthenticated
 	case u.Unlimited() || u.MayRun(e.id):
-		return nil
+		return u.Name(), nil
 	}
-	d := &denial{reason: deniedCommand, object: command}
-	x.aclLog.add(httpClient(c, u.Name()), aclRecord{reason: d.reason, context: httpContext, object: d.object, user: u.Name()})
-	x.audit.denied([]slog.Attr{slog.String("user", u.Name()), slog.String("addr", c.RemoteAddr)}, d, httpContext)
-	return ErrForbidden
+	return u.Name(), ErrForbidden
 }
 
 // httpContext is the context of ACL LOG and of the audit log for HTTP requests.

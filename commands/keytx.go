@@ -99,16 +99,13 @@ func (c *client) keyspace() (simba.Keyspace, error) {
 }
 
 // runKeyed runs one command in a transaction of its own.
-func (c *client) runKeyed(args [][]byte) {
-	err := c.transact(func(t *keyTx) error {
+func (c *client) runKeyed(args [][]byte) error {
+	return c.transact(func(t *keyTx) error {
 		if c.full && t.mayGrow(c.running, args) {
 			return simba.ErrOutOfMemory
 		}
 		return c.running.keyed(t, args)
 	})
-	if err != nil {
-		c.fail(err)
-	}
 }
 
 // keyUpdate is a call of simba.Keyspace.Update by a client.

@@ -42,3 +42,21 @@ func TestTheSumOfLongWaitsDoesNotOverflow(t *testing.T) {
 		t.Errorf("%d waits of %d µs", got.Count(), got.Micros)
 	}
 }
+
+// The watchdog's PING is not that of a client, and needs no login.
+func TestThePingOfTheWatchdogIsNotCounted(t *testing.T) {
+	s := newSite(t, Config{Users: newUsersFile(t, "user default on >sesam ~* &* +@all").open()})
+	for range 3 {
+		if err := s.x.server.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now := s.x.Stats(); len(now.Commands) > 0 || len(now.Errors) > 0 {
+		t.Errorf("%+v, %+v", now.Commands, now.Errors)
+	}
+	p := s.dial()
+	p.expect("AUTH sesam", ok)
+	if log := p.do("ACL LOG"); log != "*0\r\n" {
+		t.Errorf("ACL LOG has %q", log)
+	}
+}

@@ -27,8 +27,9 @@ type command struct {
 	args       []argument
 	subs       []command // of a container, without HELP, which newEntry adds
 
-	// run executes the command; nil for a container without an action of its own.
-	run func(c *client, args [][]byte)
+	// run executes the command and writes one reply. If it returns an error, that is the reply. Nil
+	// is a container without an action of its own.
+	run func(c *client, args [][]byte) error
 	// keyed runs the command in a transaction of the keyspace and inside a script; nil if it
 	// cannot. A command without run gets a transaction of its own.
 	keyed keyedCommand

@@ -56,13 +56,14 @@ func joinSyntax(args []argument, separator string) string {
 }
 
 // help replies to HELP of a container, as Redis does.
-func (c *client) help([][]byte) {
+func (c *client) help([][]byte) error {
 	container := c.running.container
 	lines := []string{strings.ToUpper(container.name) + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"}
 	for _, s := range container.subs {
 		lines = append(lines, usage(s.command), "    "+strings.TrimSuffix(s.summary, ".")+".")
 	}
 	c.writeLines(lines)
+	return nil
 }
 
 func (c *client) writeLines(lines []string) {

@@ -116,6 +116,27 @@ func TestEveryLinkLeadsToAFileAndAHeading(t *testing.T) {
 	}
 }
 
+var published = regexp.MustCompile(`https://github\.com/simba-resp/simba-resp/blob/main/(docs/[^\s"#]+)(?:#([^\s"]+))?`)
+
+// Rules and dashboard link to pages on the web.
+func TestLinksOfTheDeployedFilesLeadToAFileAndAHeading(t *testing.T) {
+	found := 0
+	for _, file := range sources(t, ".yml", ".json") {
+		for _, match := range published.FindAllStringSubmatch(read(t, file), -1) {
+			found++
+			switch _, err := os.Stat(filepath.Join(root, match[1])); {
+			case err != nil:
+				t.Errorf("%s links to %s: there is no such file", file, match[1])
+			case match[2] != "" && !anchors(read(t, match[1]))[match[2]]:
+				t.Errorf("%s links to %s#%s: there is no such heading", file, match[1], match[2])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no file has a link")
+	}
+}
+
 func TestTheIndexListsEveryPage(t *testing.T) {
 	index := read(t, "docs/README.md")
 	for _, page := range pages(t) {

@@ -39,7 +39,7 @@ func (t *ticket) End(why simba.EndReason) (o simba.Outcome, err error) {
 	first := false // this waiter learns of its tenure here
 	seq, err := t.engine.do(t.mutex, func(m *mutex, s *step) {
 		o = m.outcome(m.endWait(s, t, why), s, t.contender)
-		first = o.Status != simba.StatusWaiting && t.owns(m) && m.contention != nil && m.contention.unconfirmed == t
+		first = o.Status != simba.StatusWaiting && t.owns(m) && m.extra != nil && m.extra.unconfirmed == t
 	})
 	o.Seq = seq
 	if first { // it does not rest on later changes
@@ -130,10 +130,10 @@ func (e *Engine) Check(_ context.Context, name string, token uint64) (current bo
 func (e *Engine) Queue(_ context.Context, name string, count int) (list []simba.QueueEntry, seq simba.Seq, err error) {
 	seq, err = e.do(name, func(m *mutex, s *step) {
 		m.advance(s)
-		if m.contention == nil {
+		if m.extra == nil {
 			return
 		}
-		for i, x := range m.contention.all[:min(count, m.waiters())] {
+		for i, x := range m.extra.all[:min(count, m.waiters())] {
 			list = append(list, simba.QueueEntry{
 				Contender: x.contender, Position: i + 1,
 				Waiting: s.now.Sub(x.since), Blocked: x.ticket != nil,
@@ -224,8 +224,8 @@ func (e *Engine) Stats() simba.Stats {
 	return simba.Stats{
 		Held: c.held, Mutexes: mutexes, Blocked: c.blocked, Polling: c.polling,
 		Acquired: c.acquired, Renewed: c.renewed, Released: c.released,
-		Expired: c.expired, Broken: c.broken, Handoffs: c.handedOn, Holds: c.holds,
+		Expired: c.expired, Broken: c.broken, Handoffs: c.handedOn, TenureLengths: c.tenureLengths,
 		Seq: seq, Token: e.token.Load(),
-		RecoveryDelay: left(e.recoverUntil, e.clock.Now()),
+		RecoveryDelay: remaining(e.recoverUntil, e.clock.Now()),
 	}
 }

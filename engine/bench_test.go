@@ -91,7 +91,7 @@ func benchKeys(b *testing.B, keys int) {
 	b.ResetTimer()
 	for i := range b.N {
 		name := names[i%keys]
-		tx := e.begin()
+		tx := e.beginTx()
 		if l := tx.Lock(name); l.Exists() {
 			tx.Change(name, simba.Lock{Owner: l.Owner, TTL: time.Hour}, true)
 		} else {

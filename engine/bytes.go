@@ -5,11 +5,11 @@ import "github.com/simba-resp/simba-resp"
 // The memory of the parts of a mutex besides their strings, in bytes. It includes their share of
 // the tables and lists that have them.
 const (
-	mutexBytes      = 128
-	contentionBytes = 240
-	entryBytes      = 176
-	fieldBytes      = 48
-	ticketBytes     = 96
+	mutexBytes  = 128
+	extraBytes  = 240
+	entryBytes  = 176
+	fieldBytes  = 48
+	ticketBytes = 96
 )
 
 // Bytes implements simba.Keyspace.
@@ -26,15 +26,15 @@ func bytesOf(fields []simba.Field) (n int) {
 // bytes returns about how much memory the mutex takes.
 func (m *mutex) bytes() int64 {
 	n := mutexBytes + len(m.label)
-	c := m.contention
-	if c == nil {
+	x := m.extra
+	if x == nil {
 		return int64(n)
 	}
-	n += contentionBytes + len(c.all)*entryBytes + c.names + c.weight
-	if c.last != "" { // a substring of the mutex's label at that time
-		n += int(m.nameLen) + len(c.last)
+	n += extraBytes + len(x.all)*entryBytes + x.names + x.weight
+	if x.last != "" { // a substring of the mutex's label at that time
+		n += int(m.nameLen) + len(x.last)
 	}
-	if t := c.unconfirmed; t != nil {
+	if t := x.unconfirmed; t != nil {
 		n += ticketBytes + len(t.mutex) + len(t.contender)
 	}
 	return int64(n)

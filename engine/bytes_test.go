@@ -33,7 +33,7 @@ func TestBytesMatchTheHeap(t *testing.T) {
 	}
 	value := strings.Repeat("v", 1000)
 	commit := func(e *Engine, work func(tx simba.Tx)) {
-		tx := e.begin()
+		tx := e.beginTx()
 		defer tx.end()
 		work(tx)
 		if _, err := tx.commit(); err != nil {
@@ -113,19 +113,18 @@ func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 	}{
 		{"they leave, the first first", func(w *world) {
 			for i := range n {
-				w.release(simba.ReleaseRequest{Mutex: "m", Contender: name(i)})
+				w.release("m", name(i))
 			}
 		}},
 		{"they leave, the last first", func(w *world) {
 			for i := range n {
-				w.release(simba.ReleaseRequest{Mutex: "m", Contender: name(n - 1 - i)})
+				w.release("m", name(n-1-i))
 			}
 		}},
 		{"they lapse at one instant", func(*world) { time.Sleep(2 * time.Hour); synctest.Wait() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, Recovery{})
+			inBubble(t, func(w *world) {
 				w.e.sequencer.history.Limit = 0
 				w.e.SetQueueGrace(time.Minute)
 				w.acquire("m", "owner", simba.MaxTTL, 0)
@@ -142,12 +141,11 @@ func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 				c.leave(w)
 				w.recorder.forget()
 				if kept := heap() - before; kept > spare {
-					t.Errorf("%d KiB are kept of %d who have left", kept>>10, n)
+					w.t.Errorf("%d KiB are kept of %d who have left", kept>>10, n)
 				}
 				if now := w.e.Bytes(); now != counted {
-					t.Errorf("%d bytes are counted, before they came %d", now, counted)
+					w.t.Errorf("%d bytes are counted, before they came %d", now, counted)
 				}
-				w.audit()
 			})
 		})
 	}
@@ -156,24 +154,23 @@ func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 func TestAStepKeepsNoNames(t *testing.T) {
 	const length = 64 << 10
 	for _, n := range []int{8, 60} { // few effects, whose list is used again, and many
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, Recovery{})
+		inBubble(t, func(w *world) {
 			w.e.sequencer.history.Limit = 0
 			before := heap()
-			tx := w.e.begin()
+			tx := w.e.beginTx()
 			for i := range n {
 				tx.Enqueue("m", fmt.Sprint(i, strings.Repeat("x", length)), 1)
 			}
 			w.mustCommit(tx.commit())
 			tx.end()
 			if counted := w.e.Bytes(); counted < int64(n*length) {
-				t.Errorf("%d bytes are counted of %d", counted, n*length)
+				w.t.Errorf("%d bytes are counted of %d", counted, n*length)
 			}
 			time.Sleep(time.Hour) // they lapse
 			synctest.Wait()
 			w.recorder.forget()
 			if kept := heap() - before; kept > length {
-				t.Errorf("%d KiB are kept of %d", kept>>10, n*length>>10)
+				w.t.Errorf("%d KiB are kept of %d", kept>>10, n*length>>10)
 			}
 		})
 	}
@@ -182,18 +179,18 @@ func TestAStepKeepsNoNames(t *testing.T) {
 // walked is how many bytes a walk finds in a mutex.
 func walked(m *mutex) int64 {
 	n := mutexBytes + len(m.name()) + len(m.owner())
-	if c := m.contention; c != nil {
-		n += contentionBytes
-		for _, e := range c.all {
+	if x := m.extra; x != nil {
+		n += extraBytes
+		for _, e := range x.all {
 			n += entryBytes + len(e.contender)
 		}
-		if c.last != "" {
-			n += len(m.name()) + len(c.last)
+		if x.last != "" {
+			n += len(m.name()) + len(x.last)
 		}
-		if t := c.unconfirmed; t != nil {
+		if t := x.unconfirmed; t != nil {
 			n += ticketBytes + len(t.mutex) + len(t.contender)
 		}
-		for _, f := range c.fields {
+		for _, f := range x.fields {
 			n += fieldBytes + len(f.Name) + len(f.Value)
 		}
 	}
@@ -239,13 +236,13 @@ func TestCountedBytesMatchAWalk(t *testing.T) {
 						}
 					}
 				case 3:
-					w.release(simba.ReleaseRequest{Mutex: m, Contender: c})
+					w.release(m, c)
 				case 4:
 					w.listen(m, c)
 				case 5:
 					time.Sleep(time.Duration(rng.IntN(2000)) * ms)
 				default:
-					tx := w.e.begin()
+					tx := w.e.beginTx()
 					for range 1 + rng.IntN(4) {
 						switch rng.IntN(6) {
 						case 0:
@@ -277,19 +274,18 @@ func TestCountedBytesMatchAWalk(t *testing.T) {
 }
 
 func TestRemovedMutexesCountNoBytes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("released", "a", sec, 0)
 		w.acquire("expired", "a", sec, 0)
 		w.acquire("expired", "lapses", sec, 0)
-		if w.e.Bytes() < 2*mutexBytes+contentionBytes+entryBytes {
-			t.Errorf("%d bytes are counted", w.e.Bytes())
+		if w.e.Bytes() < 2*mutexBytes+extraBytes+entryBytes {
+			w.t.Errorf("%d bytes are counted", w.e.Bytes())
 		}
-		w.release(simba.ReleaseRequest{Mutex: "released", Contender: "a"})
+		w.release("released", "a")
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if n := w.e.Bytes(); n != 0 {
-			t.Errorf("%d bytes are counted of nothing", n)
+			w.t.Errorf("%d bytes are counted of nothing", n)
 		}
 	})
 }

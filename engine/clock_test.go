@@ -74,7 +74,7 @@ func TestAStepOfTheWallClockNeitherCutsNorExtendsALease(t *testing.T) {
 			if got := w.owner("m").AcquiredAt; got != wall.now().UnixMilli() {
 				t.Errorf("OWNER shows that it was acquired at %d, at %d", got, wall.now().UnixMilli())
 			}
-			w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
+			w.release("m", "b")
 		})
 	}
 }

@@ -14,8 +14,8 @@ type due struct {
 	m  *mutex
 }
 
-// order makes a heap of deadlines in any order.
-func (h deadlines) order() {
+// heapify makes a heap of deadlines in any order.
+func (h deadlines) heapify() {
 	for i := (len(h)+2)/4 - 1; i >= 0; i-- { // from the last that has a child
 		h.down(i)
 	}

@@ -18,9 +18,9 @@ type gate struct {
 	opened   *sync.Cond
 	open     bool
 	appended simba.Seq
-	held     simba.Seq // the first change that holds back; 0 = none
-	strict   bool      // also changes of a queue hold back
-	begun    simba.Seq // the largest of Begin
+	held     simba.Seq // the first change that must be synced; 0 = none
+	strict   bool      // changes of a queue must be synced too
+	begun    simba.Seq // the largest of BeginCommit
 	changes  []simba.Change
 }
 
@@ -30,11 +30,11 @@ func newGate() *gate {
 	return g
 }
 
-func (g *gate) AppendAll(changes []simba.Change) (holds bool) {
+func (g *gate) AppendAll(changes []simba.Change) (mustSync bool) {
 	for _, ch := range changes {
-		holds = g.Append(ch) || holds
+		mustSync = g.Append(ch) || mustSync
 	}
-	return holds
+	return mustSync
 }
 
 func (g *gate) Append(ch simba.Change) bool {
@@ -67,7 +67,7 @@ func (g *gate) Commit(ctx context.Context, seq simba.Seq) error {
 	return nil
 }
 
-func (g *gate) Begin(seq simba.Seq) (waits bool) {
+func (g *gate) BeginCommit(seq simba.Seq) (waits bool) {
 	waits = seq > g.Committed()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -95,22 +95,19 @@ func (g *gate) set(open bool) {
 }
 
 func TestACommitWhoseContextEndsStillWakesWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		g.set(true)
-		w := newWorldOn(t, g, Recovery{})
+	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", time.Hour, 0)
 		b := w.block("m", "b", time.Hour, 0)
 		g.set(false)
-		_, seq, err := w.e.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		_, seq, err := w.e.Release(w.t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		if err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Millisecond)
 		defer cancel()
 		time.AfterFunc(time.Second, func() { g.set(true) })
 		if err := w.e.Commit(ctx, seq); err != nil {
-			t.Errorf("Commit = %v", err)
+			w.t.Errorf("Commit = %v", err)
 		}
 		b.granted()
 	})
@@ -232,7 +229,7 @@ func TestRepliesWaitForTheirMutexAlone(t *testing.T) {
 			views["CHECK"] = commits(w.e, seq)
 			busy, _, _ := w.e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, NoQueue: true})
 			views["another's reply"] = commits(w.e, busy.Seq)
-			tx := w.e.begin()
+			tx := w.e.beginTx()
 			tx.Lock("m")
 			seq, _ = tx.commit()
 			tx.end()
@@ -283,41 +280,35 @@ func TestTryCommitBeginsTheCommitWithoutWaiting(t *testing.T) {
 }
 
 func TestAMutexIsNotShownFreeBeforeTheReleaseIsDurable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		g.set(true)
-		w := newWorldOn(t, g, Recovery{})
+	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", time.Hour, 0)
 		g.set(false)
-		_, seq, _ := w.e.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		_, seq, _ := w.e.Release(w.t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		release := commits(w.e, seq)
-		got, seq, _ := w.e.Owner(t.Context(), "m")
+		got, seq, _ := w.e.Owner(w.t.Context(), "m")
 		if got.Owner != "" {
-			t.Fatalf("owner %+v", got)
+			w.t.Fatalf("owner %+v", got)
 		}
 		owner := commits(w.e, seq)
 		if release() || owner() {
-			t.Error("committed too early")
+			w.t.Error("committed too early")
 		}
 		g.set(true)
 		if !release() || !owner() {
-			t.Error("hangs after the fsync")
+			w.t.Error("hangs after the fsync")
 		}
 	})
 }
 
 func TestBlockedWaiterIsWokenOnlyWhenItsGrantIsDurable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		g.set(true)
-		w := newWorldOn(t, g, Recovery{})
+	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", 10*sec, 0)
 		b := w.block("m", "b", time.Hour, 0)
 		g.set(false)
 		time.Sleep(10 * sec) // the timer hands over, and nobody asks
 		synctest.Wait()
 		if b.isWoken() {
-			t.Error("woken before the grant was durable")
+			w.t.Error("woken before the grant was durable")
 		}
 		g.set(true)
 		b.granted()
@@ -333,55 +324,48 @@ func (g *gate) upTo(seq simba.Seq) {
 }
 
 func TestAWaiterOfAnEndedLeaseWaitsUntilTheNextIsDurable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		g.set(true)
-		w := newWorldOn(t, g, Recovery{})
+	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", time.Hour, 0)
 		b := &blocked{w: w, woken: make(chan struct{})}
-		o, ticket, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, Waiter: b})
+		o, ticket, err := w.e.Acquire(w.t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, Waiter: b})
 		w.mustCommit(o.Seq, err)
 		g.set(false)
-		_, first, err := w.e.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		_, first, err := w.e.Release(w.t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		if err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 		released := commits(w.e, first)
 		time.Sleep(time.Minute) // the disk hangs for longer than the lease lasts
 		if s := w.e.Stats(); s.Acquired != 2 || s.Expired != 1 || s.Blocked != 1 {
-			t.Errorf("b is granted again a lease that it cannot see: %+v", s)
+			w.t.Errorf("b is granted again a lease that it cannot see: %+v", s)
 		}
 		if released() || b.isWoken() {
-			t.Fatal("the lease is not durable")
+			w.t.Fatal("the lease is not durable")
 		}
 		g.upTo(first)
 		if !released() || !b.isWoken() {
-			t.Fatal("b does not get a durable lease")
+			w.t.Fatal("b does not get a durable lease")
 		}
 		o, err = ticket.End(simba.EndWoken)
 		if err != nil || o.Status != simba.StatusWaiting || o.Owner != "b" {
-			t.Fatalf("%+v, %v", o, err)
+			w.t.Fatalf("%+v, %v", o, err)
 		}
 		time.Sleep(2 * ms)
 		// Nor may it return the next lease before that is durable.
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
-			t.Fatalf("%+v, %v", o, err)
+			w.t.Fatalf("%+v, %v", o, err)
 		}
 		g.set(true)
 		w.mustCommit(o.Seq, nil)
 		o, err = ticket.End(simba.EndWoken)
 		if w.mustCommit(o.Seq, err); o.Status != simba.StatusAcquired || o.TTL != sec-2*ms {
-			t.Errorf("%+v", o)
+			w.t.Errorf("%+v", o)
 		}
-		w.audit()
 	})
 }
 
 func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		g.set(true)
-		w := newWorldOn(t, g, Recovery{})
+	inBubbleOnDisk(t, func(w *world, g *gate) {
 		last := func() simba.Change {
 			g.mu.Lock()
 			defer g.mu.Unlock()
@@ -389,51 +373,48 @@ func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 		}
 		w.acquire("m", "a", sec, 0)
 		if ch := last(); ch.Forced || ch.Kind != simba.ChangePut || ch.Lease.Owner != "a" {
-			t.Errorf("grant: %+v", ch)
+			w.t.Errorf("grant: %+v", ch)
 		}
 		time.Sleep(sec)
 		synctest.Wait()
 		if ch := last(); !ch.Forced || ch.Kind != simba.ChangeDelete {
-			t.Errorf("expiry: %+v", ch)
+			w.t.Errorf("expiry: %+v", ch)
 		}
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Hour, Session: 3})
 		b := w.block("m", "b", time.Hour, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 3})
+		w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 3})
 		if ch := last(); !ch.Forced || ch.Kind != simba.ChangePut || ch.Lease.Owner != "b" {
-			t.Errorf("end of a session with handoff: %+v", ch)
+			w.t.Errorf("end of a session with handoff: %+v", ch)
 		}
 		b.granted()
-		_, seq, err := w.e.Break(t.Context(), "m", "")
+		_, seq, err := w.e.Break(w.t.Context(), "m", "")
 		w.mustCommit(seq, err)
 		if ch := last(); !ch.Forced || ch.Kind != simba.ChangeDelete {
-			t.Errorf("break: %+v", ch)
+			w.t.Errorf("break: %+v", ch)
 		}
 		w.acquire("m", "a", sec, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		if ch := last(); ch.Forced || ch.Kind != simba.ChangeDelete {
-			t.Errorf("its own release: %+v", ch)
+			w.t.Errorf("its own release: %+v", ch)
 		}
 	})
 }
 
-// A journal may hold back on the change of a queue too, and then all notices and
+// A journal may sync the change of a queue too, and then all notices and
 // wake-ups wait behind it.
 func TestAQueuedRequestCommitsTheChangeThatHolds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		g.set(true)
-		w := newWorldOn(t, g, Recovery{})
+	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", time.Hour, 0)
 		g.strict = true
 		g.set(false)
-		o, _, _ := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Hour})
+		o, _, _ := w.e.Acquire(w.t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Hour})
 		queued := commits(w.e, o.Seq)
 		if queued() {
-			t.Error("committed before the change that holds")
+			w.t.Error("committed before the change that must be synced")
 		}
 		g.set(true)
 		if !queued() {
-			t.Error("hangs")
+			w.t.Error("hangs")
 		}
 	})
 }
@@ -519,7 +500,7 @@ func TestReleaseDuringTheRecoveryDelayAlsoLeavesTheQueue(t *testing.T) {
 		)})
 		w.acquire("m", "a", sec, 0)
 		w.acquire("m", "b", sec, 0)
-		if !w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"}) {
+		if !w.release("m", "a") {
 			t.Error("a did not release")
 		}
 		if q := w.queue("m"); !slices.Equal(q, []string{"b"}) {

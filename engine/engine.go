@@ -66,7 +66,7 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	e.SetHandoffWindow(cfg.HandoffWindow)
 	e.SetQueueGrace(cfg.QueueGrace)
 	e.token.Store(rec.Token)
-	e.sequencer.journal, e.sequencer.notices, e.sequencer.missed = j, cfg.Notices, e.missed
+	e.sequencer.journal, e.sequencer.notices, e.sequencer.missedOffer = j, cfg.Notices, e.missedOffer
 	e.sequencer.seq = rec.Seq
 	e.sequencer.history.Limit = cfg.HistoryLen
 	for _, ev := range rec.History {
@@ -117,7 +117,7 @@ func (e *Engine) shard(name string) (*shard, uint64) {
 	return &e.shards[shardOf(hash)], hash
 }
 
-// subscribed reports whether a contender can receive the notice of its reservation.
+// subscribed reports whether a contender can receive the notice of an offer.
 func (e *Engine) subscribed(mutex, contender string) bool {
 	n := e.sequencer.notices
 	return n.Any() && (n.Subscribed(simba.ContenderChannel(mutex, contender)) || n.Subscribed(simba.PlainContenderChannel(mutex, contender)))
@@ -136,21 +136,21 @@ func (e *Engine) run(name string, transition func(m *mutex, s *step)) simba.Seq 
 	sh, hash := e.shard(name)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s := sh.begin()
+	s := sh.beginStep()
 	m, before := sh.find(name, hash)
 	transition(m, s)
-	sh.finish(m, s, before)
+	sh.finishStep(m, s, before)
 	return m.rests
 }
 
-// missed handles a reservation whose notice reached no subscriber.
-func (e *Engine) missed(name, contender string) simba.Seq {
-	return e.run(name, func(m *mutex, s *step) { m.missReservation(s, contender) })
+// missedOffer handles an offer whose notice reached no subscriber.
+func (e *Engine) missedOffer(name, contender string) simba.Seq {
+	return e.run(name, func(m *mutex, s *step) { m.missOffer(s, contender) })
 }
 
 // TryCommit implements simba.Committer.
 func (e *Engine) TryCommit(seq simba.Seq) (done bool, err error) {
-	if e.sequencer.begin(seq) {
+	if e.sequencer.beginCommit(seq) {
 		return false, nil
 	}
 	return true, e.Commit(context.Background(), seq)

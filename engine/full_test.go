@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -30,12 +29,11 @@ func (w *world) askFull(r simba.AcquireRequest) (o simba.Outcome, refused bool) 
 }
 
 func TestAFullEngineRenewsForTheOwnerAndRefusesNewContenders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		first := w.acquire("m", "a", sec, 0)
 		time.Sleep(sec / 2)
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "a"}); o.Status != simba.StatusRenewed || o.Token != first.Token || o.TTL != sec {
-			t.Errorf("the owner: %+v", o)
+			w.t.Errorf("the owner: %+v", o)
 		}
 		before := len(w.history("m"))
 		for _, r := range []simba.AcquireRequest{
@@ -43,57 +41,53 @@ func TestAFullEngineRenewsForTheOwnerAndRefusesNewContenders(t *testing.T) {
 			{Mutex: "free", Contender: "b"}, {Mutex: "free", Contender: "b", NoQueue: true}, {Mutex: "free", Contender: "b", Session: 1},
 		} {
 			if o, refused := w.askFull(r); !refused {
-				t.Errorf("%+v: %+v", r, o)
+				w.t.Errorf("%+v: %+v", r, o)
 			}
 		}
 		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "b", NoQueue: true}); refused || o.Status != simba.StatusBusy {
-			t.Errorf("who wants no place takes no memory: %+v, refused %t", o, refused)
+			w.t.Errorf("who wants no place takes no memory: %+v, refused %t", o, refused)
 		}
 		if s := w.e.Stats(); s.Mutexes != 1 || s.Polling != 0 || len(w.history("m")) != before || len(w.history("free")) != 0 {
-			t.Errorf("something is left of what was refused: %+v, %v, %v", s, w.history("m"), w.history("free"))
+			w.t.Errorf("something is left of what was refused: %+v, %v, %v", s, w.history("m"), w.history("free"))
 		}
 		time.Sleep(sec)
 		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "a"}); !refused {
-			t.Errorf("who was the owner: %+v", o)
+			w.t.Errorf("who was the owner: %+v", o)
 		}
 	})
 }
 
 func TestAFullEngineKeepsItsQueuesAndHandsOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", sec, 0)
 		b := w.block("m", "b", sec, 0)
-		w.listen("m", "c")
-		w.acquire("m", "c", sec, 0)
+		w.poll("m", "c", sec)
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "c"}); o.Status != simba.StatusQueued || o.Position != 2 {
-			t.Errorf("who polls: %+v", o)
+			w.t.Errorf("who polls: %+v", o)
 		}
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		b.granted()
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
+		w.release("m", "b")
 		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "d"}); !refused {
-			t.Errorf("in another's reservation: %+v", o)
+			w.t.Errorf("in another's reservation: %+v", o)
 		}
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "c"}); o.Status != simba.StatusAcquired {
-			t.Errorf("with a reservation: %+v", o)
+			w.t.Errorf("with a reservation: %+v", o)
 		}
 	})
 }
 
 func TestAFullEngineGrantsAReservationThatAScriptMade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", sec, 0)
-		w.listen("m", "b")
-		w.acquire("m", "b", sec, 0)
-		tx := w.e.begin()
+		w.poll("m", "b", sec)
+		tx := w.e.beginTx()
 		defer tx.end()
 		tx.Drop("m")
 		tx.Dequeue("m", "b")
 		w.mustCommit(tx.commit())
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "b"}); o.Status != simba.StatusAcquired {
-			t.Errorf("%+v", o)
+			w.t.Errorf("%+v", o)
 		}
 	})
 }

@@ -15,20 +15,20 @@ type Journal interface {
 	// reference to ch.Events. It always succeeds. A journal that fails stops the process, or makes
 	// Commit return an error for good.
 	//
-	// A change holds if it holds replies back: Committed does not reach it until it is durable.
-	// Append reports whether this one holds, and the engine then commits it. While an earlier
-	// change of the same fsync holds, Append may return false.
-	Append(ch simba.Change) (holds bool)
+	// A change must be synced if replies wait for it: Committed does not reach it until it is
+	// durable. Append reports whether this one must be, and the engine then commits it. While an
+	// earlier change of the same fsync must be synced, Append may return false.
+	Append(ch simba.Change) (mustSync bool)
 	// AppendAll is Append for changes of which a crash leaves all or none.
-	AppendAll(changes []simba.Change) (holds bool)
+	AppendAll(changes []simba.Change) (mustSync bool)
 	// Commit returns when all changes up to seq are durable, as far as the mode of
 	// durability promises. Callers share the work: one of them writes for all that
 	// were appended before it began. If ctx ends first, Commit returns its error, and
 	// the changes become durable all the same.
 	Commit(ctx context.Context, seq simba.Seq) error
-	// Begin reports whether Commit would have to wait. It starts the work that Commit would wait
-	// for. It does not wait, and cannot fail: Commit does.
-	Begin(seq simba.Seq) (waits bool)
+	// BeginCommit reports whether Commit would have to wait. It starts the work that Commit would
+	// wait for. It does not wait, and cannot fail: Commit does.
+	BeginCommit(seq simba.Seq) (waits bool)
 	// Committed returns the largest seq such that every change up to it is durable, as far as the
 	// mode of durability promises. It never falls, and may grow at any time, from any goroutine.
 	// It is cheap: one atomic load or two.
@@ -52,7 +52,7 @@ type memoryJournal struct{}
 func (memoryJournal) Append(simba.Change) bool                { return false }
 func (memoryJournal) AppendAll([]simba.Change) bool           { return false }
 func (memoryJournal) Commit(context.Context, simba.Seq) error { return nil }
-func (memoryJournal) Begin(simba.Seq) bool                    { return false }
+func (memoryJournal) BeginCommit(simba.Seq) bool              { return false }
 func (memoryJournal) Committed() simba.Seq                    { return everything }
 
 // everything is the Committed of a journal that never holds replies back.

@@ -74,19 +74,19 @@ func (m *mutex) drop(s *step) {
 
 // enqueueAt queues a polling contender by score, or moves it.
 func (m *mutex) enqueueAt(s *step, contender string, score float64) {
-	c := m.contend()
-	e := c.find(contender)
-	to := order{score, s.arrival()}
+	x := m.makeExtra()
+	e := x.find(contender)
+	to := order{score, s.nextArrival()}
 	if e == nil {
 		e = &entry{contender: contender, order: to, since: s.now}
-		c.add(e)
+		x.add(e)
 		s.event(simba.EventQueued, m, contender, 0, "")
 	} else {
-		c.move(e, to)
+		x.move(e, to)
 	}
 	if e.ticket == nil {
-		c.poll(e, m.lapse(s))
-		c.setReady(e, s.subscribed(m.name(), contender))
+		x.setLapse(e, m.lapseTime(s))
+		x.setReady(e, s.subscribed(m.name(), contender))
 	}
 }
 
@@ -95,24 +95,24 @@ func (m *mutex) enqueueAt(s *step, contender string, score float64) {
 // reservation, if the mutex is free.
 func (m *mutex) conclude(s *step, dequeued []string) {
 	for _, contender := range dequeued {
-		c := m.contention
-		if c == nil {
+		x := m.extra
+		if x == nil {
 			break
 		}
-		e := c.find(contender)
+		e := x.find(contender)
 		switch {
 		case e == nil:
-		case c.reserved == e: // it keeps its reservation
-			c.reserved = nil
+		case x.reserved == e: // it keeps its reservation
+			x.reserved = nil
 			m.leave(s, e, reasonReserved)
-			c.reserved = e
-		case m.owned() || c.reserved != nil || s.now < s.recoverUntil:
+			x.reserved = e
+		case m.owned() || x.reserved != nil || s.now < s.recoverUntil:
 			m.leave(s, e, reasonRemoved)
 		case e.ticket != nil:
 			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)
 		case s.window > 0 && s.subscribed(m.name(), contender):
 			m.leave(s, e, reasonReserved)
-			c.reserved, c.until = e, s.now.Add(s.window)
+			x.reserved, x.until = e, s.now.Add(s.window)
 		default:
 			m.leave(s, e, reasonRemoved)
 		}
@@ -124,11 +124,11 @@ func (m *mutex) conclude(s *step, dequeued []string) {
 // dequeueOwner dequeues an owner that a script has queued, or that became the owner by the value of
 // a key. In the recovery delay an owner may be queued.
 func (m *mutex) dequeueOwner(s *step) {
-	c := m.contention
-	if c == nil || !m.owned() || m.token <= s.former && s.now < s.recoverUntil {
+	x := m.extra
+	if x == nil || !m.owned() || m.token <= s.former && s.now < s.recoverUntil {
 		return
 	}
-	if e := c.find(m.owner()); e != nil {
+	if e := x.find(m.owner()); e != nil {
 		m.dequeueGranted(s, e)
 	}
 }
@@ -141,19 +141,19 @@ func (m *mutex) isAs(l simba.Lock, now simba.Instant) bool {
 
 // reservedFor returns the waiter with the reservation, "" if there is none.
 func (m *mutex) reservedFor() string {
-	if c := m.contention; c != nil && c.reserved != nil && !m.owned() {
-		return c.reserved.contender
+	if x := m.extra; x != nil && x.reserved != nil && !m.owned() {
+		return x.reserved.contender
 	}
 	return ""
 }
 
 // members returns the queue as a sorted set.
 func (m *mutex) members() []simba.QueueMember {
-	if m.contention == nil {
+	if m.extra == nil {
 		return nil
 	}
 	list := make([]simba.QueueMember, 0, m.waiters())
-	for _, e := range m.contention.all {
+	for _, e := range m.extra.all {
 		list = append(list, simba.QueueMember{Contender: e.contender, Score: e.order.score})
 	}
 	return list
@@ -165,7 +165,7 @@ func (m *mutex) queueIs(members []simba.QueueMember) bool {
 		return false
 	}
 	for i, p := range members {
-		if e := m.contention.all[i]; e.contender != p.Contender || e.order.score != p.Score {
+		if e := m.extra.all[i]; e.contender != p.Contender || e.order.score != p.Score {
 			return false
 		}
 	}
@@ -179,7 +179,7 @@ func (m *mutex) lock(now simba.Instant) simba.Lock {
 	}
 	l := simba.Lock{Token: m.token, Owner: m.owner(), Fields: m.fields(), TTL: simba.Endless}
 	if end := m.end(); end != never {
-		l.TTL = left(end, now)
+		l.TTL = remaining(end, now)
 		l.EndsAt = m.acquiredAt + end.Sub(m.acquired).Milliseconds()
 	}
 	return l

@@ -15,68 +15,63 @@ const (
 )
 
 func TestLeaseHasEndedAtTransitionAtExactlyAndNotBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 10*sec, 2*sec)
 		time.Sleep(12*sec - 1)
 		if o := w.ask(simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy || o.Owner != "a" {
-			t.Errorf("a nanosecond before the end: %+v", o)
+			w.t.Errorf("a nanosecond before the end: %+v", o)
 		}
 		time.Sleep(time.Nanosecond)
 		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-			t.Errorf("at the end: %+v", o)
+			w.t.Errorf("at the end: %+v", o)
 		}
-		w.audit()
 	})
 }
 
 func TestOwnerGuardsInTheTransitionWindow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		first := w.acquire("m", "a", 10*sec, 2*sec)
 		time.Sleep(12*sec - 1)
 		if o := w.guard("m", "a", 3*sec, sec, 0); o.Status != simba.StatusRenewed || o.Token != first.Token || o.TTL != 3*sec || o.Transition != 4*sec {
-			t.Errorf("guard at the last nanosecond: %+v", o)
+			w.t.Errorf("guard at the last nanosecond: %+v", o)
 		}
 		time.Sleep(4 * sec)
 		if o := w.guard("m", "a", sec, 0, 0); o.Status != simba.StatusLost || o.Owner != "" || o.Token != 0 {
-			t.Errorf("guard at the end revives: %+v", o)
+			w.t.Errorf("guard at the end revives: %+v", o)
 		}
 	})
 }
 
 func TestGuardNeverBeginsATenure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		if o := w.guard("m", "a", sec, 0, 0); o.Status != simba.StatusLost {
-			t.Errorf("guard of a free mutex: %+v", o)
+			w.t.Errorf("guard of a free mutex: %+v", o)
 		}
 		w.acquire("m", "a", sec, 0)
 		if o := w.guard("m", "b", sec, 0, 0); o.Status != simba.StatusLost || o.Owner != "a" {
-			t.Errorf("guard by another: %+v", o)
+			w.t.Errorf("guard by another: %+v", o)
 		}
 		if got := w.owner("m"); got.Owner != "a" {
-			t.Errorf("owner %+v", got)
+			w.t.Errorf("owner %+v", got)
 		}
 	})
 }
 
 func TestRenewalSetsBothWindowsAnewAndKeepsTheToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		first := w.acquire("m", "a", 10*sec, 5*sec)
 		time.Sleep(sec)
 		o := w.acquire("m", "a", sec, 0) // shorter than what was left
 		if o.Status != simba.StatusRenewed || o.Token != first.Token || o.TTL != sec || o.Transition != sec {
-			t.Errorf("renewal: %+v", o)
+			w.t.Errorf("renewal: %+v", o)
 		}
 		got := w.owner("m")
 		if got.TTLAt != got.AcquiredAt+1000 || got.TransitionAt != got.TTLAt || got.Now != got.AcquiredAt {
-			t.Errorf("windows: %+v", got)
+			w.t.Errorf("windows: %+v", got)
 		}
 		time.Sleep(sec)
 		if got := w.owner("m"); got.Owner != "" {
-			t.Errorf("still owned: %+v", got)
+			w.t.Errorf("still owned: %+v", got)
 		}
 	})
 }
@@ -91,98 +86,92 @@ func TestTokensGrowWithEveryTenure(t *testing.T) {
 				t.Errorf("%s: token %d after %d", m, o.Token, last)
 			}
 			last = o.Token
-			w.release(simba.ReleaseRequest{Mutex: m, Contender: "a"})
+			w.release(m, "a")
 		}
 	})
 }
 
 func TestTokenConfinesGuardAndReleaseToItsTenure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		old := w.acquire("m", "a", sec, 0).Token
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		cur := w.acquire("m", "a", sec, 0).Token
 		if o := w.guard("m", "a", sec, 0, old); o.Status != simba.StatusLost {
-			t.Errorf("guard with a token of before: %+v", o)
+			w.t.Errorf("guard with a token of before: %+v", o)
 		}
-		if w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: old}) {
-			t.Error("release with a token of before released")
+		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: old}) {
+			w.t.Error("release with a token of before released")
 		}
 		if o := w.guard("m", "a", sec, 0, cur); o.Status != simba.StatusRenewed {
-			t.Errorf("guard with the token: %+v", o)
+			w.t.Errorf("guard with the token: %+v", o)
 		}
-		if !w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: cur}) {
-			t.Error("release with the token did not release")
+		if !w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: cur}) {
+			w.t.Error("release with the token did not release")
 		}
 	})
 }
 
 func TestLateReleaseWithTokenLeavesTheQueueAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		old := w.acquire("m", "a", sec, 0).Token
 		time.Sleep(sec)
 		w.acquire("m", "b", 10*sec, 0)
 		w.acquire("m", "a", sec, 0) // queued for its next tenure
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: old})
+		w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: old})
 		if q := w.queue("m"); !slices.Equal(q, []string{"a"}) {
-			t.Errorf("queue %v", q)
+			w.t.Errorf("queue %v", q)
 		}
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		if q := w.queue("m"); len(q) != 0 {
-			t.Errorf("queue after a release without token: %v", q)
+			w.t.Errorf("queue after a release without token: %v", q)
 		}
 	})
 }
 
 func TestCheckIsTrueOnlyForThePresentTenure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		token := w.acquire("m", "a", sec, sec).Token
 		check := func(token uint64) bool {
-			ok, seq, err := w.e.Check(t.Context(), "m", token)
+			ok, seq, err := w.e.Check(w.t.Context(), "m", token)
 			w.mustCommit(seq, err)
 			return ok
 		}
 		if !check(token) || check(token-1) || check(token+1) || check(0) {
-			t.Error("check of the current tenure")
+			w.t.Error("check of the current tenure")
 		}
 		time.Sleep(2*sec - 1)
 		if !check(token) {
-			t.Error("in the transition window the lease still runs")
+			w.t.Error("in the transition window the lease still runs")
 		}
 		time.Sleep(time.Nanosecond)
 		if check(token) || check(0) {
-			t.Error("check after the end")
+			w.t.Error("check after the end")
 		}
 	})
 }
 
 func TestASessionReleasesOnlyItsLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 7})
 		// The client comes back by another connection before the first is seen to be gone.
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 8})
-		if w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7}) {
-			t.Error("the old session took the lease away")
+		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7}) {
+			w.t.Error("the old session took the lease away")
 		}
-		if !w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 8}) {
-			t.Error("the session's end did not release")
+		if !w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 8}) {
+			w.t.Error("the session's end did not release")
 		}
 		w.acquire("m", "a", sec, 0)
-		if w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 8}) {
-			t.Error("a later lease without session was taken away")
+		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 8}) {
+			w.t.Error("a later lease without session was taken away")
 		}
-		w.audit()
 	})
 }
 
 func TestAnIdleMutexCostsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("released", "a", sec, 0)
-		w.release(simba.ReleaseRequest{Mutex: "released", Contender: "a"})
+		w.release("released", "a")
 		w.acquire("expired", "a", sec, sec)
 		w.acquire("expired", "b", sec, sec)
 		c := w.block("expired", "c", sec, sec)
@@ -194,30 +183,48 @@ func TestAnIdleMutexCostsNothing(t *testing.T) {
 		synctest.Wait()
 		w.audit()
 		if s := w.e.Stats(); s.Mutexes != 0 {
-			t.Errorf("%d mutexes in memory", s.Mutexes)
+			w.t.Errorf("%d mutexes in memory", s.Mutexes)
 		}
 		for i := range w.e.shards {
 			if n := len(w.e.shards[i].due); n != 0 {
-				t.Errorf("shard %d has %d deadlines", i, n)
+				w.t.Errorf("shard %d has %d deadlines", i, n)
 			}
 		}
 	})
 }
 
 func TestHoldsAreTheLengthsOfTenuresThatEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
 		time.Sleep(3 * sec)
 		w.acquire("m", "a", time.Hour, 0) // a renewal begins no tenure
 		time.Sleep(2 * sec)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		w.acquire("n", "a", sec, sec) // it expires after 2 s
 		w.acquire("still held", "a", time.Hour, 0)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if h := w.e.Stats().Holds; h.Count() != 2 || h.Micros != 7_000_000 {
-			t.Errorf("%d tenures of %d µs are counted, want two of 7 s in all", h.Count(), h.Micros)
+		if h := w.e.Stats().TenureLengths; h.Count() != 2 || h.Micros != 7_000_000 {
+			w.t.Errorf("%d tenures of %d µs are counted, want two of 7 s in all", h.Count(), h.Micros)
+		}
+	})
+}
+
+func TestATenureThatExpiredWhileTheServerWasDownEndsWithItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const minute = time.Minute
+		now := simba.Instant(0).Add(time.Hour)
+		e, err := New(Config{Clock: NewClock(now), Notices: &recorder{}}, Memory(), Recovery{Token: 1, Leases: leases(simba.Lease{
+			Mutex: "m", Owner: "a", Token: 1, TTL: minute, Transition: minute, Acquired: now.Add(-30 * minute),
+			StartedAt: time.Now().Add(-40 * minute).UnixMilli(),
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Stop()
+		synctest.Wait()
+		if h := e.Stats().Holds; h.Count() != 1 || h.Micros != uint64((12*minute).Microseconds()) {
+			t.Errorf("%d tenures of %d µs are counted, want one of 12 min", h.Count(), h.Micros)
 		}
 	})
 }
@@ -228,7 +235,7 @@ func TestHistoryHasEveryChangeInOrder(t *testing.T) {
 		w.acquire("m", "a", sec, 0)
 		w.acquire("m", "b", sec, 0)
 		w.acquire("other", "x", sec, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
+		w.release("m", "b")
 		w.acquire("m", "a", sec, 0) // a renewal is no event
 		time.Sleep(sec)
 		synctest.Wait()
@@ -262,16 +269,15 @@ func TestHistoryHasEveryChangeInOrder(t *testing.T) {
 }
 
 func TestStoppedEngineAnswersNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", sec, 0)
 		w.e.Stop()
 		w.e.Stop()
-		if _, _, err := w.e.Owner(t.Context(), "m"); err != simba.ErrStopped {
-			t.Errorf("owner: %v", err)
+		if _, _, err := w.e.Owner(w.t.Context(), "m"); err != simba.ErrStopped {
+			w.t.Errorf("owner: %v", err)
 		}
-		if err := w.e.Commit(t.Context(), 1); err != simba.ErrStopped {
-			t.Errorf("settle: %v", err)
+		if err := w.e.Commit(w.t.Context(), 1); err != simba.ErrStopped {
+			w.t.Errorf("settle: %v", err)
 		}
 		time.Sleep(time.Hour) // no timer fires
 	})

@@ -20,18 +20,18 @@ type mutex struct {
 	acquiredAt int64         // the same in Unix milliseconds
 	startedAt  int64         // start of the present tenure, in Unix milliseconds
 	rests      simba.Seq     // last change of its lease: replies about the mutex rest on it
-	contention *contention   // nil = none of its fields is needed
+	extra      *extra        // nil = none of its fields is needed
 	next       *mutex        // in the same bucket of the table
 	hash       uint64
-	ttl        uint32 // milliseconds, unless contention.long is set
+	ttl        uint32 // milliseconds, unless extra.long is set
 	transition uint32 // milliseconds
 	slot       int32  // in the shard's deadlines; -1 = not there
 	nameLen    uint32
 }
 
-// contention is the state that only some mutexes have: a queue, a reservation, and what is rare in
-// a lease.
-type contention struct {
+// extra is the state that only some mutexes have: a queue, a reservation, and what is rare in a
+// lease.
+type extra struct {
 	queue
 	session     uint64        // the connection that the lease is bound to; 0 = none
 	unconfirmed *ticket       // of an owner that waited, until its next request; else nil
@@ -66,15 +66,15 @@ func (m *mutex) name() string  { return m.label[:m.nameLen] }
 func (m *mutex) owner() string { return m.label[m.nameLen:] }
 func (m *mutex) owned() bool   { return m.token != 0 }
 
-// isOpen reports whether the mutex is free and not reserved.
-func (m *mutex) isOpen() bool {
-	return !m.owned() && (m.contention == nil || m.contention.reserved == nil)
+// isAvailable reports whether the mutex is free and not reserved.
+func (m *mutex) isAvailable() bool {
+	return !m.owned() && (m.extra == nil || m.extra.reserved == nil)
 }
 
 // ttlLen returns the length of the TTL window; simba.Endless = it does not end.
 func (m *mutex) ttlLen() time.Duration {
-	if m.contention != nil && m.contention.long != 0 {
-		return m.contention.long
+	if m.extra != nil && m.extra.long != 0 {
+		return m.extra.long
 	}
 	return time.Duration(m.ttl) * time.Millisecond
 }
@@ -97,10 +97,10 @@ func (m *mutex) end() simba.Instant {
 }
 
 func (m *mutex) fields() []simba.Field {
-	if m.contention == nil {
+	if m.extra == nil {
 		return nil
 	}
-	return m.contention.fields
+	return m.extra.fields
 }
 
 func (m *mutex) lease() simba.Lease {
@@ -110,7 +110,7 @@ func (m *mutex) lease() simba.Lease {
 		TTL:        m.ttlLen(),
 		Transition: time.Duration(m.transition) * time.Millisecond,
 		StartedAt:  m.startedAt,
-		Session:    m.contention != nil && m.contention.session != 0,
+		Session:    m.extra != nil && m.extra.session != 0,
 		Fields:     m.fields(),
 	}
 }
@@ -127,9 +127,9 @@ func (m *mutex) load(l simba.Lease) {
 func (m *mutex) setWindows(ttl, transition time.Duration) {
 	switch {
 	case ttl > longTTL:
-		m.ttl, m.contend().long = 0, ttl
-	case m.contention != nil:
-		m.contention.long = 0
+		m.ttl, m.makeExtra().long = 0, ttl
+	case m.extra != nil:
+		m.extra.long = 0
 		fallthrough
 	default:
 		m.ttl = uint32(ttl / time.Millisecond)
@@ -138,72 +138,72 @@ func (m *mutex) setWindows(ttl, transition time.Duration) {
 }
 
 func (m *mutex) setFields(fields []simba.Field) {
-	if fields != nil || m.contention != nil {
-		c := m.contend()
-		c.fields, c.weight = fields, bytesOf(fields)
+	if fields != nil || m.extra != nil {
+		x := m.makeExtra()
+		x.fields, x.weight = fields, bytesOf(fields)
 	}
 }
 
 func (m *mutex) waiters() int {
-	if m.contention == nil {
+	if m.extra == nil {
 		return 0
 	}
-	return len(m.contention.all)
+	return len(m.extra.all)
 }
 
 func (m *mutex) position(contender string) int {
-	if m.contention == nil {
+	if m.extra == nil {
 		return 0
 	}
-	return m.contention.position(contender)
+	return m.extra.position(contender)
 }
 
-// contend returns the contention, which it creates if there is none.
-func (m *mutex) contend() *contention {
-	if m.contention == nil {
-		m.contention = &contention{}
+// makeExtra returns the extra state, which it creates if there is none.
+func (m *mutex) makeExtra() *extra {
+	if m.extra == nil {
+		m.extra = &extra{}
 	}
-	return m.contention
+	return m.extra
 }
 
-// idle reports whether the mutex has no state left. It drops a contention that is empty.
+// idle reports whether the mutex has no state left. It drops an empty extra state.
 func (m *mutex) idle() bool {
-	if c := m.contention; c != nil && c.isEmpty() {
-		m.contention = nil
+	if x := m.extra; x != nil && x.isEmpty() {
+		m.extra = nil
 	}
-	return !m.owned() && m.contention == nil
+	return !m.owned() && m.extra == nil
 }
 
-func (c *contention) isEmpty() bool {
-	return len(c.all) == 0 && c.reserved == nil && c.session == 0 && c.unconfirmed == nil && c.long == 0 && c.fields == nil
+func (x *extra) isEmpty() bool {
+	return len(x.all) == 0 && x.reserved == nil && x.session == 0 && x.unconfirmed == nil && x.long == 0 && x.fields == nil
 }
 
 // deadline returns the next instant at which the mutex changes by itself. It may be too early,
 // never too late.
 func (m *mutex) deadline(recoverUntil simba.Instant, former uint64) simba.Instant {
 	d := never
-	c := m.contention
+	x := m.extra
 	switch {
-	case m.owned() && m.token <= former && c != nil && c.find(m.owner()) != nil: // see endRecovery
+	case m.owned() && m.token <= former && x != nil && x.find(m.owner()) != nil: // see endRecovery
 		d = min(m.end(), recoverUntil)
 	case m.owned():
 		d = m.end()
-	case c == nil:
-	case c.reserved != nil:
-		d = c.until
-	case c.next() != nil:
+	case x == nil:
+	case x.reserved != nil:
+		d = x.until
+	case x.next() != nil:
 		d = recoverUntil
 	}
-	if c != nil && c.nextLapse != 0 {
-		d = min(d, c.nextLapse)
+	if x != nil && x.nextLapse != 0 {
+		d = min(d, x.nextLapse)
 	}
 	return d
 }
 
-// left returns the time until end, in whole milliseconds rounded up, or 0 when it is over. A
+// remaining returns the time until end, in whole milliseconds rounded up, or 0 when it is over. A
 // client that sleeps for so long does not wake before end. For a lease that does not end it
 // returns the longest TTL of a contender, after which the client may ask again.
-func left(end, now simba.Instant) time.Duration {
+func remaining(end, now simba.Instant) time.Duration {
 	if end == never {
 		return simba.MaxTTL
 	}
@@ -217,14 +217,14 @@ func left(end, now simba.Instant) time.Duration {
 // outcome describes the mutex to contender in the step s.
 func (m *mutex) outcome(status simba.Status, s *step, contender string) simba.Outcome {
 	o := simba.Outcome{Status: status, Position: m.position(contender)}
-	switch c := m.contention; {
+	switch x := m.extra; {
 	case m.owned():
 		o.Owner, o.Token = m.owner(), m.token
-		o.TTL, o.Transition = left(m.ttlEnd(), s.now), left(m.end(), s.now)
+		o.TTL, o.Transition = remaining(m.ttlEnd(), s.now), remaining(m.end(), s.now)
 	case s.now < s.recoverUntil:
-		o.Transition = left(s.recoverUntil, s.now)
-	case c != nil && c.reserved != nil:
-		o.Transition = left(c.until, s.now)
+		o.Transition = remaining(s.recoverUntil, s.now)
+	case x != nil && x.reserved != nil:
+		o.Transition = remaining(x.until, s.now)
 	}
 	return o
 }
@@ -234,13 +234,13 @@ func (m *mutex) tenure(now simba.Instant) simba.Tenure {
 		Owner: m.owner(), Token: m.token,
 		AcquiredAt: m.acquiredAt,
 		Now:        m.acquiredAt + now.Sub(m.acquired).Milliseconds(),
-		TTL:        left(m.ttlEnd(), now),
-		Transition: left(m.end(), now),
+		TTL:        remaining(m.ttlEnd(), now),
+		Transition: remaining(m.end(), now),
 		Waiters:    m.waiters(),
 		StartedAt:  m.startedAt,
 	}
-	if m.contention != nil {
-		t.Session = m.contention.session
+	if m.extra != nil {
+		t.Session = m.extra.session
 	}
 	if m.end() == never {
 		t.TTLAt = t.Now + t.TTL.Milliseconds()

@@ -30,7 +30,7 @@ type entry struct {
 	transition time.Duration
 	session    uint64
 	ticket     *ticket // of the connection that waits; nil = it polls
-	offered    uint64  // the round of its last offer, plus 1; 0 = none
+	offered    uint64  // the offer round of its last offer, plus 1; 0 = none
 	ready      bool    // it is in queue.ready
 }
 
@@ -78,9 +78,9 @@ type queue struct {
 	names   int    // bytes of the names of all
 	blocked int64  // how many of all block
 	version uint64 // counts the changes of all
-	// round counts how often the mutex became free. A waiter gets one offer a round.
-	round   uint64
-	offered mark // ready waiters before it have had their offer
+	// offerRound counts the tenures that ended. A waiter gets one offer a round.
+	offerRound uint64
+	offered    mark // ready waiters before it have had their offer
 	// requeued are the tickets that mutex.requeue left out of ready, in the order of their lost
 	// grants. They come back as soon as that grant is committed.
 	requeued []*ticket
@@ -227,11 +227,13 @@ func (q *queue) readyAll() {
 	}
 }
 
-// newRound lets every waiter get another offer.
-func (q *queue) newRound() { q.round, q.offered = q.round+1, mark{} }
+// newOfferRound lets every waiter get another offer.
+func (q *queue) newOfferRound() { q.offerRound, q.offered = q.offerRound+1, mark{} }
 
 // markOffered notes that e has had its offer.
-func (q *queue) markOffered(e *entry) { e.offered, q.offered = q.round+1, mark{e.order, true, true} }
+func (q *queue) markOffered(e *entry) {
+	e.offered, q.offered = q.offerRound+1, mark{e.order, true, true}
+}
 
 // clearOffered lets e get another offer in this round.
 func (q *queue) clearOffered(e *entry) {
@@ -241,7 +243,7 @@ func (q *queue) clearOffered(e *entry) {
 	}
 }
 
-func (q *queue) wasOffered(e *entry) bool { return e.offered > q.round }
+func (q *queue) wasOffered(e *entry) bool { return e.offered > q.offerRound }
 
 // next returns the first reachable waiter that has had no offer in this round.
 func (q *queue) next() *entry {
@@ -262,16 +264,16 @@ func (q *queue) position(contender string) int {
 	return 0
 }
 
-// poll keeps a polling waiter in the queue until lapse.
-func (q *queue) poll(e *entry, lapse simba.Instant) {
+// setLapse keeps a polling waiter in the queue until lapse.
+func (q *queue) setLapse(e *entry, lapse simba.Instant) {
 	e.lapse = lapse
 	if q.nextLapse == 0 || lapse < q.nextLapse {
 		q.nextLapse = lapse
 	}
 }
 
-// lapsed removes and returns the polling waiters whose time is over.
-func (q *queue) lapsed(now simba.Instant) (gone []*entry) {
+// removeLapsed removes and returns the polling waiters whose time is over.
+func (q *queue) removeLapsed(now simba.Instant) (gone []*entry) {
 	if q.nextLapse == 0 || now < q.nextLapse {
 		return nil
 	}
@@ -282,7 +284,7 @@ func (q *queue) lapsed(now simba.Instant) (gone []*entry) {
 		case e.lapse <= now:
 			gone = append(gone, e)
 		default:
-			q.poll(e, e.lapse)
+			q.setLapse(e, e.lapse)
 		}
 	}
 	if len(gone) == 0 {

@@ -13,50 +13,45 @@ import (
 // Rules that were broken once, or could be without any other test noticing.
 
 func TestNoNoticeOrWakeUpIsSentBeforeItIsDurable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		g.set(true)
-		w := newWorldOn(t, g, Recovery{})
+	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", time.Hour, 0)
 		b := w.block("m", "b", time.Hour, 0)
 		w.acquire("n", "a", time.Hour, 0)
-		w.listen("n", "c")
-		w.acquire("n", "c", time.Hour, 0)
+		w.poll("n", "c", time.Hour)
 		heard := len(w.recorder.heard)
 		g.set(false)
 		for _, m := range []string{"m", "n"} {
-			if _, _, err := w.e.Release(t.Context(), simba.ReleaseRequest{Mutex: m, Contender: "a"}); err != nil {
-				t.Fatal(err)
+			if _, _, err := w.e.Release(w.t.Context(), simba.ReleaseRequest{Mutex: m, Contender: "a"}); err != nil {
+				w.t.Fatal(err)
 			}
 		}
 		w.mustCommit(0, nil) // another client's batch, which rests on nothing
 		if b.isWoken() {
-			t.Error("a waiter was woken before its grant was durable")
+			w.t.Error("a waiter was woken before its grant was durable")
 		}
 		if got := w.recorder.heard[heard:]; len(got) > 0 {
-			t.Errorf("sent before it was durable: %q", got)
+			w.t.Errorf("sent before it was durable: %q", got)
 		}
 		g.set(true)
 		w.mustCommit(0, nil)
 		b.granted()
-		if got := w.reservations("n", "c"); len(got) != 1 {
-			t.Errorf("c got the notices %q", got)
+		if got := w.offers("n", "c"); len(got) != 1 {
+			w.t.Errorf("c got the notices %q", got)
 		}
 	})
 }
 
 func TestAPollDoesNotChangeWhatABlockedConnectionAskedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
 		b := w.block("m", "b", 600*sec, sec)
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: 5 * sec, Session: 9})
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		if o := b.granted(); o.TTL != 600*sec || o.Transition != 601*sec {
-			t.Errorf("b asked for 600 s and got %+v", o)
+			w.t.Errorf("b asked for 600 s and got %+v", o)
 		}
-		if w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b", Session: 9}) {
-			t.Error("the lease was bound to the polling connection")
+		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "b", Session: 9}) {
+			w.t.Error("the lease was bound to the polling connection")
 		}
 	})
 }
@@ -68,7 +63,7 @@ func TestTheEndOfATenureOfAnEarlierRunIsForcedToDisk(t *testing.T) {
 		w := newWorldOn(t, g, Recovery{Token: 7, Leases: leases(
 			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: time.Hour},
 		)})
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		if ch := g.changes[len(g.changes)-1]; !ch.Forced || ch.Kind != simba.ChangeDelete {
 			t.Errorf("the release may be lost, and the lease come back: %+v", ch)
 		}
@@ -104,25 +99,22 @@ func TestAnOwnerThatQueuedDuringTheRecoveryDelayIsRenewedAfterIt(t *testing.T) {
 
 func TestAPollingWaiterGetsAReservationHoweverShortTheGrace(t *testing.T) {
 	for _, grace := range []time.Duration{0, testWindow / 2} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, Recovery{})
+		inBubble(t, func(w *world) {
 			w.e.SetQueueGrace(grace)
 			w.acquire("m", "a", sec, 0)
-			w.listen("m", "b")
-			w.acquire("m", "b", sec, 0)
+			w.poll("m", "b", sec)
 			time.Sleep(sec)
 			synctest.Wait()
-			if got := w.reservations("m", "b"); len(got) != 1 {
-				t.Fatalf("grace %v: b got the notices %q", grace, got)
+			if got := w.offers("m", "b"); len(got) != 1 {
+				w.t.Fatalf("grace %v: b got the notices %q", grace, got)
 			}
 			time.Sleep(testWindow - 1)
 			if o := w.acquire("m", "c", sec, 0); o.Status != simba.StatusQueued {
-				t.Errorf("grace %v: c in b's reservation: %+v", grace, o)
+				w.t.Errorf("grace %v: c in b's reservation: %+v", grace, o)
 			}
 			if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-				t.Errorf("grace %v: b in its reservation: %+v", grace, o)
+				w.t.Errorf("grace %v: b in its reservation: %+v", grace, o)
 			}
-			w.audit()
 		})
 	}
 }
@@ -143,77 +135,68 @@ func TestALeaseThatIsLoadedSlowlyEndsInTime(t *testing.T) {
 }
 
 func TestAWaiterThatMissedItsReservationAndBlocksIsGranted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
 		for _, who := range []string{"b", "c"} {
-			w.listen("m", who)
-			w.acquire("m", who, time.Hour, 0)
+			w.poll("m", who, time.Hour)
 		}
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		time.Sleep(testWindow) // the reservation of b is over, c has its own
 		b := w.block("m", "b", time.Hour, 0)
 		time.Sleep(testWindow)
 		b.granted()
-		w.audit()
 	})
 }
 
 func TestAFreshSubscriptionIsNotifiedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
-		w.listen("m", "b")
-		w.acquire("m", "b", sec, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.poll("m", "b", sec)
+		w.release("m", "a")
 		// The notice was on its way to a connection that broke.
 		w.recorder.unsubscribe(simba.ContenderChannel("m", "b"))
 		time.Sleep(2 * testWindow)
 		w.listen("m", "b")
-		if got := w.reservations("m", "b"); len(got) != 2 {
-			t.Errorf("b got the notices %q", got)
+		if got := w.offers("m", "b"); len(got) != 2 {
+			w.t.Errorf("b got the notices %q", got)
 		}
-		w.audit()
 	})
 }
 
 func TestAGuardedLeaseIsNotAbandoned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
 		b := w.block("m", "b", time.Hour, 0)
 		w.block("m", "c", time.Hour, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		b.granted()
 		w.guard("m", "b", time.Hour, 0, 0) // by another connection: it knows
 		w.mustCommit(b.ticket.Abandon())
 		if got := w.owner("m"); got.Owner != "b" {
-			t.Errorf("owner %+v", got)
+			w.t.Errorf("owner %+v", got)
 		}
 	})
 }
 
 func TestABindingEndsWithItsTenure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 7})
 		w.acquire("m", "b", sec, 0) // so that there is something to remember in between
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		w.acquire("m", "a", time.Hour, 0)
-		if w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7}) {
-			t.Error("the session of an earlier tenure released this one")
+		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7}) {
+			w.t.Error("the session of an earlier tenure released this one")
 		}
 	})
 }
 
 func TestTheEndOfASessionLeavesTheQueueAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
 		w.acquire("m", "b", sec, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b", Session: 7})
+		w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "b", Session: 7})
 		if q := w.queue("m"); !slices.Equal(q, []string{"b"}) {
-			t.Errorf("queue %v", q)
+			w.t.Errorf("queue %v", q)
 		}
 	})
 }
@@ -222,7 +205,7 @@ func TestRemainingTimeIsRoundedUp(t *testing.T) {
 	for d, want := range map[time.Duration]time.Duration{
 		-1: 0, 0: 0, 1: ms, ms - 1: ms, ms: ms, ms + 1: 2 * ms,
 	} {
-		if got := left(simba.Instant(5000).Add(d), 5000); got != want {
+		if got := remaining(simba.Instant(5000).Add(d), 5000); got != want {
 			t.Errorf("%v: %v, want %v", d, got, want)
 		}
 	}
@@ -242,8 +225,7 @@ func TestTheHistoryOfEarlierRunsIsThere(t *testing.T) {
 }
 
 func TestManyPollingWaitersLapseTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
 		w.e.SetQueueGrace(0)
 		var stay []string
@@ -260,8 +242,7 @@ func TestManyPollingWaitersLapseTogether(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		if q := w.queue("m"); !slices.Equal(q, stay) {
-			t.Errorf("%d are left, want %d", len(q), len(stay))
+			w.t.Errorf("%d are left, want %d", len(q), len(stay))
 		}
-		w.audit()
 	})
 }

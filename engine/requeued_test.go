@@ -27,48 +27,45 @@ func TestAWaiterWhoseLeaseEndedUnseenKeepsItsQueueEntry(t *testing.T) {
 		}},
 	} {
 		t.Run(end.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, Recovery{})
+			inBubble(t, func(w *world) {
 				a := w.acquire("m", "a", time.Hour, 0)
 				b, c := w.block("m", "b", 10*ms, 0), w.block("m", "c", time.Hour, 0)
-				w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+				w.release("m", "a")
 				end.by(w)
 				synctest.Wait()
 				w.audit()
 				// Other waiters go on: b may never come back.
 				if o := c.granted(); o.Token != a.Token+end.others {
-					t.Errorf("c: %+v", o)
+					w.t.Errorf("c: %+v", o)
 				}
 				if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting || o.Owner != "c" || o.Position != 1 {
-					t.Errorf("b: %+v", o)
+					w.t.Errorf("b: %+v", o)
 				}
 				w.block("m", "d", sec, 0)
-				w.release(simba.ReleaseRequest{Mutex: "m", Contender: "c"})
+				w.release("m", "c")
 				if o := b.granted(); o.Token != a.Token+end.others+1 || o.TTL != 10*ms {
-					t.Errorf("b: %+v", o)
+					w.t.Errorf("b: %+v", o)
 				}
 				w.audit()
 				time.Sleep(10 * ms) // b knew of this one, and does not want another
 				synctest.Wait()
 				if got := w.owner("m"); got.Owner != "d" || got.Waiters != 0 {
-					t.Errorf("%+v", got)
+					w.t.Errorf("%+v", got)
 				}
-				w.audit()
 			})
 		})
 	}
 }
 
 func TestAWaitThatEndsInTheStepThatGrantsItIsNotWokenForThat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", sec, 0)
 		b := w.block("m", "b", sec, 0)
 		sh, _ := w.e.shard("m")
 		sh.timer.Stop() // so that nobody sees the end of a's lease before
 		time.Sleep(sec)
 		if o := b.end(simba.EndTimeout); o.Status != simba.StatusAcquired || o.Owner != "b" || b.isWoken() {
-			t.Errorf("%+v", o)
+			w.t.Errorf("%+v", o)
 		}
 	})
 }
@@ -78,7 +75,7 @@ func (w *world) waitingOn(contender string) *blocked {
 	w.t.Helper()
 	w.acquire("m", "a", time.Hour, 0)
 	b := w.block("m", contender, 10*ms, 0)
-	w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+	w.release("m", "a")
 	time.Sleep(20 * ms)
 	synctest.Wait()
 	w.audit()
@@ -92,19 +89,17 @@ func TestAWaitingContenderMayBeGrantedOnAnotherConnection(t *testing.T) {
 	} {
 		for _, why := range []simba.EndReason{simba.EndGone, simba.EndWoken} {
 			t.Run(name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, Recovery{})
+				inBubble(t, func(w *world) {
 					b := w.waitingOn("b")
 					ask(w)
 					w.block("m", "c", sec, 0)
 					o := b.end(why)
 					if got := w.owner("m"); got.Owner != "b" || o.Token != got.Token {
-						t.Errorf("the waiter gets %+v, and %+v owns it", o, got)
+						w.t.Errorf("the waiter gets %+v, and %+v owns it", o, got)
 					}
 					if _, err := b.ticket.Abandon(); err != nil || w.owner("m").Owner != "b" {
-						t.Errorf("passed on: %v", err)
+						w.t.Errorf("passed on: %v", err)
 					}
-					w.audit()
 				})
 			})
 		}
@@ -112,130 +107,117 @@ func TestAWaitingContenderMayBeGrantedOnAnotherConnection(t *testing.T) {
 }
 
 func TestARequeuedWaiterHasOneEntryWhateverAScriptDoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
 		b := w.block("m", "b", 10*sec, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		w.commit(func(tx simba.Tx) {
 			tx.Enqueue("m", "b", 5)
 			tx.Take("m", str("x", sec))
 		})
 		w.audit()
 		if got := w.queue("m"); !slices.Equal(got, []string{"b"}) {
-			t.Errorf("%q", got)
+			w.t.Errorf("%q", got)
 		}
 		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-			t.Errorf("%+v", o)
+			w.t.Errorf("%+v", o)
 		}
 		time.Sleep(sec)
 		if o := b.granted(); o.TTL != 10*sec { // which waits until all is at rest
-			t.Errorf("%+v", o)
+			w.t.Errorf("%+v", o)
 		}
-		w.audit()
 	})
 }
 
 func TestRequeuedWaitersKeepTheirOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
 		b, c, d := w.block("m", "b", 10*ms, 0), w.block("m", "c", 10*ms, 0), w.block("m", "d", 10*ms, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		time.Sleep(time.Minute) // all three are granted it, and none sees its lease
 		synctest.Wait()
 		if got := w.queue("m"); w.owner("m").Owner != "" || !slices.Equal(got, []string{"b", "c", "d"}) {
-			t.Errorf("%q", got)
+			w.t.Errorf("%q", got)
 		}
 		for _, x := range []*blocked{d, c} { // the first to show up is not served first
 			if o := x.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-				t.Errorf("%+v", o)
+				w.t.Errorf("%+v", o)
 			}
 		}
 		for _, x := range []*blocked{b, c, d} {
 			o := x.granted()
 			w.audit()
-			w.release(simba.ReleaseRequest{Mutex: "m", Contender: o.Owner})
+			w.release("m", o.Owner)
 		}
 	})
 }
 
 func TestAWaiterWhoseLeaseEndedBeforeItsFsyncComesFirstAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		w := newWorldOn(t, g, Recovery{})
-		g.set(true)
+	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", 10*sec, 0)
 		b := w.block("m", "b", sec, 0)
 		g.set(false)
 		time.Sleep(20 * sec) // b is granted the mutex and its lease ends, while the disk hangs
-		if o, _, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Hour}); err != nil || o.Status != simba.StatusAcquired {
-			t.Fatalf("%+v %v", o, err)
+		if o, _, err := w.e.Acquire(w.t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Hour}); err != nil || o.Status != simba.StatusAcquired {
+			w.t.Fatalf("%+v %v", o, err)
 		}
 		g.set(true)
 		w.block("m", "c", sec, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "x"}) // before b's connection runs
+		w.release("m", "x") // before b's connection runs
 		if got := w.owner("m"); got.Owner != "b" {
-			t.Errorf("%q owns the mutex, and b came first", got.Owner)
+			w.t.Errorf("%q owns the mutex, and b came first", got.Owner)
 		}
 		time.Sleep(sec) // b does not come though it could: its second lease ends
 		if got := w.owner("m"); got.Owner != "c" {
-			t.Errorf("%q owns the mutex, and b does not come", got.Owner)
+			w.t.Errorf("%q owns the mutex, and b does not come", got.Owner)
 		}
 		time.Sleep(sec)
 		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-			t.Errorf("%+v", o)
+			w.t.Errorf("%+v", o)
 		}
 		if o := b.granted(); o.Owner != "b" {
-			t.Errorf("%+v", o)
+			w.t.Errorf("%+v", o)
 		}
-		w.audit()
 	})
 }
 
 func TestAnAbsentWaiterGetsOneOfferHoweverOftenTheDiskHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		w := newWorldOn(t, g, Recovery{})
-		g.set(true)
+	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", 10*sec, 0)
 		b := w.block("m", "b", 3*sec, 0)
 		g.set(false)
 		time.Sleep(20 * sec) // b is granted the mutex and its lease ends, while the disk hangs
 		for hang, want := range []string{"b", "", ""} {
-			o, _, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: 10 * sec})
+			o, _, err := w.e.Acquire(w.t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: 10 * sec})
 			if err != nil || o.Status != simba.StatusAcquired {
-				t.Fatalf("%+v %v", o, err)
+				w.t.Fatalf("%+v %v", o, err)
 			}
 			g.set(true) // for a moment: the grant that b missed is durable
 			g.set(false)
 			time.Sleep(11 * sec) // the lease of x ends
-			if got, _, err := w.e.Owner(t.Context(), "m"); err != nil || got.Owner != want {
-				t.Errorf("hang %d: %q owns the mutex, not %q (%v)", hang, got.Owner, want, err)
+			if got, _, err := w.e.Owner(w.t.Context(), "m"); err != nil || got.Owner != want {
+				w.t.Errorf("hang %d: %q owns the mutex, not %q (%v)", hang, got.Owner, want, err)
 			}
 			time.Sleep(11 * sec)
 		}
 		g.set(true)
 		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-			t.Errorf("%+v", o)
+			w.t.Errorf("%+v", o)
 		}
 		if o := b.granted(); o.Owner != "b" {
-			t.Errorf("%+v", o)
+			w.t.Errorf("%+v", o)
 		}
-		w.audit()
 	})
 }
 
 func TestAReleaseEndsTheWaitOfATenureThatIsNotDurable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)
 		b := w.block("m", "b", sec, 0)
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
+		w.release("m", "a")
+		w.release("m", "b")
 		if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout || o.Owner != "" {
-			t.Errorf("%+v", o)
+			w.t.Errorf("%+v", o)
 		}
-		w.audit()
 	})
 }

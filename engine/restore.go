@@ -71,7 +71,7 @@ func (sh *shard) restore(c chain) {
 		m = next
 	}
 	sh.engine.bytes.Add(bytes)
-	sh.due.order()
+	sh.due.heapify()
 	if len(sh.due) > 0 {
 		sh.arm(sh.due[0].at, sh.engine.clock.Now())
 	}

@@ -13,9 +13,9 @@ import (
 // sequencer puts the steps of all shards into one order. It numbers them, keeps the history and
 // appends them to the journal. It holds back their notices and wake-ups until they are durable.
 type sequencer struct {
-	journal Journal
-	notices simba.Notices
-	missed  func(mutex, contender string) simba.Seq // a reservation reached no subscriber
+	journal     Journal
+	notices     simba.Notices
+	missedOffer func(mutex, contender string) simba.Seq // an offer reached no subscriber
 
 	// sending keeps notices in order. It is held from taking them out of unsent until they are
 	// sent.
@@ -31,13 +31,13 @@ type sequencer struct {
 	keyEvents atomic.Uint32 // simba.KeyEvents
 }
 
-// notice is a message for subscribers that is sent when the change after is durable: an event, a
-// reservation, or any other message.
+// notice is a message for subscribers that is sent when the change after is durable: an event, an
+// offer, or any other message.
 type notice struct {
-	after       simba.Seq
-	event       simba.Event // if it is none of the others
-	reservation reservation // if contender is not ""
-	message     *message
+	after   simba.Seq
+	event   simba.Event // if it is none of the others
+	offer   offerNotice // if contender is not ""
+	message *message
 }
 
 // message is a message that a transaction publishes.
@@ -53,9 +53,9 @@ func (n notice) rests() simba.Seq { return n.after }
 func (w wakeUp) rests() simba.Seq { return w.after }
 
 // record numbers the step, and appends it to the journal. It returns the Seq that later replies
-// about the mutex rest on. That is 0 if only the queue changed and that change does not hold: see
-// Journal.Append. An effect stays unsent only behind a change that holds. The caller whose change
-// holds commits it, so every effect is sent.
+// about the mutex rest on. That is 0 if only the queue changed and that change need not be
+// synced: see Journal.Append. An effect stays unsent only behind a change that must be synced. The
+// caller that made such a change commits it, so every effect is sent.
 func (q *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
 	if !s.hasEffects() {
 		return 0
@@ -149,10 +149,10 @@ func (q *sequencer) post(m *mutex, s *step, announce bool) {
 			q.postKeyEvents(m, s, kinds)
 		}
 	}
-	for _, t := range s.reservations {
-		q.unsent = append(q.unsent, notice{after: q.seq, reservation: t})
+	for _, t := range s.offers {
+		q.unsent = append(q.unsent, notice{after: q.seq, offer: t})
 	}
-	if announce && s.freed && m.isOpen() {
+	if announce && s.freed && m.isAvailable() {
 		free := message{simba.MutexChannel(m.name()), simba.ReleasedNotice(s.last)}
 		q.unsent = append(q.unsent, notice{after: q.seq, message: &free})
 	}
@@ -164,22 +164,22 @@ func (q *sequencer) post(m *mutex, s *step, announce bool) {
 	}
 }
 
-// begin reports whether commit may have to wait, and begins the work that it would wait for. The
-// notice of a reservation may reach no subscriber. Then commit waits for the change that follows.
-func (q *sequencer) begin(seq simba.Seq) bool { return q.journal.Begin(seq) || q.maySend() }
+// beginCommit reports whether commit may have to wait, and begins the work that it would wait for.
+// An offer's notice may reach no subscriber. Then commit waits for the change that follows.
+func (q *sequencer) beginCommit(seq simba.Seq) bool { return q.journal.BeginCommit(seq) || q.maySend() }
 
 // maySend reports whether a notice is due whose sending may lead to a wait.
 func (q *sequencer) maySend() bool {
 	if q.waiting.Load() == 0 {
 		return false
 	}
-	mark := q.journal.Committed()
-	if mark == everything {
+	committed := q.journal.Committed()
+	if committed == everything {
 		return false
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.unsent) > 0 && q.unsent[0].after <= mark
+	return len(q.unsent) > 0 && q.unsent[0].after <= committed
 }
 
 // commit returns when everything up to seq is durable, and the notices and wake-ups of these
@@ -196,9 +196,9 @@ func (q *sequencer) commit(seq simba.Seq) error {
 	}
 }
 
-// deliver wakes the waiters and sends the notices whose changes are durable. If the notice of a
-// reservation reaches no subscriber, the next waiter gets the mutex, and deliver returns the Seq
-// of that change.
+// deliver wakes the waiters and sends the notices whose changes are durable. If an offer's
+// notice reaches no subscriber, the next waiter gets the mutex, and deliver returns the Seq of that
+// change.
 //
 // Every commit takes part: it sends the notices that are due when it begins, but no later ones. So
 // clients that cause notices faster than they can be sent wait for each other, and no client sends
@@ -217,7 +217,7 @@ func (q *sequencer) deliver() (rests simba.Seq, missed bool) {
 	defer q.sending.Unlock()
 	for _, n := range take(q, &q.unsent) {
 		if !q.send(n) {
-			rests, missed = max(rests, q.missed(n.reservation.mutex, n.reservation.contender)), true
+			rests, missed = max(rests, q.missedOffer(n.offer.mutex, n.offer.contender)), true
 		}
 	}
 	return rests, missed
@@ -227,9 +227,9 @@ func (q *sequencer) deliver() (rests simba.Seq, missed bool) {
 func take[E interface{ rests() simba.Seq }](q *sequencer, list *[]E) []E {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	mark := q.journal.Committed()
+	committed := q.journal.Committed()
 	n := 0
-	for n < len(*list) && (*list)[n].rests() <= mark {
+	for n < len(*list) && (*list)[n].rests() <= committed {
 		n++
 	}
 	taken := (*list)[:n:n]
@@ -240,15 +240,15 @@ func take[E interface{ rests() simba.Seq }](q *sequencer, list *[]E) []E {
 	return taken
 }
 
-// send publishes a notice. It returns false for a reservation that reached no subscriber.
+// send publishes a notice. It returns false for an offer that reached no subscriber.
 func (q *sequencer) send(n notice) bool {
 	if n.message != nil {
 		q.notices.Publish(n.message.channel, n.message.payload)
-		q.copyReservation(n.message)
+		q.copyOffer(n.message)
 		return true
 	}
-	if t := n.reservation; t.contender != "" {
-		return q.sendReservation(t) > 0
+	if t := n.offer; t.contender != "" {
+		return q.sendOffer(t) > 0
 	}
 	if n.event.Kind == simba.EventAcquired {
 		q.notices.Publish(simba.MutexChannel(n.event.Mutex), simba.AcquiredNotice(n.event.Owner))
@@ -257,9 +257,9 @@ func (q *sequencer) send(n notice) bool {
 	return true
 }
 
-// sendReservation notifies a polling waiter of its reservation. It returns how many subscribers
-// that reached.
-func (q *sequencer) sendReservation(t reservation) int {
+// sendOffer notifies a polling waiter that the mutex is free. It returns how many subscribers that
+// reached.
+func (q *sequencer) sendOffer(t offerNotice) int {
 	payload := simba.ReleasedNotice(t.last)
 	reached := q.notices.Publish(simba.ContenderChannel(t.mutex, t.contender), payload)
 	if plain := simba.PlainContenderChannel(t.mutex, t.contender); q.notices.Subscribed(plain) {
@@ -268,9 +268,9 @@ func (q *sequencer) sendReservation(t reservation) int {
 	return reached
 }
 
-// copyReservation publishes a script's notice of a reservation on the channel without braces, too,
-// if the contender subscribes to that one.
-func (q *sequencer) copyReservation(m *message) {
+// copyOffer publishes a script's notice of an offer on the channel without braces, too, if the
+// contender subscribes to that one.
+func (q *sequencer) copyOffer(m *message) {
 	if !strings.HasPrefix(m.payload, simba.ReleasedNotice("")) {
 		return
 	}

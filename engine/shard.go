@@ -28,7 +28,7 @@ type shard struct {
 type counts struct {
 	held, blocked, polling                                 int64
 	acquired, renewed, released, expired, broken, handedOn int64
-	holds                                                  simba.Durations
+	tenureLengths                                          simba.Durations
 }
 
 func (c *counts) add(o *counts) {
@@ -41,7 +41,7 @@ func (c *counts) add(o *counts) {
 	c.expired += o.expired
 	c.broken += o.broken
 	c.handedOn += o.handedOn
-	c.holds.Merge(&o.holds)
+	c.tenureLengths.Merge(&o.tenureLengths)
 }
 
 func (sh *shard) start(e *Engine, hash uint64, onTimer func(hash uint64)) {
@@ -51,9 +51,9 @@ func (sh *shard) start(e *Engine, hash uint64, onTimer func(hash uint64)) {
 	sh.step = step{
 		recoverUntil: e.recoverUntil,
 		former:       e.former,
-		token:        func() uint64 { return e.token.Add(1) },
+		drawToken:    func() uint64 { return e.token.Add(1) },
 		newOrder:     sh.newOrder,
-		arrival:      sh.arrival,
+		nextArrival:  sh.nextArrival,
 		subscribed:   e.subscribed,
 	}
 	tick := sh.tick
@@ -71,16 +71,16 @@ func (sh *shard) start(e *Engine, hash uint64, onTimer func(hash uint64)) {
 // whatever the clock does.
 func (sh *shard) newOrder(wall int64) order {
 	sh.latest = max(sh.latest, float64(wall)/1000)
-	return order{sh.latest, sh.arrival()}
+	return order{sh.latest, sh.nextArrival()}
 }
 
-func (sh *shard) arrival() uint64 {
+func (sh *shard) nextArrival() uint64 {
 	sh.arrivals++
 	return sh.arrivals
 }
 
-// begin starts a step. The one before has left no effects in it. The caller holds mu.
-func (sh *shard) begin() *step {
+// beginStep starts a step. The one before has left no effects in it. The caller holds mu.
+func (sh *shard) beginStep() *step {
 	s := &sh.step
 	s.now, s.wall = sh.engine.clock.read()
 	s.window = time.Duration(sh.engine.window.Load())
@@ -99,14 +99,14 @@ func (sh *shard) find(name string, hash uint64) (*mutex, mutexStats) {
 	return m, statsOf(m, true)
 }
 
-// finish ends a step on m: it records it, and keeps the mutex only if that has state. before is
+// finishStep ends a step on m: it records it, and keeps the mutex only if that has state. before is
 // its stats when the step began.
-func (sh *shard) finish(m *mutex, s *step, before mutexStats) {
-	sh.keep(m, s, before, sh.engine.sequencer.record(m, s))
+func (sh *shard) finishStep(m *mutex, s *step, before mutexStats) {
+	sh.finishRecorded(m, s, before, sh.engine.sequencer.record(m, s))
 }
 
-// keep is finish for a step that is recorded.
-func (sh *shard) keep(m *mutex, s *step, before mutexStats, rests simba.Seq) {
+// finishRecorded is finishStep for a step that is recorded.
+func (sh *shard) finishRecorded(m *mutex, s *step, before mutexStats, rests simba.Seq) {
 	if rests != 0 {
 		sh.seq, m.rests = rests, rests
 	}
@@ -137,7 +137,7 @@ type mutexStats struct {
 	bytes            int64
 	owned            bool
 	blocked, polling int64
-	contention       *contention
+	extra            *extra
 	queue            uint64 // its version
 	reserved         *entry
 }
@@ -147,10 +147,10 @@ func statsOf(m *mutex, known bool) mutexStats {
 	if known {
 		c.bytes = m.bytes()
 	}
-	if m.contention != nil {
-		c.blocked = m.contention.blocked
-		c.polling = int64(len(m.contention.all)) - c.blocked
-		c.contention, c.queue, c.reserved = m.contention, m.contention.version, m.contention.reserved
+	if m.extra != nil {
+		c.blocked = m.extra.blocked
+		c.polling = int64(len(m.extra.all)) - c.blocked
+		c.extra, c.queue, c.reserved = m.extra, m.extra.version, m.extra.reserved
 	}
 	return c
 }
@@ -182,8 +182,8 @@ func (sh *shard) count(m *mutex, s *step, before mutexStats) {
 			c.broken++
 		}
 	}
-	for _, held := range s.holds {
-		c.holds.Add(held)
+	for _, held := range s.tenureLengths {
+		c.tenureLengths.Add(held)
 	}
 	if s.changed && len(s.events) == 0 {
 		c.renewed++
@@ -227,7 +227,7 @@ func (sh *shard) advance() (seq simba.Seq, more bool) {
 	defer sh.mu.Unlock()
 	sh.armed = never
 	for range tickPart {
-		s := sh.begin()
+		s := sh.beginStep()
 		if len(sh.due) == 0 {
 			return sh.seq, false
 		}
@@ -243,7 +243,7 @@ func (sh *shard) advance() (seq simba.Seq, more bool) {
 		} else {
 			sh.due.postpone(m, at)
 		}
-		sh.finish(m, s, before)
+		sh.finishStep(m, s, before)
 	}
 	return sh.seq, true
 }

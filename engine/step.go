@@ -19,12 +19,12 @@ type step struct {
 	former       uint64        // tenures up to this token began in an earlier run
 	window       time.Duration // of a reservation; 0 = none
 	grace        time.Duration // how long a polling waiter stays in the queue
-	// token returns the next fencing token.
-	token func() uint64
+	// drawToken returns the next fencing token.
+	drawToken func() uint64
 	// newOrder returns the order of a contender that arrives now.
 	newOrder func(wall int64) order
-	// arrival returns the next arrival, for an order by score.
-	arrival func() uint64
+	// nextArrival returns the next arrival, for an order by score.
+	nextArrival func() uint64
 	// subscribed reports whether the contender's own channel has a subscriber.
 	subscribed func(mutex, contender string) bool
 
@@ -32,23 +32,22 @@ type step struct {
 	chosen uint64
 
 	// The effects.
-	changed      bool   // the lease has changed
-	renewed      bool   // its windows began anew
-	forced       bool   // a tenure ended against its owner's will
-	began        string // the owner whose tenure began last; "" = none
-	freed        bool   // a tenure or reservation ended early: announce if it is free
-	last         string // the owner of that tenure, or the one before the reservation
-	spent        uint64 // the largest token that it gave out
-	events       []simba.Event
-	reservations []reservation // for polling waiters, in order
-	wakes        []*ticket     // of blocked waiters to wake
-	// holds are the lengths of the tenures that ended, for the statistics.
-	holds []time.Duration
+	changed       bool   // the lease has changed
+	renewed       bool   // its windows began anew
+	forced        bool   // a tenure ended against its owner's will
+	began         string // the owner whose tenure began last; "" = none
+	freed         bool   // a tenure or reservation ended early: announce if it is free
+	last          string // the owner of that tenure, or the one before the reservation
+	spent         uint64 // the largest token that it gave out
+	events        []simba.Event
+	offers        []offerNotice   // for polling waiters, in order
+	wakes         []*ticket       // of blocked waiters to wake
+	tenureLengths []time.Duration // of the tenures that ended, for the statistics
 }
 
-// reservation is the notice to a polling waiter that the mutex is free. The mutex is reserved for
+// offerNotice is the notice to a polling waiter that the mutex is free. The mutex is reserved for
 // it, unless the handoff window is 0.
-type reservation struct {
+type offerNotice struct {
 	mutex, contender string
 	last             string // the owner before
 }
@@ -58,8 +57,8 @@ type reservation struct {
 func (s *step) forget() {
 	s.changed, s.renewed, s.forced = false, false, false
 	s.began, s.freed, s.last, s.spent, s.chosen = "", false, "", 0, 0
-	s.events, s.reservations, s.wakes = emptied(s.events), emptied(s.reservations), emptied(s.wakes)
-	s.holds = emptied(s.holds)
+	s.events, s.offers, s.wakes = emptied(s.events), emptied(s.offers), emptied(s.wakes)
+	s.tenureLengths = emptied(s.tenureLengths)
 }
 
 // emptied returns an empty list for reuse, or nil if it has room for many.
@@ -72,7 +71,7 @@ func emptied[E any](list []E) []E {
 }
 
 func (s *step) hasEffects() bool {
-	return s.changed || s.freed || s.spent != 0 || len(s.events) > 0 || len(s.reservations) > 0 || len(s.wakes) > 0
+	return s.changed || s.freed || s.spent != 0 || len(s.events) > 0 || len(s.offers) > 0 || len(s.wakes) > 0
 }
 
 func (s *step) event(kind simba.EventKind, m *mutex, who string, token uint64, reason string) {
@@ -115,7 +114,7 @@ func isLong(e simba.Event) bool {
 func (s *step) nextToken() uint64 {
 	n := s.chosen
 	if s.chosen = 0; n == 0 {
-		n = s.token()
+		n = s.drawToken()
 	}
 	s.spent = max(s.spent, n)
 	return n
@@ -129,9 +128,9 @@ type ticket struct {
 	contender string
 	waiter    simba.Waiter
 
-	entry *entry // while it waits in the queue
-	moved bool   // another connection of the same contender replaced it
-	ended bool   // its wait is over
+	entry      *entry // while it waits in the queue
+	superseded bool   // another connection of the same contender replaced it
+	ended      bool   // its wait is over
 
 	// absent: it was made ready again after a lost grant was committed, and its connection has not
 	// called End since.

@@ -62,7 +62,7 @@ func TestDeadlinesThatAreOrderedAtOnceComeInOrder(t *testing.T) {
 			m.slot = int32(i)
 			h = append(h, due{simba.Instant(rng.IntN(50)), m})
 		}
-		h.order()
+		h.heapify()
 		last := simba.Instant(-1)
 		for left := n; left > 0; left-- {
 			d := h[0]
@@ -110,8 +110,7 @@ func TestTheTableFindsItsMutexesWhileItGrowsAndShrinks(t *testing.T) {
 }
 
 func TestScanReturnsEveryMutexThatIsThereThroughout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		for i := range 500 {
 			w.acquire(fmt.Sprintf("stays-%d", i), "a", time.Hour, 0)
 		}
@@ -121,19 +120,19 @@ func TestScanReturnsEveryMutexThatIsThereThroughout(t *testing.T) {
 			for cursor, calls := uint64(0), 0; ; calls++ {
 				page, _, err := w.e.Scan(context.Background(), simba.ScanRequest{Cursor: cursor, Count: count})
 				if err != nil {
-					t.Fatal(err)
+					w.t.Fatal(err)
 				}
 				for _, m := range page.Mutexes {
 					seen[m]++
 				}
 				if page.Cursor >= 1<<53 {
-					t.Fatalf("cursor %d does not fit a double", page.Cursor)
+					w.t.Fatalf("cursor %d does not fit a double", page.Cursor)
 				}
 				if cursor = page.Cursor; cursor == 0 {
 					break
 				}
 				if calls > 5000 {
-					t.Fatal("the scan does not end")
+					w.t.Fatal("the scan does not end")
 				}
 				// The tables grow and shrink all the while: a crowd comes, and goes.
 				for i := range crowd / 20 {
@@ -141,23 +140,21 @@ func TestScanReturnsEveryMutexThatIsThereThroughout(t *testing.T) {
 					if calls/20%2 == 0 {
 						w.acquire(name, "a", time.Hour, 0)
 					} else {
-						w.release(simba.ReleaseRequest{Mutex: name, Contender: "a"})
+						w.release(name, "a")
 					}
 				}
 			}
 			for i := range 500 {
 				if seen[fmt.Sprintf("stays-%d", i)] == 0 {
-					t.Fatalf("count %d: stays-%d was not returned", count, i)
+					w.t.Fatalf("count %d: stays-%d was not returned", count, i)
 				}
 			}
 		}
-		w.audit()
 	})
 }
 
 func TestScanFilters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
+	inBubble(t, func(w *world) {
 		w.acquire("held", "a", time.Hour, 0)
 		w.acquire("both", "a", time.Hour, 0)
 		w.acquire("both", "b", time.Hour, 0)
@@ -180,7 +177,7 @@ func TestScanFilters(t *testing.T) {
 			{simba.ScanRequest{Match: func(m string) bool { return m == "held" }}, []string{"held"}},
 		} {
 			if got := scan(c.r); !slices.Equal(got, c.want) {
-				t.Errorf("%+v: %v, want %v", c.r, got, c.want)
+				w.t.Errorf("%+v: %v, want %v", c.r, got, c.want)
 			}
 		}
 	})
@@ -272,7 +269,7 @@ func randomWalk(t *testing.T, seed uint64) {
 		case 6:
 			learn(m, c, w.guard(m, c, ttl, transition, 0))
 		case 7, 8:
-			if w.release(simba.ReleaseRequest{Mutex: m, Contender: c}) && claims[m].owner == c {
+			if w.release(m, c) && claims[m].owner == c {
 				delete(claims, m)
 			}
 		case 9:

@@ -3,18 +3,18 @@ package engine
 // Tokens in transactions. The keys simba:{m}:fence and simba:{m}:token show those of mutex m. A
 // script learns its token before the commit. So the transaction draws the token early and watches
 // the mutex: if another tenure begins meanwhile, the transaction conflicts. So no tenure has a
-// smaller token than an earlier one. A reserved token is no reservation of the mutex.
+// smaller token than an earlier one.
 
 // Token implements simba.Tx.
 func (t *tx) Token(name string) uint64 {
 	k := t.key(name)
 	switch {
-	case !k.lock.Exists() || k.refused:
+	case !k.lock.Exists() || k.shownOwned:
 		return k.ended
 	case k.hidden:
 		return 0
 	case k.lock.Token == pending:
-		t.reserve(k)
+		t.drawTokens(k)
 	}
 	return k.lock.Token
 }
@@ -28,7 +28,7 @@ func (t *tx) DropToken(name string) {
 // DroppedToken implements simba.Tx.
 func (t *tx) DroppedToken() (name string, ok bool) {
 	for _, k := range t.keys {
-		if k.hidden && k.lock.Exists() && !k.refused {
+		if k.hidden && k.lock.Exists() && !k.shownOwned {
 			return k.name, true
 		}
 	}
@@ -38,12 +38,12 @@ func (t *tx) DroppedToken() (name string, ok bool) {
 // Fence implements simba.Tx.
 func (t *tx) Fence(name string) uint64 {
 	k := t.key(name)
-	if !k.lock.Exists() || k.refused {
+	if !k.lock.Exists() || k.shownOwned {
 		k.given = max(k.given, t.engine.token.Load())
 		return k.given
 	}
 	if k.lock.Token == pending {
-		t.reserve(k)
+		t.drawTokens(k)
 	}
 	return max(k.lock.Token, k.given)
 }
@@ -53,7 +53,7 @@ func (t *tx) NextToken(name string) uint64 {
 	k := t.key(name)
 	o := k.begun()
 	known := o == nil || o.token != 0 // the caller may know the token of the tenure that it began
-	t.reserve(k)
+	t.drawTokens(k)
 	switch {
 	case o == nil:
 		k.next = k.draw()
@@ -65,8 +65,8 @@ func (t *tx) NextToken(name string) uint64 {
 	return o.token
 }
 
-// reserve watches the mutex, and gives tokens to the tenures that the transaction has begun.
-func (t *tx) reserve(k *txKey) {
+// drawTokens watches the mutex, and gives tokens to the tenures that the transaction has begun.
+func (t *tx) drawTokens(k *txKey) {
 	if t.tooLarge {
 		return
 	}

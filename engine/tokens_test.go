@@ -52,7 +52,7 @@ func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *world) {
 				last := w.acquire("m", "before", sec, 0).Token
-				w.release(simba.ReleaseRequest{Mutex: "m", Contender: "before"})
+				w.release("m", "before")
 				var begun, seen uint64
 				w.commit(func(tx simba.Tx) {
 					begun = begin(tx)
@@ -68,7 +68,7 @@ func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 					}
 					last = max(last, e.Token)
 				}
-				w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+				w.release("m", "a")
 				if o := w.acquire("m", "after", sec, 0); o.Token <= begun {
 					t.Errorf("token %d after %d", o.Token, begun)
 				}
@@ -79,11 +79,11 @@ func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 
 func TestAReservedTokenIsOnlyUsedIfTheMutexHasNotChanged(t *testing.T) {
 	inBubble(t, func(w *world) {
-		tx := w.e.begin()
+		tx := w.e.beginTx()
 		tx.Take("m", str("a", sec))
 		reserved := tx.NextToken("m")
 		between := w.acquire("m", "b", sec, 0).Token
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
+		w.release("m", "b")
 		conflicts(w.t, tx)
 		w.commit(func(tx simba.Tx) {
 			tx.Take("m", str("a", sec))
@@ -108,7 +108,7 @@ func TestATransactionThatOnlyCountsChangesNoTenure(t *testing.T) {
 		if o := w.owner("m"); o.Token != a || n <= a {
 			w.t.Errorf("the tenure's token is %d, was %d; counted %d", o.Token, a, n)
 		}
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		if o := w.acquire("m", "b", sec, 0); o.Token <= n {
 			w.t.Errorf("token %d after %d was counted", o.Token, n)
 		}
@@ -162,7 +162,7 @@ func TestATokenIsNotShownBeforeACrashCannotRepeatIt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newGate()
 				w := newWorldOn(t, g, Recovery{Token: 7})
-				tx := w.e.begin()
+				tx := w.e.beginTx()
 				defer tx.end()
 				shown := ask(tx)
 				seq, err := tx.commit()

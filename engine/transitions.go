@@ -20,16 +20,16 @@ func (m *mutex) advance(s *step) {
 		s.forced = true
 		m.endTenure(s, simba.EventExpired, "")
 	}
-	c := m.contention
-	if c == nil {
+	x := m.extra
+	if x == nil {
 		return
 	}
-	if c.reserved != nil && c.until <= s.now {
+	if x.reserved != nil && x.until <= s.now {
 		m.endReservation(s)
 	}
 	m.endRecovery(s)
 	m.handOff(s)
-	for _, e := range c.lapsed(s.now) {
+	for _, e := range x.removeLapsed(s.now) {
 		s.event(simba.EventLeft, m, e.contender, 0, "lapsed")
 	}
 }
@@ -40,13 +40,13 @@ func (m *mutex) endRecovery(s *step) {
 	if !m.owned() || m.token > s.former || s.now < s.recoverUntil {
 		return
 	}
-	c := m.contention
-	e := c.find(m.owner())
+	x := m.extra
+	e := x.find(m.owner())
 	if e == nil {
 		return
 	}
 	if t := m.dequeueGranted(s, e); t != nil {
-		c.unconfirmed = t
+		x.unconfirmed = t
 		m.renew(s, e.ttl, e.transition)
 		m.bind(e.session)
 	}
@@ -55,12 +55,12 @@ func (m *mutex) endRecovery(s *step) {
 // dequeueGranted removes the entry of the owner from the queue. If a connection waits by it, it
 // wakes that.
 func (m *mutex) dequeueGranted(s *step, e *entry) *ticket {
-	c := m.contention
-	t := s.wake(c.setTicket(e, nil))
+	x := m.extra
+	t := s.wake(x.setTicket(e, nil))
 	if t != nil {
 		t.token, t.from, t.after = m.token, e, unrecorded
 	}
-	c.remove(e)
+	x.remove(e)
 	return t
 }
 
@@ -77,7 +77,7 @@ func (m *mutex) acquire(s *step, r simba.AcquireRequest, t *ticket) simba.Status
 		m.bind(r.Session)
 		m.confirm()
 		return simba.StatusRenewed
-	case m.open(s, r.Contender):
+	case m.mayTake(s, r.Contender):
 		m.grant(s, r.Contender, r.TTL, r.Transition, r.Session, "")
 		return simba.StatusAcquired
 	case r.NoQueue:
@@ -94,14 +94,14 @@ func (m *mutex) acquire(s *step, r simba.AcquireRequest, t *ticket) simba.Status
 // for a queue entry. A tenure of a waiter takes none, because it replaces the entry.
 func (m *mutex) grows(s *step, r simba.AcquireRequest) bool {
 	m.advance(s)
-	c := m.contention
+	x := m.extra
 	switch {
 	case m.owned() && m.owner() == r.Contender:
 		return false
-	case c != nil && (c.find(r.Contender) != nil || c.reserved != nil && c.reserved.contender == r.Contender):
+	case x != nil && (x.find(r.Contender) != nil || x.reserved != nil && x.reserved.contender == r.Contender):
 		return false
 	}
-	return !r.NoQueue || m.open(s, r.Contender)
+	return !r.NoQueue || m.mayTake(s, r.Contender)
 }
 
 // guard renews the owner's lease. It never begins or revives a tenure.
@@ -128,10 +128,10 @@ func (m *mutex) release(s *step, r simba.ReleaseRequest) bool {
 		s.forced = s.forced || r.Session != 0
 		m.endTenure(s, simba.EventReleased, r.Reason)
 	}
-	if c := m.contention; c != nil && r.Token == 0 && r.Session == 0 {
-		if e := c.find(r.Contender); e != nil {
+	if x := m.extra; x != nil && r.Token == 0 && r.Session == 0 {
+		if e := x.find(r.Contender); e != nil {
 			m.leave(s, e, "left")
-		} else if c.reserved != nil && c.reserved.contender == r.Contender { // a script dequeued it
+		} else if x.reserved != nil && x.reserved.contender == r.Contender { // a script dequeued it
 			m.endReservation(s)
 		}
 	}
@@ -154,11 +154,11 @@ func (m *mutex) breakTenure(s *step, reason string) bool {
 // resubscribe updates whether a polling waiter is reachable, and offers it the mutex anew.
 func (m *mutex) resubscribe(s *step, contender string) {
 	m.advance(s)
-	c := m.contention
-	if c == nil {
+	x := m.extra
+	if x == nil {
 		return
 	}
-	if e := c.find(contender); e != nil && e.ticket == nil {
+	if e := x.find(contender); e != nil && e.ticket == nil {
 		m.offerAgain(s, e)
 	}
 }
@@ -166,24 +166,24 @@ func (m *mutex) resubscribe(s *step, contender string) {
 // offerAgain gives a polling waiter another offer, if it subscribes. The notice of the one before
 // may have gone to a subscription that has ended.
 func (m *mutex) offerAgain(s *step, e *entry) {
-	c := m.contention
-	c.clearOffered(e)
-	c.setReady(e, s.subscribed(m.name(), e.contender))
-	if c.reserved == e {
+	x := m.extra
+	x.clearOffered(e)
+	x.setReady(e, s.subscribed(m.name(), e.contender))
+	if x.reserved == e {
 		m.endReservation(s)
 	}
 	m.handOff(s)
 }
 
-// missReservation ends the reservation of a polling waiter that the notice did not reach.
-func (m *mutex) missReservation(s *step, contender string) {
+// missOffer ends the reservation of a polling waiter that the notice did not reach.
+func (m *mutex) missOffer(s *step, contender string) {
 	m.advance(s)
-	c := m.contention
-	if c == nil || m.owned() {
+	x := m.extra
+	if x == nil || m.owned() {
 		return
 	}
-	e := c.find(contender)
-	if e != nil && e.ticket == nil && c.wasOffered(e) {
+	e := x.find(contender)
+	if e != nil && e.ticket == nil && x.wasOffered(e) {
 		m.offerAgain(s, e)
 	}
 }
@@ -195,7 +195,7 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	e := t.entry
 	if why == simba.EndWoken && (e != nil || t.owns(m) && !t.committed()) {
 		if e != nil && !e.ready {
-			m.contention.readyAll()
+			m.extra.readyAll()
 			m.handOff(s)
 		}
 		t.absent = false
@@ -214,21 +214,21 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 		default:
 			return simba.StatusAcquired
 		}
-	case t.moved:
+	case t.superseded:
 		return simba.StatusQueued
 	case e == nil: // its contender took itself out of the queue
 	case why == simba.EndGone:
-		c := m.contention
-		c.setTicket(e, nil)
-		c.poll(e, m.lapse(s))
-		c.setReady(e, s.subscribed(m.name(), t.contender))
+		x := m.extra
+		x.setTicket(e, nil)
+		x.setLapse(e, m.lapseTime(s))
+		x.setReady(e, s.subscribed(m.name(), t.contender))
 		m.handOff(s) // another waiter may have had no offer
 		return simba.StatusQueued
 	case why == simba.EndTimeout:
-		m.contention.setTicket(e, nil)
+		m.extra.setTicket(e, nil)
 		m.leave(s, e, "timeout")
 	default:
-		m.contention.setTicket(e, nil)
+		m.extra.setTicket(e, nil)
 		m.leave(s, e, "left")
 	}
 	return simba.StatusTimeout
@@ -239,7 +239,7 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 // another connection, it keeps it.
 func (m *mutex) abandon(s *step, t *ticket) {
 	m.advance(s)
-	if t.token <= s.former || m.contention == nil || m.contention.unconfirmed != t {
+	if t.token <= s.former || m.extra == nil || m.extra.unconfirmed != t {
 		return
 	}
 	s.forced = true // a crash must not bring it back: no client would release it
@@ -249,29 +249,29 @@ func (m *mutex) abandon(s *step, t *ticket) {
 
 // confirm notes that the owner knows of its tenure: it has made a request as the owner.
 func (m *mutex) confirm() {
-	if m.contention != nil {
-		m.contention.unconfirmed = nil
+	if m.extra != nil {
+		m.extra.unconfirmed = nil
 	}
 }
 
-// open reports whether contender may have the mutex now.
-func (m *mutex) open(s *step, contender string) bool {
+// mayTake reports whether contender may have the mutex now.
+func (m *mutex) mayTake(s *step, contender string) bool {
 	if m.owned() || s.now < s.recoverUntil {
 		return false
 	}
-	c := m.contention
-	return c == nil || c.reserved == nil || c.reserved.contender == contender
+	x := m.extra
+	return x == nil || x.reserved == nil || x.reserved.contender == contender
 }
 
 // grant begins a tenure. If the contender waited, its wait is over.
 func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, session uint64, reason string) {
 	m.token = s.nextToken()
 	m.setOwner(contender)
-	if c := m.contention; c != nil {
-		c.reserved = nil
-		if e := c.find(contender); e != nil {
+	if x := m.extra; x != nil {
+		x.reserved = nil
+		if e := x.find(contender); e != nil {
 			if t := m.dequeueGranted(s, e); reason == reasonHandoff {
-				c.unconfirmed = t // else its contender gets it by its own request
+				x.unconfirmed = t // else its contender gets it by its own request
 			}
 		}
 	}
@@ -293,7 +293,11 @@ func (m *mutex) renew(s *step, ttl, transition time.Duration) {
 func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 	owner := m.owner()
 	s.event(kind, m, owner, m.token, reason)
-	s.holds = append(s.holds, time.Duration(s.wall-m.startedAt)*time.Millisecond)
+	held := time.Duration(s.wall-m.startedAt) * time.Millisecond
+	if kind == simba.EventExpired { // perhaps long ago, while the server was down
+		held -= s.now.Sub(m.end())
+	}
+	s.tenureLengths = append(s.tenureLengths, held)
 	s.changed = true
 	s.freed, s.last = kind != simba.EventExpired, owner // contenders know when a lease ends
 	// The recovery delay after a crash covers the leases of the run that crashed. The end of an
@@ -301,13 +305,13 @@ func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 	s.forced = s.forced || m.token <= s.former
 	m.setOwner("")
 	m.token = 0
-	if c := m.contention; c != nil {
-		t := c.unconfirmed
-		c.session, c.unconfirmed = 0, nil
-		c.long = 0
+	if x := m.extra; x != nil {
+		t := x.unconfirmed
+		x.session, x.unconfirmed = 0, nil
+		x.long = 0
 		m.setFields(nil)
-		c.last = owner
-		c.newRound()
+		x.last = owner
+		x.newOfferRound()
 		if t != nil && !t.ended && kind != simba.EventReleased {
 			m.requeue(s, t)
 		}
@@ -320,19 +324,19 @@ func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 // and again. One offer is exempt. If the lost grant is not committed, the connection was not woken.
 // Then the waiter gets an offer when that grant is committed, unless it is absent.
 func (m *mutex) requeue(s *step, t *ticket) {
-	c, e := m.contention, t.from
+	x, e := m.extra, t.from
 	t.token, t.from = 0, nil
-	if x := c.find(e.contender); x != nil { // a script has queued it in this very step
-		x.ttl, x.transition, x.session = e.ttl, e.transition, e.session
-		c.setReady(x, false)
-		e = x
+	if again := x.find(e.contender); again != nil { // a script has queued it in this very step
+		again.ttl, again.transition, again.session = e.ttl, e.transition, e.session
+		x.setReady(again, false)
+		e = again
 	} else {
-		c.add(e)
+		x.add(e)
 		s.event(simba.EventQueued, m, e.contender, 0, "")
 	}
-	c.setTicket(e, t)
+	x.setTicket(e, t)
 	if !t.absent && !t.committed() {
-		c.requeued = append(c.requeued, t)
+		x.requeued = append(x.requeued, t)
 	}
 }
 
@@ -340,25 +344,25 @@ func (m *mutex) requeue(s *step, t *ticket) {
 // waiter, and reserves it for a polling one. If the handoff window is 0, it reserves nothing. It
 // then notifies the reachable polling waiters before the first blocked one.
 func (m *mutex) handOff(s *step) {
-	c := m.contention
-	if c == nil || m.owned() || c.reserved != nil || s.now < s.recoverUntil {
+	x := m.extra
+	if x == nil || m.owned() || x.reserved != nil || s.now < s.recoverUntil {
 		return
 	}
-	c.readyRequeued()
-	for e := c.next(); e != nil; e = c.next() {
+	x.readyRequeued()
+	for e := x.next(); e != nil; e = x.next() {
 		if e.ticket != nil {
 			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)
 			return
 		}
 		if !s.subscribed(m.name(), e.contender) {
-			c.setReady(e, false)
+			x.setReady(e, false)
 			continue
 		}
-		c.markOffered(e)
-		s.reservations = append(s.reservations, reservation{m.name(), e.contender, c.last})
+		x.markOffered(e)
+		s.offers = append(s.offers, offerNotice{m.name(), e.contender, x.last})
 		if s.window > 0 {
-			c.reserved, c.until = e, s.now.Add(s.window)
-			e.lapse = max(e.lapse, c.until)
+			x.reserved, x.until = e, s.now.Add(s.window)
+			e.lapse = max(e.lapse, x.until)
 			return
 		}
 	}
@@ -366,11 +370,11 @@ func (m *mutex) handOff(s *step) {
 
 // enqueue adds the contender to the queue, or keeps its entry.
 func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
-	c := m.contend()
-	e := c.find(r.Contender)
+	x := m.makeExtra()
+	e := x.find(r.Contender)
 	if e == nil {
 		e = &entry{contender: r.Contender, order: s.newOrder(s.wall), since: s.now}
-		c.add(e)
+		x.add(e)
 		s.event(simba.EventQueued, m, r.Contender, 0, "")
 	}
 	// A poll does not change the request of a blocked connection.
@@ -378,28 +382,28 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 		e.ttl, e.transition, e.session = r.TTL, r.Transition, r.Session
 	}
 	if t != nil {
-		old := c.setTicket(e, t)
+		old := x.setTicket(e, t)
 		s.wake(old)
 		if old != nil {
-			old.moved = true
+			old.superseded = true
 		}
 	}
 	if e.ticket != nil {
-		c.clearOffered(e) // it may have had its offer by a notice, and can be granted now
-		c.setReady(e, true)
+		x.clearOffered(e) // it may have had its offer by a notice, and can be granted now
+		x.setReady(e, true)
 		return
 	}
-	c.poll(e, m.lapse(s))
-	c.setReady(e, s.subscribed(m.name(), e.contender))
+	x.setLapse(e, m.lapseTime(s))
+	x.setReady(e, s.subscribed(m.name(), e.contender))
 }
 
 // leave removes a contender from the queue without the mutex.
 func (m *mutex) leave(s *step, e *entry, reason string) {
-	c := m.contention
-	s.wake(c.setTicket(e, nil))
-	c.remove(e)
+	x := m.extra
+	s.wake(x.setTicket(e, nil))
+	x.remove(e)
 	s.event(simba.EventLeft, m, e.contender, 0, reason)
-	if c.reserved == e {
+	if x.reserved == e {
 		m.endReservation(s)
 		m.handOff(s)
 	}
@@ -407,19 +411,19 @@ func (m *mutex) leave(s *step, e *entry, reason string) {
 
 // endReservation ends the reservation of the mutex. The caller hands it off.
 func (m *mutex) endReservation(s *step) {
-	c := m.contention
-	// c.last is empty if the mutex has had no owner since the server's start.
-	s.freed, s.last = true, cmp.Or(c.last, c.reserved.contender)
-	c.reserved = nil
+	x := m.extra
+	// x.last is empty if the mutex has had no owner since the server's start.
+	s.freed, s.last = true, cmp.Or(x.last, x.reserved.contender)
+	x.reserved = nil
 }
 
 // longestLapse bounds the time that a polling waiter stays in the queue: a lock key may have a
 // lease without end.
 const longestLapse = simba.MaxTTL + simba.MaxTransition
 
-// lapse returns until when a polling waiter that asks now stays in the queue. The grace begins
+// lapseTime returns until when a polling waiter that asks now stays in the queue. The grace begins
 // when the lease ends that the waiter sees, because that is when it asks again.
-func (m *mutex) lapse(s *step) simba.Instant {
+func (m *mutex) lapseTime(s *step) simba.Instant {
 	from := s.now
 	if m.owned() {
 		from = max(from, min(m.end(), from.Add(longestLapse)))
@@ -429,11 +433,11 @@ func (m *mutex) lapse(s *step) simba.Instant {
 
 // bind binds the lease to a session, or to none (0).
 func (m *mutex) bind(session uint64) {
-	if session != 0 || m.contention != nil {
-		m.contend().session = session
+	if session != 0 || m.extra != nil {
+		m.makeExtra().session = session
 	}
 }
 
 func (m *mutex) boundTo(session uint64) bool {
-	return m.contention != nil && m.contention.session == session
+	return m.extra != nil && m.extra.session == session
 }

@@ -42,7 +42,7 @@ type txKey struct {
 	reserved   string        // the waiter with the reservation
 	recovering bool          // in the recovery delay
 	kept       time.Duration // how long the reservation or the delay lasts
-	refused    bool          // by Open: lock shows an owner that the mutex does not have
+	shownOwned bool          // by MayTake: lock shows an owner that the mutex does not have
 	rests      simba.Seq
 	watch      *watch // nil = only values count: a change that was undone is no conflict
 	seen       seenVersions
@@ -91,7 +91,7 @@ const maxAttempts = 100
 
 // Update implements simba.Keyspace.
 func (e *Engine) Update(do func(simba.Tx) error) (seq simba.Seq, err error) {
-	t := e.begin()
+	t := e.beginTx()
 	defer t.end()
 	for range maxAttempts {
 		failed := do(t)
@@ -112,8 +112,8 @@ func (e *Engine) Update(do func(simba.Tx) error) (seq simba.Seq, err error) {
 	return seq, err
 }
 
-// begin returns a transaction. The caller must call end.
-func (e *Engine) begin() *tx {
+// beginTx returns a transaction. The caller must call end.
+func (e *Engine) beginTx() *tx {
 	t := idleTxs.Get().(*tx)
 	t.engine, t.keys = e, t.one[:0]
 	return t
@@ -200,12 +200,12 @@ func (t *tx) add(name string) *txKey {
 func (k *txKey) load(m *mutex, s *step) {
 	k.readLock = m.lock(s.now)
 	k.lock = k.readLock
-	k.recovering, k.reserved, k.refused = s.now < s.recoverUntil, m.reservedFor(), false
+	k.recovering, k.reserved, k.shownOwned = s.now < s.recoverUntil, m.reservedFor(), false
 	switch {
 	case k.recovering:
-		k.kept = left(s.recoverUntil, s.now)
+		k.kept = remaining(s.recoverUntil, s.now)
 	case k.reserved != "":
-		k.kept = left(m.contention.until, s.now)
+		k.kept = remaining(m.extra.until, s.now)
 	}
 }
 
@@ -224,10 +224,10 @@ func (t *tx) read(k *txKey, view func(m *mutex, s *step)) {
 	defer e.leave()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s := sh.begin()
+	s := sh.beginStep()
 	m, before := sh.find(k.name, k.hash)
 	m.advance(s)
-	sh.finish(m, s, before)
+	sh.finishStep(m, s, before)
 	if k.reads == 0 {
 		k.load(m, s)
 	}
@@ -253,15 +253,15 @@ func (k *txKey) watchVersion(queue bool) uint64 {
 	return k.watch.version(queue)
 }
 
-// isUnwatched reports whether the watched versions of the key are the present ones.
-func (k *txKey) isUnwatched() bool {
+// watchUnchanged reports whether the watched versions of the key are the present ones.
+func (k *txKey) watchUnchanged() bool {
 	return k.watch == nil || k.seen.same(k.watch)
 }
 
 // isFresh reports whether what was read of the key still holds. The caller holds the lock of its
 // shard.
 func (k *txKey) isFresh(m *mutex, s *step) bool {
-	return k.isUnwatched() && m.isAs(k.readLock, s.now) && k.reserved == m.reservedFor() && (!k.queueRead || m.queueIs(k.readQueue))
+	return k.watchUnchanged() && m.isAs(k.readLock, s.now) && k.reserved == m.reservedFor() && (!k.queueRead || m.queueIs(k.readQueue))
 }
 
 func (k *txKey) unwatch() {
@@ -276,16 +276,16 @@ func (k *txKey) unwatch() {
 // Lock implements simba.Tx.
 func (t *tx) Lock(name string) simba.Lock { return t.key(name).lock }
 
-// Open implements simba.Tx.
-func (t *tx) Open(name, owner string) bool {
+// MayTake implements simba.Tx.
+func (t *tx) MayTake(name, owner string) bool {
 	k := t.key(name)
 	switch {
-	case k.lock.Exists() && !k.refused:
+	case k.lock.Exists() && !k.shownOwned:
 		return false
 	case !k.recovering && (k.reserved == "" || k.reserved == owner):
 		return true
 	}
-	k.refused = true
+	k.shownOwned = true
 	k.lock = t.timed(simba.Lock{Token: pending, Owner: k.reserved, TTL: k.kept})
 	return false
 }
@@ -302,7 +302,7 @@ func (t *tx) Take(name string, l simba.Lock) {
 	} else {
 		l = t.timed(l)
 	}
-	k.lock, k.refused = l, false
+	k.lock, k.shownOwned = l, false
 	if k.lock.Token = k.next; k.next == 0 {
 		k.lock.Token = pending
 	}
@@ -355,10 +355,10 @@ func (t *tx) Drop(name string) {
 	k := t.key(name)
 	k.work = append(k.work, op{kind: opDrop})
 	k.ended = 0
-	if is := k.lock.Token; !k.refused && !k.hidden && is != pending {
+	if is := k.lock.Token; !k.shownOwned && !k.hidden && is != pending {
 		k.ended = is
 	}
-	k.lock, k.refused, k.hidden = simba.Lock{}, false, false
+	k.lock, k.shownOwned, k.hidden = simba.Lock{}, false, false
 }
 
 // Queue implements simba.Tx.
@@ -427,7 +427,7 @@ func (t *tx) Discard() {
 	for _, k := range t.keys {
 		k.work, k.dequeued = k.room[:0], nil
 		k.ended, k.hidden, k.next = 0, false, 0
-		k.lock, k.queue, k.refused = k.readLock, txQueue{list: k.readQueue}, false
+		k.lock, k.queue, k.shownOwned = k.readLock, txQueue{list: k.readQueue}, false
 	}
 }
 

@@ -159,8 +159,8 @@ func TestALeaseMayBeLongOrWithoutEnd(t *testing.T) {
 func TestDuringTheRecoveryDelayNoKeyIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Delay: 5 * sec})
-		tx := w.e.begin()
-		if tx.Open("m", "a") {
+		tx := w.e.beginTx()
+		if tx.MayTake("m", "a") {
 			t.Error("it is open")
 		}
 		tx.Take("m", str("a", sec))

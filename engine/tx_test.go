@@ -14,7 +14,7 @@ import (
 // commit runs a transaction that must not conflict.
 func (w *world) commit(do func(tx simba.Tx)) {
 	w.t.Helper()
-	tx := w.e.begin()
+	tx := w.e.beginTx()
 	defer tx.end()
 	do(tx)
 	w.mustCommit(tx.commit())
@@ -35,24 +35,14 @@ func conflicts(t *testing.T, tx *tx) {
 
 func str(owner string, ttl time.Duration) simba.Lock { return simba.Lock{Owner: owner, TTL: ttl} }
 
-// inBubble runs a test in fake time.
-func inBubble(t *testing.T, test func(w *world)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{})
-		test(w)
-		w.audit()
-	})
-}
-
 func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.commit(func(tx simba.Tx) {
-			if tx.Lock("m").Exists() || !tx.Open("m", "a") {
+			if tx.Lock("m").Exists() || !tx.MayTake("m", "a") {
 				w.t.Error("it is not free")
 			}
 			tx.Take("m", str("a", 10*sec))
-			if l := tx.Lock("m"); l.Owner != "a" || l.TTL != 10*sec || tx.Open("m", "b") {
+			if l := tx.Lock("m"); l.Owner != "a" || l.TTL != 10*sec || tx.MayTake("m", "b") {
 				w.t.Errorf("it does not see what it has taken: %+v", l)
 			}
 			if w.owner("m").Token != 0 {
@@ -82,7 +72,7 @@ func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 
 func TestOfTwoTransactionsThatReadAFreeKeyOneTakesIt(t *testing.T) {
 	inBubble(t, func(w *world) {
-		one, two := w.e.begin(), w.e.begin()
+		one, two := w.e.beginTx(), w.e.beginTx()
 		for i, tx := range []*tx{one, two} {
 			if !tx.Lock("m").Exists() {
 				tx.Take("m", str(fmt.Sprint("c", i), sec))
@@ -99,9 +89,9 @@ func TestOfTwoTransactionsThatReadAFreeKeyOneTakesIt(t *testing.T) {
 func TestReadValuesMustBeCurrentAtTheCommit(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"renewed":  func(w *world) { w.guard("m", "a", sec, 0, 0) },
-		"released": func(w *world) { w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"}) },
+		"released": func(w *world) { w.release("m", "a") },
 		"released, taken": func(w *world) {
-			w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+			w.release("m", "a")
 			w.acquire("m", "a", 5*sec, 0)
 		},
 		"expired":          func(w *world) { time.Sleep(5 * sec) },
@@ -110,7 +100,7 @@ func TestReadValuesMustBeCurrentAtTheCommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *world) {
 				w.acquire("m", "a", 5*sec, 0)
-				tx := w.e.begin()
+				tx := w.e.beginTx()
 				tx.Lock("m")
 				tx.Lock("free")
 				tx.Take("new", str("x", simba.Endless))
@@ -133,7 +123,7 @@ func TestAWatchedKeyMustNotChangeAtAll(t *testing.T) {
 		"nothing": {false, func(w *world) { w.lock("m") }, false},
 		"taken and released": {false, func(w *world) {
 			w.acquire("m", "a", sec, 0)
-			w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+			w.release("m", "a")
 		}, true},
 		"taken and expired":  {false, func(w *world) { w.acquire("m", "a", sec, 0); time.Sleep(sec) }, true},
 		"someone waits":      {false, func(w *world) { w.commit(func(tx simba.Tx) { tx.Enqueue("m", "b", 1) }) }, false},
@@ -143,7 +133,7 @@ func TestAWatchedKeyMustNotChangeAtAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *world) {
 				version := w.e.Watch("m", test.queue)
-				before, tx := w.e.begin(), w.e.begin()
+				before, tx := w.e.beginTx(), w.e.beginTx()
 				defer before.end()
 				defer tx.end()
 				if !before.Unchanged("m", test.queue, version) {
@@ -166,7 +156,7 @@ func TestAWatchedKeyMustNotChangeAtAll(t *testing.T) {
 func TestAQueueThatWasNotReadMayChange(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 5*sec, 0)
-		tx, reader := w.e.begin(), w.e.begin()
+		tx, reader := w.e.beginTx(), w.e.beginTx()
 		tx.Lock("m")
 		tx.Change("m", str("a", 9*sec), true)
 		reader.Queue("m")

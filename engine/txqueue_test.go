@@ -41,7 +41,7 @@ func TestEntriesOfTheSameScoreAreOfDifferentContenders(t *testing.T) {
 		if got := w.queue("m"); !slices.Equal(got, []string{"blocks"}) {
 			w.t.Errorf("queue %q", got)
 		}
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "a")
 		blocks.granted()
 	})
 }
@@ -72,7 +72,7 @@ func TestAMoveInTheQueueIsAChange(t *testing.T) {
 			tx.Enqueue("m", "b", 1)
 			tx.Enqueue("m", "c", 2)
 		})
-		watching, reading := w.e.begin(), w.e.begin()
+		watching, reading := w.e.beginTx(), w.e.beginTx()
 		defer watching.end()
 		defer reading.end()
 		watching.Unchanged("m", true, 0)
@@ -87,15 +87,14 @@ func TestAMoveInTheQueueIsAChange(t *testing.T) {
 func TestAReservationIsAChange(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
-		w.listen("m", "c")
-		w.acquire("m", "c", sec, 0)
+		w.poll("m", "c", sec)
 		w.recorder.unsubscribe(simba.ContenderChannel("m", "c"))
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		watching, taking := w.e.begin(), w.e.begin()
+		w.release("m", "a")
+		watching, taking := w.e.beginTx(), w.e.beginTx()
 		defer watching.end()
 		defer taking.end()
 		watching.Unchanged("m", false, 0)
-		if !taking.Open("m", "d") {
+		if !taking.MayTake("m", "d") {
 			w.t.Fatal("it is not open")
 		}
 		taking.Take("m", str("d", sec))
@@ -110,11 +109,11 @@ func TestAReadOfAKeyAndItsQueueIsOfOneInstant(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
 		w.acquire("m", "b", sec, 0)
-		tx := w.e.begin()
+		tx := w.e.beginTx()
 		defer tx.end()
 		tx.Lock("m")
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
-		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release("m", "b")
+		w.release("m", "a")
 		tx.Queue("m")
 		conflicts(w.t, tx)
 	})
@@ -194,7 +193,7 @@ func TestAReadOfAQueueAloneDoesNotConflict(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
 		w.acquire("m", "b", sec, 0)
-		tx := w.e.begin()
+		tx := w.e.beginTx()
 		defer tx.end()
 		if q := contenders(tx.Queue("m")); q != "b" {
 			w.t.Errorf("the queue is %s", q)
@@ -270,11 +269,10 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			b := w.block("m", "b", sec, 0)
-			w.listen("m", "c")
-			w.acquire("m", "c", sec, 0)
+			w.poll("m", "c", sec)
 			release(w, "b")
 			b.granted()
-			if got := w.reservations("m", "c"); len(got) != 0 {
+			if got := w.offers("m", "c"); len(got) != 0 {
 				w.t.Errorf("c got the notices %q", got)
 			}
 		})
@@ -282,15 +280,14 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 	t.Run("for a polling one it is reserved, with one notice", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
-			w.listen("m", "b")
-			w.acquire("m", "b", sec, 0)
+			w.poll("m", "b", sec)
 			c := w.block("m", "c", sec, 0)
 			release(w, "b")
-			if got := w.reservations("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+			if got := w.offers("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
 				w.t.Errorf("b got the notices %q", got)
 			}
 			w.commit(func(tx simba.Tx) {
-				if tx.Lock("m").Exists() || !tx.Open("m", "b") || tx.Open("m", "x") || !tx.Open("m", "b") {
+				if tx.Lock("m").Exists() || !tx.MayTake("m", "b") || tx.MayTake("m", "x") || !tx.MayTake("m", "b") {
 					w.t.Error("it is not kept for b")
 				}
 				if l := tx.Lock("m"); l.Owner != "b" || l.TTL != testWindow {
@@ -304,8 +301,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 	t.Run("a waiter with a reservation keeps it", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
-			w.listen("m", "b")
-			w.acquire("m", "b", sec, 0)
+			w.poll("m", "b", sec)
 			c := w.block("m", "c", sec, 0)
 			w.commit(func(tx simba.Tx) { tx.Drop("m") })
 			w.commit(func(tx simba.Tx) { tx.Dequeue("m", "b") })

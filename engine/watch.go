@@ -21,10 +21,10 @@ func (w watched) touch(m *mutex, s *step, before mutexStats) {
 		return
 	}
 	after := statsOf(m, true)
-	if s.changed || len(s.reservations) > 0 || before.reserved != after.reserved {
+	if s.changed || len(s.offers) > 0 || before.reserved != after.reserved {
 		x.lock++
 	}
-	if before.contention != after.contention || before.queue != after.queue {
+	if before.extra != after.extra || before.queue != after.queue {
 		x.queue++
 	}
 }
@@ -88,10 +88,10 @@ func (e *Engine) Watch(name string, queue bool) (version uint64) {
 	sh, hash := e.shard(name)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s := sh.begin()
+	s := sh.beginStep()
 	m, before := sh.find(name, hash)
 	m.advance(s)
-	sh.finish(m, s, before)
+	sh.finishStep(m, s, before)
 	return sh.watch(name).version(queue)
 }
 

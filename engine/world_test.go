@@ -120,6 +120,28 @@ func newWorldOn(t *testing.T, j Journal, rec Recovery) *world {
 	return w
 }
 
+// inBubble runs a test in fake time, and checks the invariants at its end.
+func inBubble(t *testing.T, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		test(w)
+		w.audit()
+	})
+}
+
+// inBubbleOnDisk is inBubble with a journal. Its fsync waits while the test has closed the gate.
+func inBubbleOnDisk(t *testing.T, test func(w *world, g *gate)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		g.set(true)
+		w := newWorldOn(t, g, Recovery{})
+		test(w, g)
+		w.audit()
+	})
+}
+
 func (w *world) mustCommit(seq simba.Seq, err error) {
 	w.t.Helper()
 	if err == nil {
@@ -151,7 +173,12 @@ func (w *world) guard(mutex, contender string, ttl, transition time.Duration, to
 	return o
 }
 
-func (w *world) release(r simba.ReleaseRequest) bool {
+func (w *world) release(mutex, contender string) bool {
+	w.t.Helper()
+	return w.askRelease(simba.ReleaseRequest{Mutex: mutex, Contender: contender})
+}
+
+func (w *world) askRelease(r simba.ReleaseRequest) bool {
 	w.t.Helper()
 	ok, seq, err := w.e.Release(context.Background(), r)
 	w.mustCommit(seq, err)
@@ -195,7 +222,14 @@ func (w *world) listen(mutex, contender string) {
 	w.mustCommit(w.e.Subscribed(context.Background(), simba.ContenderChannel(mutex, contender), false))
 }
 
-func (w *world) reservations(mutex, contender string) []string {
+// poll makes the contender a reachable polling waiter.
+func (w *world) poll(mutex, contender string, ttl time.Duration) {
+	w.t.Helper()
+	w.listen(mutex, contender)
+	w.acquire(mutex, contender, ttl, 0)
+}
+
+func (w *world) offers(mutex, contender string) []string {
 	return w.recorder.published(simba.ContenderChannel(mutex, contender))
 }
 
@@ -324,25 +358,25 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 	if d := m.deadline(w.e.recoverUntil, w.e.former); d != never && (m.slot < 0 || sh.due[m.slot].m != m || sh.due[m.slot].at > d) {
 		w.t.Errorf("%s: the deadline is not kept", m.name())
 	}
-	c := m.contention
-	if c == nil {
+	x := m.extra
+	if x == nil {
 		return
 	}
 	if now >= w.e.recoverUntil {
-		if m.owned() && c.find(m.owner()) != nil {
+		if m.owned() && x.find(m.owner()) != nil {
 			w.t.Errorf("%s: its owner %s is in the queue", m.name(), m.owner())
 		}
-		if !m.owned() && c.reserved == nil && c.next() != nil {
-			w.t.Errorf("%s is free and %s was not notified: lost wake-up", m.name(), c.next().contender)
+		if !m.owned() && x.reserved == nil && x.next() != nil {
+			w.t.Errorf("%s is free and %s was not notified: lost wake-up", m.name(), x.next().contender)
 		}
 	}
-	if !slices.IsSortedFunc(c.all, func(a, b *entry) int { return a.order.compare(b.order) }) {
+	if !slices.IsSortedFunc(x.all, func(a, b *entry) int { return a.order.compare(b.order) }) {
 		w.t.Errorf("%s: the queue is out of order", m.name())
 	}
 	names := map[string]bool{}
 	var blocked int64
 	length := 0
-	for _, e := range c.all {
+	for _, e := range x.all {
 		names[e.contender] = true
 		length += len(e.contender)
 		if e.ticket != nil {
@@ -350,24 +384,24 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 			if !e.ready && e.ticket.after == 0 || e.ticket.entry != e {
 				w.t.Errorf("%s: blocked waiter %s is unreachable", m.name(), e.contender)
 			}
-		} else if c.nextLapse == 0 || c.nextLapse > e.lapse {
+		} else if x.nextLapse == 0 || x.nextLapse > e.lapse {
 			w.t.Errorf("%s: polling waiter %s never lapses", m.name(), e.contender)
 		}
-		if free := !m.owned() && c.reserved == nil && now >= w.e.recoverUntil; free && e.ticket == nil && !c.wasOffered(e) &&
+		if free := !m.owned() && x.reserved == nil && now >= w.e.recoverUntil; free && e.ticket == nil && !x.wasOffered(e) &&
 			w.recorder.Subscribed(simba.ContenderChannel(m.name(), e.contender)) {
 			w.t.Errorf("%s is free, %s subscribes and was not notified: lost wake-up", m.name(), e.contender)
 		}
-		if e.ready != slices.Contains(c.ready, e) {
+		if e.ready != slices.Contains(x.ready, e) {
 			w.t.Errorf("%s: ready flag of %s", m.name(), e.contender)
 		}
 	}
-	if len(names) != len(c.all) {
+	if len(names) != len(x.all) {
 		w.t.Errorf("%s: a contender waits twice: %v", m.name(), slices.Sorted(maps.Keys(names)))
 	}
-	if blocked != c.blocked {
-		w.t.Errorf("%s: %d blocked, counted %d", m.name(), blocked, c.blocked)
+	if blocked != x.blocked {
+		w.t.Errorf("%s: %d blocked, counted %d", m.name(), blocked, x.blocked)
 	}
-	if length != c.names {
-		w.t.Errorf("%s: the names of those who wait have %d bytes, counted %d", m.name(), length, c.names)
+	if length != x.names {
+		w.t.Errorf("%s: the names of those who wait have %d bytes, counted %d", m.name(), length, x.names)
 	}
 }

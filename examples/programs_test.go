@@ -38,7 +38,8 @@ var examples = []example{
 	{name: "go/worker", owns: acquired, works: working, program: goProgram("worker")},
 	{name: "go/registry", owns: acquired, works: working, program: goProgram("registry"), prefix: "examples:", options: []string{"--pieces", "3600"}},
 	{name: "nodejs", owns: `^Lock acquired\. Starting work .*token: (\d+)`, works: `^Doing some heavy work`, program: nodeWorker, millis: true},
-	{name: "python", owns: acquired, works: working, program: pythonLeader, millis: true},
+	{name: "python", owns: acquired, works: working, program: pythonProgram("leader.py"), millis: true},
+	{name: "python/lock", owns: acquired, works: working, program: pythonProgram("lock.py"), millis: true, options: []string{"--pieces", "3600"}},
 	{name: "shell/sh", owns: acquired, works: working, program: shellLeader("sh"), millis: true},
 	{name: "shell/bash", owns: acquired, works: working, program: shellLeader("bash"), millis: true},
 }
@@ -119,17 +120,19 @@ var installWorker = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-func pythonLeader(t *testing.T) []string {
-	t.Helper()
-	// Debian's redis-py is for Debian's Python, which need not be the first on the path.
-	var last error
-	for _, python := range []string{"/usr/bin/python3", "python3"} {
-		if last = exec.Command(python, "-c", "import redis").Run(); last == nil {
-			return []string{python, "python/leader.py"}
+func pythonProgram(name string) func(*testing.T) []string {
+	return func(t *testing.T) []string {
+		t.Helper()
+		// Debian's redis-py is for Debian's Python, which need not be the first on the path.
+		var last error
+		for _, python := range []string{"/usr/bin/python3", "python3"} {
+			if last = exec.Command(python, "-c", "import redis").Run(); last == nil {
+				return []string{python, "python/" + name}
+			}
 		}
+		missing(t, fmt.Errorf("no Python with redis-py (apt-get install python3-redis): %w", last))
+		return nil
 	}
-	missing(t, fmt.Errorf("no Python with redis-py (apt-get install python3-redis): %w", last))
-	return nil
 }
 
 func shellLeader(shell string) func(*testing.T) []string {

@@ -8,8 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Ring keeps the last events that were pushed. It is not safe for concurrent use: its owner has a
-// lock around it, which Find takes. The zero Ring keeps none.
+// Ring keeps the last events that were pushed. It is not safe for concurrent use: its owner guards
+// it by a lock, which Find takes. The zero Ring keeps no events.
 type Ring struct {
 	Limit int // how many events are kept; not to be changed after the first Push
 
@@ -17,8 +17,8 @@ type Ring struct {
 	oldest int // index of the oldest once it is full
 }
 
-// Push adds an event, whose Seq is larger than that of all before. It returns the event that it
-// replaces; the zero Event is none.
+// Push adds an event. Its Seq must be larger than those of all events before. Push returns the
+// event that it replaces, the zero Event if it replaces none.
 func (r *Ring) Push(e simba.Event) (replaced simba.Event) {
 	if len(r.events) < r.Limit {
 		r.events = append(r.events, e)
@@ -35,7 +35,7 @@ func (r *Ring) Push(e simba.Event) (replaced simba.Event) {
 	return replaced
 }
 
-// at returns the i-th event from the newest, which is 0.
+// at returns an event by its distance i from the newest one, which has distance 0.
 func (r *Ring) at(i int) simba.Event {
 	i = r.oldest - 1 - i
 	if i < 0 {
@@ -48,14 +48,14 @@ func (r *Ring) at(i int) simba.Event {
 const part = 256
 
 // Find returns the newest events that match a request, from old to new. q.Count must not be 0. It
-// takes mu, the lock around the ring, for a part of the ring at a time. So a long search delays no
-// other goroutine.
+// takes mu, the lock that guards the ring, for one part of the ring at a time. So a long search
+// delays no other goroutine.
 func (r *Ring) Find(mu sync.Locker, q simba.HistoryRequest) []simba.Event {
 	var found []simba.Event
-	before := simba.Seq(1<<64 - 1) // all from here on have been examined
+	before := simba.Seq(1<<64 - 1) // all events from here on have been examined
 	for i := 0; ; {
 		mu.Lock()
-		// Events that were pushed since the last part have shifted the rest.
+		// Events that were pushed since the last part have shifted the older ones.
 		for i < len(r.events) && r.at(i).Seq >= before {
 			i++
 		}

@@ -54,7 +54,7 @@ func (s *Server) health(r *http.Request) Health {
 		h.State = "stopping"
 	}
 	h.Ready = h.Store && h.State == "running"
-	if err != nil && o.Commands.Authorize(r.Context(), credentials(r), metricsCommand) == nil {
+	if err != nil && o.Commands.MayRun(r.Context(), credentials(r), metricsCommand) {
 		h.Error = err.Error()
 	}
 	return h

@@ -28,7 +28,8 @@ type mutexReading struct {
 }
 
 // readMutexes returns the mutexes with an owner or waiters whose names match one of the globs. If
-// they are more than maxMutexes, it returns those whose names come first among the found ones.
+// they are more than maxMutexes, it returns those whose names come first among the found ones. It
+// leaves out a mutex that the store cannot read, for example because of its name.
 func readMutexes(ctx context.Context, b simba.Backend, globs []string) (found mutexes) {
 	if len(globs) == 0 {
 		return found
@@ -37,11 +38,13 @@ func readMutexes(ctx context.Context, b simba.Backend, globs []string) (found mu
 	var rests simba.Seq
 	for _, name := range names {
 		m, seq, err := readMutex(ctx, b, name)
-		if err != nil {
-			return mutexes{}
-		}
 		rests = max(rests, seq)
-		if m.held || m.waiters > 0 {
+		switch {
+		case ctx.Err() != nil:
+			return mutexes{}
+		case err != nil:
+			complete = false
+		case m.held || m.waiters > 0:
 			found.list = append(found.list, m)
 		}
 	}
@@ -67,7 +70,7 @@ func readMutex(ctx context.Context, b simba.Backend, name string) (mutexReading,
 
 // matching returns the names that match, at most maxMutexes, and whether these are all.
 func matching(ctx context.Context, b simba.Backend, globs []string) (names []string, complete bool) {
-	if !slices.ContainsFunc(globs, isGlob) { // no need to look at all mutexes
+	if !slices.ContainsFunc(globs, IsGlob) { // no need to look at all mutexes
 		return globs[:min(len(globs), maxMutexes)], len(globs) <= maxMutexes
 	}
 	known := make(map[string]bool)
@@ -95,5 +98,5 @@ func matching(ctx context.Context, b simba.Backend, globs []string) (names []str
 	}
 }
 
-// isGlob reports whether a pattern can match other names than itself.
-func isGlob(pattern string) bool { return strings.ContainsAny(pattern, `*?[\`) }
+// IsGlob reports whether a pattern can match other names than itself.
+func IsGlob(pattern string) bool { return strings.ContainsAny(pattern, `*?[\`) }

@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// maxConns bounds the open connections, so that their files are never missing elsewhere.
-	maxConns = 64
 	// maxHeader is the maximum size of a request's header in bytes.
 	maxHeader = 16 << 10
 	// requestTimeout bounds how long a client may take to send a request.
@@ -50,7 +48,7 @@ type Server struct {
 	log     *slog.Logger
 	serving sync.WaitGroup
 	stop    context.CancelFunc // of all requests
-	conns   atomic.Int64
+	conns   conns
 
 	opened   atomic.Pointer[opened] // nil = the server starts
 	draining atomic.Bool
@@ -89,7 +87,8 @@ func New(cfg Config) *Server {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ConnState:         s.limitConns,
+		ConnContext:       withConn,
+		ConnState:         s.conns.changed,
 	}
 	return s
 }
@@ -101,18 +100,6 @@ func withHeaders(next http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		next.ServeHTTP(w, r)
 	})
-}
-
-// limitConns closes a new connection if maxConns are open.
-func (s *Server) limitConns(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		if s.conns.Add(1) > maxConns {
-			c.Close()
-		}
-	case http.StateClosed:
-		s.conns.Add(-1)
-	}
 }
 
 // Serve accepts connections until Close.
@@ -170,6 +157,8 @@ func (s *Server) authorized(command string, serve http.HandlerFunc) http.Handler
 		case err != nil:
 			http.Error(w, fmt.Sprintf("%v to run '%s'", err, command), http.StatusForbidden)
 		default:
+			s.conns.setAuthorized(r, true)
+			defer s.conns.setAuthorized(r, false)
 			serve(w, r)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,6 +19,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/commands"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/resp"
@@ -114,43 +117,6 @@ func TestServerIsLiveWhileItStartsAndStops(t *testing.T) {
 	}
 }
 
-func TestOpenConnectionsAreBounded(t *testing.T) {
-	addr := serve(t, New(Config{Logger: quiet}))
-	open := func() net.Conn {
-		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
-	// Each has served a request, so the server knows it.
-	ask := func(c net.Conn) error {
-		_, err := io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-		if err == nil {
-			_, err = c.Read(make([]byte, 4096))
-		}
-		return err
-	}
-	var conns []net.Conn
-	for range maxConns {
-		c := open()
-		if err := ask(c); err != nil {
-			t.Fatal(err)
-		}
-		conns = append(conns, c)
-	}
-	if err := ask(open()); err == nil {
-		t.Error("one connection more is served")
-	}
-	conns[0].Close()
-	for end := time.Now().Add(time.Minute); ask(open()) != nil; {
-		if time.Now().After(end) {
-			t.Fatal("no connection is served after one has closed")
-		}
-	}
-}
-
 // slowBackend answers when it may.
 type slowBackend struct {
 	simba.Backend
@@ -211,6 +177,28 @@ func TestAProbeOfAStuckStoreEnds(t *testing.T) {
 			t.Errorf("a client with less patience gets %v", err)
 		}
 	})
+}
+
+func TestReadinessOfAFailingStoreNeedsNoRight(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "users.acl")
+	if err := os.WriteFile(path, []byte("user default on nopass -@all +ping"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	src := sources(t)
+	b := &slowBackend{Backend: src.Backend, err: errors.New("broken"), reply: make(chan struct{})}
+	close(b.reply)
+	src.Backend = b
+	addr := serveUsers(t, &src, access.Options{Path: path})
+	for range 3 {
+		if status, body := get(t, "http://"+addr+"/readyz"); status != http.StatusServiceUnavailable || strings.Contains(body, "broken") {
+			t.Errorf("%d %s", status, body)
+		}
+	}
+	for _, d := range src.Commands.Stats().Denials {
+		if d.N != 0 {
+			t.Errorf("%d denials of %s", d.N, d.Name)
+		}
+	}
 }
 
 // hungDisk makes nothing durable before it may.
@@ -278,6 +266,28 @@ func TestSeriesOfMutexesAreThoseOfTheGlobs(t *testing.T) {
 		if !slices.Equal(lines, c.want) || got.complete != (c.globs != nil) {
 			t.Errorf("%q: %q, complete %v", c.globs, lines, got.complete)
 		}
+	}
+}
+
+// picky cannot read one mutex.
+type picky struct {
+	simba.Backend
+	refused string
+}
+
+func (b *picky) Owner(ctx context.Context, name string) (simba.Tenure, simba.Seq, error) {
+	if name == b.refused {
+		return simba.Tenure{}, 0, &simba.NameError{Argument: "mutex", Problem: "it is too long for the table"}
+	}
+	return b.Backend.Owner(ctx, name)
+}
+
+func TestAMutexThatTheStoreCannotReadHasNoSeries(t *testing.T) {
+	e := newEngine(t)
+	hold(t, e, "a", "b", "c")
+	got := readMutexes(t.Context(), &picky{e, "b"}, []string{"a", "b", "c"})
+	if len(got.list) != 2 || got.list[1].name != "c" || got.complete {
+		t.Errorf("%+v", got)
 	}
 }
 

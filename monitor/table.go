@@ -66,7 +66,7 @@ var table = []row{
 		func(r *reading, s *sink) {
 			s.value(1, r.Build.Version, r.Build.GoVersion, r.Build.Engine, r.Build.Durability)
 		}},
-	{Metric{"simba_store_up", gauge, []string{"engine"}, "", "Whether the store answered the probe of this scrape: 1 or 0."},
+	{Metric{"simba_store_up", gauge, []string{"engine"}, "", "Whether the store answered when this scrape asked it: 1 or 0. With embedded, whether the disk did."},
 		func(r *reading, s *sink) { s.value(boolean(r.up), r.Build.Engine) }},
 	{Metric{"simba_store_request_duration_seconds", histogram, []string{"engine"}, onStore, "Requests to the store, in seconds. Waits for a mutex are not part of them."},
 		func(r *reading, s *sink) {
@@ -80,7 +80,7 @@ var table = []row{
 				s.value(float64(r.requests.Failed), r.Build.Engine)
 			}
 		}},
-	{Metric{"simba_recovery_delay_seconds", gauge, nil, "", "What is left of the recovery delay. Above 0, no new tenure begins."},
+	{Metric{"simba_recovery_delay_seconds", gauge, nil, "", "Time left of the recovery delay. While it is above 0, no new tenure begins."},
 		func(r *reading, s *sink) { s.value(r.engine.RecoveryDelay.Seconds()) }},
 	{Metric{"simba_recovery_duration_seconds", gauge, nil, onEmbedded, "How long the start took to restore the leases."},
 		func(r *reading, s *sink) {
@@ -126,12 +126,12 @@ var table = []row{
 		func(r *reading, s *sink) { s.value(float64(r.engine.Renewed)) }},
 	{Metric{"simba_acquires_total", counter, []string{"result"}, "", "Requests of SIMBA.ACQUIRE by result: acquired, renewed, queued, busy, timeout or error."},
 		func(r *reading, s *sink) { s.counts(r.commands.Acquires) }},
-	{Metric{"simba_guards_total", counter, []string{"result"}, "", "Requests of SIMBA.GUARD by result: renewed, lost or error. The owner has lost the mutex with lost."},
+	{Metric{"simba_guards_total", counter, []string{"result"}, "", "Requests of SIMBA.GUARD by result: renewed, lost or error. Lost means that the contender is not the owner any more."},
 		func(r *reading, s *sink) { s.counts(r.commands.Guards) }},
-	{Metric{"simba_acquire_wait_seconds", histogram, nil, "", "From SIMBA.ACQUIRE with WAIT to its grant, in seconds. A grant without a wait counts before it is durable."},
+	{Metric{"simba_acquire_wait_seconds", histogram, nil, "", "Time from SIMBA.ACQUIRE with WAIT to its grant, in seconds. If it need not wait, the time ends before the grant is durable."},
 		func(r *reading, s *sink) { s.durations(&r.commands.Waits, waitBuckets) }},
-	{Metric{"simba_hold_seconds", histogram, nil, "", "Lengths of tenures that ended, in seconds by the wall clock. On a store, of those whose beginning and end this server saw."},
-		func(r *reading, s *sink) { s.durations(&r.engine.Holds, waitBuckets) }},
+	{Metric{"simba_hold_seconds", histogram, nil, "", "Lengths of tenures that ended, in seconds by the wall clock. On a store, only tenures whose beginning and end this server saw."},
+		func(r *reading, s *sink) { s.durations(&r.engine.TenureLengths, waitBuckets) }},
 	{Metric{"simba_mutex_held", gauge, []string{"mutex"}, withPatterns, "Whether the mutex has an owner: 1 or 0. A mutex without owner and waiters has no series."},
 		func(r *reading, s *sink) {
 			for _, m := range r.mutexes.list {
@@ -144,7 +144,7 @@ var table = []row{
 				s.value(float64(m.waiters), label(m.name))
 			}
 		}},
-	{Metric{"simba_mutex_series_complete", gauge, nil, withPatterns, "Whether all mutexes of metrics-mutexes have series: 0 if there are too many, or the store did not list them."},
+	{Metric{"simba_mutex_series_complete", gauge, nil, withPatterns, "Whether all mutexes of metrics-mutexes have series: 0 if there are too many, or the store did not list or read them."},
 		func(r *reading, s *sink) {
 			if len(r.Mutexes) > 0 {
 				s.value(boolean(r.mutexes.complete))
@@ -192,7 +192,7 @@ var table = []row{
 		func(r *reading, s *sink) { s.value(float64(r.server.Subscribers)) }},
 	{Metric{"simba_connections_accepted_total", counter, nil, "", "Connections that were accepted, including rejected ones."},
 		func(r *reading, s *sink) { s.value(float64(r.server.ConnectionsReceived)) }},
-	{Metric{"simba_connections_rejected_total", counter, nil, "", "Connections above the limit."},
+	{Metric{"simba_connections_rejected_total", counter, nil, "", "Connections that were rejected, since the limit was reached."},
 		func(r *reading, s *sink) { s.value(float64(r.server.Rejected)) }},
 	{Metric{"simba_subscribers_disconnected_total", counter, nil, "", "Subscribers that were disconnected because they did not read."},
 		func(r *reading, s *sink) { s.value(float64(r.server.SlowCut)) }},
@@ -201,7 +201,7 @@ var table = []row{
 	{Metric{"simba_sent_bytes_total", counter, nil, "", "Bytes to clients."},
 		func(r *reading, s *sink) { s.value(float64(r.server.BytesOut)) }},
 
-	{Metric{"simba_commands_total", counter, []string{"command", "result"}, "", "Commands by result: ok, failed with an error, or rejected before they ran. A command has series once a client has sent it."},
+	{Metric{"simba_commands_total", counter, []string{"command", "result"}, "", "Commands by result: ok, failed with an error, or rejected before they ran. A command has no series until a client has sent it."},
 		func(r *reading, s *sink) {
 			for _, c := range r.commands.Commands {
 				s.value(float64(c.Succeeded), c.Name, "ok")

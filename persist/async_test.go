@@ -10,8 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// openPrimed opens an Async store whose record of the longest lease and of
-// tokens covers what put makes.
+// openPrimed opens an Async store. Its last durable record covers the lease and the token of put.
 func openPrimed(t *testing.T, o Options) *Store {
 	t.Helper()
 	s, _ := openClosed(t, o)
@@ -63,14 +62,14 @@ func TestAsyncSyncsInTheBackground(t *testing.T) {
 
 		s, r := mustOpen(t, testOptions(t, clone, Async))
 		if got := leasesOf(t, r); len(got) != 2 {
-			t.Errorf("leases %v, want that of the background's fsync too", got)
+			t.Errorf("leases %v, want the one that the background fsync made durable too", got)
 		}
 		mustClose(t, s)
 	})
 }
 
-// holding checks that the change holds.
-func holding(t *testing.T, s *Store, gate *syncGate, ch simba.Change) {
+// checkMustSync checks that the change must be synced.
+func checkMustSync(t *testing.T, s *Store, gate *syncGate, ch simba.Change) {
 	t.Helper()
 	s.Append(ch)
 	s.Append(note(ch.Seq + 1))
@@ -92,7 +91,7 @@ func TestAsyncForcedChangesWait(t *testing.T) {
 	s := openPrimed(t, testOptions(t, gate, Async))
 	ch := del(2, "first")
 	ch.Forced = true
-	holding(t, s, gate, ch)
+	checkMustSync(t, s, gate, ch)
 }
 
 func TestAsyncTokensBeyondTheReserveWait(t *testing.T) {
@@ -106,7 +105,7 @@ func TestAsyncTokensBeyondTheReserveWait(t *testing.T) {
 	}
 	ch = put(3, "m")
 	ch.Lease.Token = 2 + tokenReserve
-	holding(t, s, gate, ch)
+	checkMustSync(t, s, gate, ch)
 }
 
 func TestAsyncLongerLeasesWait(t *testing.T) {
@@ -120,16 +119,16 @@ func TestAsyncLongerLeasesWait(t *testing.T) {
 	}
 	ch = put(3, "m")
 	ch.Lease.Transition++
-	holding(t, s, gate, ch)
+	checkMustSync(t, s, gate, ch)
 }
 
 func TestTheFirstAsyncLeaseWaits(t *testing.T) {
 	gate := newSyncGate(vfs.NewMem())
 	s, _ := openClosed(t, testOptions(t, gate, Async))
-	holding(t, s, gate, put(1, "m"))
+	checkMustSync(t, s, gate, put(1, "m"))
 }
 
-// crash is the file system as an end of power finds it.
+// crash returns the file system as a loss of power leaves it.
 func crash(fsys *vfs.MemFS) *vfs.MemFS { return fsys.CrashClone(vfs.CrashCloneCfg{}) }
 
 func TestRecoveryDelayCoversTheLongestLeaseThatMayBeLost(t *testing.T) {
@@ -169,7 +168,8 @@ func TestNoRecoveryDelayAfterAlwaysOrACleanStop(t *testing.T) {
 	}
 }
 
-// crashedAsync is what a crash of Async leaves that asks for a recovery delay of 12 s.
+// crashedAsync returns the file system after a crash in Async. The next run has a recovery delay of
+// 12 s.
 func crashedAsync(t *testing.T) *vfs.MemFS {
 	fsys := vfs.NewCrashableMem()
 	openPrimed(t, testOptions(t, fsys, Async))
@@ -194,7 +194,7 @@ func TestACrashDuringTheRecoveryDelayBeginsItAnew(t *testing.T) {
 	}
 }
 
-// A recovered owner may guard during the recovery delay, for longer than anyone before.
+// A recovered owner may renew during the recovery delay, with a longer lease than any before.
 func TestALongerLeaseDuringTheRecoveryDelayMakesTheNextOneLonger(t *testing.T) {
 	fsys := crashedAsync(t)
 	s, r := openClosed(t, testOptions(t, fsys, Async))

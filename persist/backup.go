@@ -59,8 +59,8 @@ type backups struct {
 	closed bool // the store's files are closed, or about to be
 }
 
-// Backup begins a backup. It has every change that was appended before the call. It does the work
-// of a checkpoint, which neither the engine nor a commit waits for. The caller must Close it; Close
+// Backup begins a backup. It has every change that was appended before the call. It first advances
+// the checkpoint. Neither the engine nor a commit waits for that. The caller must Close it; Close
 // of the store does that too. Backup returns ErrBackupRuns while another one is open, and
 // simba.ErrStopped when the store is closed.
 func (s *Store) Backup() (*Backup, error) {
@@ -119,7 +119,8 @@ func (b *Backup) Next() ([]byte, error) {
 	return part, nil
 }
 
-// fill adds rows to b.next until they are enough for Next, and then the end of the stream.
+// fill adds rows to b.next until they are enough for Next. After the last row it adds the end of
+// the stream.
 func (b *Backup) fill() error {
 	if b.rows == nil {
 		return simba.ErrStopped

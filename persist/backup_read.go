@@ -17,7 +17,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// errNoBackup is the reason why a file that is whole is no backup.
+// errNoBackup is returned for an undamaged file that is no backup.
 var errNoBackup = errors.New("not a backup of simba-resp")
 
 // BackupInfo describes a backup.
@@ -30,9 +30,8 @@ type BackupInfo struct {
 	Events int
 	Size   int64 // bytes
 
-	// Longest is the longest lease, ttl and transition, that a contender can have asked for, and
-	// LongestOf is its mutex. It ignores longer leases, which only lock keys have: Others says how
-	// many these are.
+	// Longest is the longest lease, ttl and transition, among those that a contender can ask for.
+	// LongestOf is its mutex. Only lock keys can have longer leases: Others is how many do.
 	Longest   time.Duration
 	LongestOf string
 	Others    int
@@ -89,7 +88,7 @@ func (f *backupFile) error(err error) error {
 	}
 }
 
-// check checks the sum first, so that no damaged length is believed, and then each row.
+// check checks the sum first, so that no damaged length is trusted. Then it checks each row.
 func (f *backupFile) check() error {
 	size, err := f.checkSum()
 	if err != nil {
@@ -99,7 +98,7 @@ func (f *backupFile) check() error {
 	return f.rows(func(key, value []byte) error { return f.error(sortError(f.describe(key, value))) })
 }
 
-// checkSum checks the begin and the sum of the file. It returns the file's size.
+// checkSum checks the beginning and the sum of the file. It returns the file's size.
 func (f *backupFile) checkSum() (size int64, err error) {
 	stat, err := f.Stat()
 	if err != nil {
@@ -265,8 +264,8 @@ func (r *backupReader) bytes(buf *[]byte) []byte {
 	return b
 }
 
-// fail notes an error. The sum of the bytes is right, so an end in the middle is no damage of the
-// disk's.
+// fail notes an error. The sum of the bytes is right. So if the bytes end in the middle of a row,
+// the disk has not damaged them: they were never a backup.
 func (r *backupReader) fail(err error) {
 	switch {
 	case err == nil || r.err != nil:

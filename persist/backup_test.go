@@ -72,7 +72,7 @@ func writeBackup(t testing.TB, fsys vfs.FS, content []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.Write(bytes.Clone(content)) // with the race detector, Pebble overwrites it
+	_, err = f.Write(bytes.Clone(content)) // with the race detector, Pebble overwrites the slice
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +80,8 @@ func writeBackup(t testing.TB, fsys vfs.FS, content []byte) {
 
 func namesOf(leases map[string]simba.Lease) []string { return slices.Sorted(maps.Keys(leases)) }
 
-// Changes that come while the backup is read fill many segments, so the rows that it reads are
-// superseded and compacted meanwhile.
+// Changes that arrive while the backup is read fill many segments. So Pebble replaces and compacts
+// the rows that the backup reads.
 func TestABackupHasAllChangesBeforeItAndNoLaterOne(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		t.Run(mode.String(), func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// BenchmarkCommit is a grant by each of several clients at a time, on disk.
+// BenchmarkCommit measures grants by several clients at a time, on disk.
 func BenchmarkCommit(b *testing.B) {
 	for _, mode := range []Mode{Always, Async} {
 		for _, clients := range []int{1, 16, 64} {
@@ -57,7 +57,7 @@ func commitByMany(b *testing.B, s *Store, clients int) {
 	b.StopTimer()
 }
 
-// BenchmarkAppend is what an engine's critical section pays.
+// BenchmarkAppend measures what Append costs in an engine's critical section.
 func BenchmarkAppend(b *testing.B) {
 	for _, mode := range []Mode{Always, Async} {
 		b.Run(mode.String(), func(b *testing.B) {
@@ -118,8 +118,8 @@ func BenchmarkRecovery(b *testing.B) {
 	b.ReportMetric(float64(diskBytes(b, o.Dir))/leases, "diskB/lease")
 }
 
-// BenchmarkShortLocks acquires and releases different mutexes, and reports what
-// stays on disk.
+// BenchmarkShortLocks acquires and releases different mutexes, and reports how many bytes stay on
+// disk.
 func BenchmarkShortLocks(b *testing.B) {
 	o := diskOptions(b)
 	o.SegmentSize = 0

@@ -11,7 +11,7 @@ type Boot struct {
 	// ID names the boot and its clock: two processes with the same ID read the same clock. An
 	// empty ID matches no other, so each start counts as one after a reboot.
 	ID string
-	// Now is the time since the boot, times of sleep included.
+	// Now is the time since the boot. It includes the time that the machine slept.
 	Now func() simba.Instant
 	// Unknown is the reason why ID is empty. It may be nil.
 	Unknown error

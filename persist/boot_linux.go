@@ -14,8 +14,8 @@ import (
 
 // MachineBoot returns the boot that the machine is in. Its ID is the kernel's boot_id (random(4))
 // and the offset of the process's time namespace (time_namespaces(7)). Its clock is CLOCK_BOOTTIME
-// (clock_gettime(2)). Where the ID cannot be read, as without /proc, it is empty. The clock
-// includes times of sleep all the same.
+// (clock_gettime(2)). If the ID cannot be read, for example without /proc, it is empty. The clock
+// includes the time that the machine slept in any case.
 func MachineBoot() Boot {
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, new(unix.Timespec)); err != nil {
 		return unknownBoot(err)
@@ -78,7 +78,7 @@ func parseBootOffset(text string) (string, error) {
 // sleeps. The next process would find the stored instants too old by that.
 func bootTime() simba.Instant {
 	var ts unix.Timespec
-	// It fails only for a clock that does not exist, and MachineBoot has seen it.
+	// The call fails only if the clock does not exist. MachineBoot has checked that.
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
 	return simba.Instant(ts.Nano())
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
-// maxBehind bounds the full segments that the checkpoint lacks, in sizes of a segment. While there
-// are more bytes in them, the writer waits. So the journal has two full segments, one that is
-// written and a spare.
+// maxBehind bounds the bytes of the full segments that the checkpoint lacks, in units of a
+// segment's size. Above it, the writer waits. So the journal has two full segments, one that is
+// written, and a spare.
 const maxBehind = 1
 
 // computePatience bounds the time between two operations of a checkpoint, in units of
-// Options.CommitTimeout. Meanwhile it reads and sorts 256 MiB of records at most.
+// Options.CommitTimeout. In that time a checkpoint reads and sorts at most 256 MiB of records.
 const computePatience = 6
 
-// checkpoint is the sum of the records up to an index, as rows in Pebble. Recovery and the
+// checkpoint is what the records up to an index add up to, as rows in Pebble. Recovery and the
 // checkpointer use it, one after the other.
 //
 // Pebble keeps its batches in order, and each has the meta row with its index. So after any crash
@@ -108,7 +108,7 @@ func (c *checkpoint) add(index uint64, payload []byte) error {
 	return nil
 }
 
-// setLease has the next write set a mutex's row, or delete it if value is nil.
+// setLease makes the next write set a mutex's row, or delete it if value is nil.
 func (c *checkpoint) setLease(mutex string, value []byte) {
 	c.leases[mutex] = value
 }
@@ -209,9 +209,9 @@ func (s *Store) awaitCheckpoint() error {
 	return nil
 }
 
-// awaitCheckpointer waits for done, which the checkpointer closes or sends to. It fails if a write
-// or a sync of Pebble's takes as long as a commit may take, because the disk hangs then. A slow
-// checkpoint may take as long as it needs.
+// awaitCheckpointer waits for done, which the checkpointer closes or sends to. It fails if one
+// write or sync of Pebble's takes as long as a commit may take: then the disk hangs. A checkpoint
+// that is only slow may take as long as it needs.
 func (s *Store) awaitCheckpointer(done <-chan struct{}) error {
 	since := time.Now()
 	ticker := time.NewTicker(s.timeout / 10)
@@ -238,7 +238,7 @@ func (s *Store) awaitCheckpointer(done <-chan struct{}) error {
 	}
 }
 
-// notify puts a value into a channel that holds one, unless it has one.
+// notify puts a value into a channel of capacity 1, unless the channel is full.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -23,7 +23,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// rowsOf returns all that is in Pebble.
+// rowsOf returns all rows in Pebble.
 func rowsOf(t *testing.T, db *pebble.DB) map[string]string {
 	t.Helper()
 	it, err := db.NewIter(nil)
@@ -38,7 +38,7 @@ func rowsOf(t *testing.T, db *pebble.DB) map[string]string {
 	return rows
 }
 
-// records returns the records that a store writes of some changes, one each.
+// records returns the records that a store writes for some changes, one record for each change.
 func records(t *testing.T, changes ...simba.Change) (list [][]byte) {
 	t.Helper()
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
@@ -160,7 +160,7 @@ func TestReducingALargeRecordChangesNothing(t *testing.T) {
 	}
 }
 
-// heldBack is a file system on which the tables of Pebble can be held back.
+// heldBack returns a file system on which a test can block the tables of Pebble.
 func heldBack(inner vfs.FS) (fsys vfs.FS, hold func() (release func())) {
 	var gate atomic.Pointer[chan struct{}]
 	fsys = errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -176,11 +176,17 @@ func heldBack(inner vfs.FS) (fsys vfs.FS, hold func() (release func())) {
 	}
 }
 
-func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
+// openHeldBack opens a store with small segments, whose checkpoint waits from hold to release.
+func openHeldBack(t *testing.T) (s *Store, hold func() (release func())) {
 	fsys, hold := heldBack(vfs.NewMem())
 	o := testOptions(t, fsys, Always)
 	o.SegmentSize = 8 << 10
-	s, _ := openClosed(t, o)
+	s, _ = openClosed(t, o)
+	return s, hold
+}
+
+func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
+	s, hold := openHeldBack(t)
 	release := hold()
 	defer release()
 	written := make(chan simba.Seq, 1000)
@@ -200,7 +206,7 @@ func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
 			t.Fatalf("%d bytes wait for the checkpoint", s.behind())
 		}
 	}
-	time.Sleep(20 * time.Millisecond) // a writer that does not wait goes on
+	time.Sleep(20 * time.Millisecond) // a writer that does not wait would go on
 	if n := s.behind(); n != (maxBehind+1)*s.step {
 		t.Errorf("%d bytes wait for the checkpoint, want at most %d", n, (maxBehind+1)*s.step)
 	}
@@ -217,10 +223,7 @@ func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
 }
 
 func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
-	fsys, hold := heldBack(vfs.NewMem())
-	o := testOptions(t, fsys, Always)
-	o.SegmentSize = 8 << 10
-	s, _ := openClosed(t, o)
+	s, hold := openHeldBack(t)
 	release := hold()
 	defer release()
 	large := strings.Repeat("x", 1<<20) // each has a segment of its own
@@ -239,7 +242,7 @@ func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
 			t.Fatalf("%d bytes wait for the checkpoint", s.behind())
 		}
 	}
-	time.Sleep(50 * time.Millisecond) // a writer that does not wait goes on
+	time.Sleep(50 * time.Millisecond) // a writer that does not wait would go on
 	if n := len(errs); n != 2 {
 		t.Errorf("%d records of 1 MiB are written while the checkpoint stands still, want 2", n)
 	}
@@ -276,8 +279,8 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 		}
 		return size
 	}
-	// One more may be there until the next step of the checkpoint, which releases the segments
-	// that it has read.
+	// There may be one more file until the next step of the checkpoint. That step releases the
+	// segments that the checkpoint has read.
 	awaitSmall := func() {
 		t.Helper()
 		for began := time.Now(); size() > 4*o.SegmentSize; time.Sleep(time.Millisecond) {
@@ -309,10 +312,7 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 }
 
 func TestNobodyWaitsForACheckpointThatRuns(t *testing.T) {
-	fsys, hold := heldBack(vfs.NewMem())
-	o := testOptions(t, fsys, Always)
-	o.SegmentSize = 8 << 10
-	s, _ := openClosed(t, o)
+	s, hold := openHeldBack(t)
 	release := hold()
 	defer release()
 	for seq := simba.Seq(1); s.behind() < maxBehind*s.step; seq++ {
@@ -377,7 +377,7 @@ func TestACheckpointThatIsSlowerThanACommitMayBeEndsNothing(t *testing.T) {
 			case op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst"):
 				time.Sleep(9 * time.Second)
 			case op.Kind == errorfs.OpFileReadAt && isSegment(op) && op.Offset == 4096:
-				// The first frame.
+				// This reads the first frame.
 				time.Sleep(12 * time.Second)
 			}
 			return nil
@@ -399,8 +399,8 @@ func TestACheckpointThatIsSlowerThanACommitMayBeEndsNothing(t *testing.T) {
 	})
 }
 
-// The power is lost before each operation of a run that fills, releases and uses again
-// several segments.
+// The power is lost before each operation of a run. The run fills, releases and reuses several
+// segments.
 func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 	type picture struct {
 		fsys      *vfs.MemFS

@@ -100,7 +100,7 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-// The next version must read the data on disk, so the bytes are fixed.
+// The next version must read the data on disk. So the bytes must never change.
 func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 	lease := simba.Lease{
 		Mutex: "m", Owner: "o", Token: 5, Acquired: 100, AcquiredAt: 200, TTL: 300, Transition: 1,
@@ -142,7 +142,7 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 	}
 }
 
-// decoders are all that reads what a disk may have spoilt.
+// decoders are all functions that read what a disk may have damaged.
 var decoders = map[string]func(value []byte) error{
 	"lease":   func(v []byte) error { _, _, err := decodeLeaseRow([]byte("lm"), v); return err },
 	"meta":    func(v []byte) error { _, err := decodeMeta(v); return err },
@@ -225,8 +225,8 @@ func TestSpoiltRecordsAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that no record makes a decoder panic, and that what one
-// accepts means the same when it is written and read again.
+// FuzzDecode checks that no record makes a decoder panic. If a decoder accepts a record, it must
+// mean the same after it is written and read again.
 func FuzzDecode(f *testing.F) {
 	for _, record := range goodRecords() {
 		f.Add(record)
@@ -242,7 +242,7 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		if m, err := decodeMeta(record); err == nil {
-			m.format = metaFormat // which it is written in
+			m.format = metaFormat // the format that is written
 			if again, err := decodeMeta(appendMeta(nil, &m)); again != m || err != nil {
 				t.Errorf("meta %+v became %+v, %v", m, again, err)
 			}

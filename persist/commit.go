@@ -9,16 +9,16 @@ import (
 
 // group is the changes that are written together: one record, with one fsync.
 type group struct {
-	record  []byte        // room for the head, then the changes
-	limit   int           // length at which superseded changes are dropped
-	slept   time.Duration // machine sleep that the engine's clock missed
-	base    simba.Instant // boot time from which the puts count
-	hasBase bool          // it has a put
-	event   lastEvent
-	changes int
-	first   simba.Seq // of its first change
-	last    simba.Seq // of its last change
-	hold    simba.Seq // first change that a crash must not undo; 0 = none
+	record   []byte        // room for the head, then the changes
+	limit    int           // length at which superseded changes are dropped
+	slept    time.Duration // machine sleep that the engine's clock missed
+	base     simba.Instant // boot time from which the puts count
+	hasBase  bool          // it has a put
+	event    lastEvent
+	changes  int
+	first    simba.Seq // of its first change
+	last     simba.Seq // of its last change
+	mustSync simba.Seq // its first change that must be synced; 0 = none
 
 	wanted bool          // a caller waits for it
 	final  bool          // the last group: Close waits for it
@@ -111,14 +111,14 @@ func (s *Store) write() {
 
 const (
 	// A group is written after idleYields yields in a row without a change. The server may need one
-	// or two to read what a socket has received.
+	// or two yields to read what a socket has received.
 	idleYields = 4
 	// longestGather bounds the yields on a disk that is slow.
 	longestGather = time.Millisecond
 )
 
 // gather yields so that runnable goroutines add changes. An fsync for a hundred changes costs about
-// as much as one for a single change. It stops after half the last write's time, at most
+// as much as one for a single change. gather stops after half the last write's time, at most
 // longestGather.
 func (s *Store) gather() {
 	began, enough := time.Now(), min(s.took/2, longestGather)
@@ -137,7 +137,8 @@ func (s *Store) gather() {
 	}
 }
 
-// gathered returns the size of s.next in changes, and whether it is the next to be written.
+// gathered returns the size of s.next in changes, and whether s.next is the next group to be
+// written.
 func (s *Store) gathered() (changes int, next bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +191,8 @@ func (s *Store) promiseLocked(final bool) (floors, head) {
 		if final {
 			h.delay = left
 		} else {
-			// The next run cannot date this crash, so it waits in full.
+			// The next run cannot know when this run crashed. So its delay is all that earlier runs
+			// left.
 			h.delay = max(h.delay, s.inherited)
 		}
 	}

@@ -36,8 +36,8 @@ func (m *model) equal(leases map[string]simba.Lease, history []simba.Event, limi
 	return reflect.DeepEqual(m.leases, leases) && slices.Equal(m.history[max(0, len(m.history)-limit):], history)
 }
 
-// A machine runs stores on disks that lose their power again and again, and
-// checks after each time what it finds.
+// A machine runs stores on a disk that loses its power again and again. After each loss it checks
+// what is on the disk.
 type machine struct {
 	t    *testing.T
 	rng  *rand.Rand
@@ -51,7 +51,7 @@ type machine struct {
 	mu        sync.Mutex
 	store     *Store // nil until it is open
 	appended  []simba.Change
-	torn      map[int]bool // so many of them are a part of what goes together
+	torn      map[int]bool // by a number of changes: they end inside a transaction
 	after     int          // operations of the file system until the crash
 	released  int          // segments, so far
 	crashed   *vfs.MemFS
@@ -84,7 +84,7 @@ func (m *machine) beforeOp(op errorfs.Op) error {
 	return nil
 }
 
-// run opens the store, checks it, works on it, and ends by a crash.
+// run opens the store, checks it, changes it, and ends by a crash.
 func (m *machine) run() {
 	m.mu.Lock()
 	m.after = 1 + m.rng.IntN(300)
@@ -121,7 +121,7 @@ func (m *machine) run() {
 	}
 }
 
-// work makes changes by one goroutine, and has several commit them.
+// work makes changes on one goroutine, and commits them on several.
 func (m *machine) work(s *Store, seq simba.Seq, token uint64) {
 	var committers sync.WaitGroup
 	defer committers.Wait()
@@ -157,7 +157,7 @@ func (m *machine) work(s *Store, seq simba.Seq, token uint64) {
 	}
 }
 
-// change makes one up.
+// change makes up a change.
 func (m *machine) change(seq simba.Seq, token uint64) (simba.Change, uint64) {
 	ch := put(seq, fmt.Sprint("m", m.draw(8)))
 	switch m.draw(6) {
@@ -188,8 +188,8 @@ func (m *machine) upTo(seq simba.Seq) int {
 	return i
 }
 
-// check finds the changes that the disk has kept: a prefix of them, the promised
-// ones included, each whole, and whole what goes together.
+// check finds out how many of the changes the disk has kept. They must be the first ones, in order,
+// and include all committed ones. Each change and each transaction must be whole.
 func (m *machine) check(r *Recovered) {
 	upTo := m.upTo(m.committed)
 	must := 0 // how many changes have to be there

@@ -19,13 +19,13 @@ import (
 	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
-// A directory with this file is a data directory. The file is created first of all, so that the
-// next start can go on after one that was cut short.
+// A directory with this file is a data directory. The file is created first of all. So the next
+// start can complete one that was cut short.
 const (
 	signName = "SIMBA-RESP"
 	signText = "This directory belongs to simba-resp. Do not change what is in it.\n"
-	// heldText is added when the store has been created. From then on an empty store is not taken
-	// for a new one.
+	// heldText is added when the store has been created. From then on Open does not take an empty
+	// store for a new one.
 	heldText = "It holds a store.\n"
 )
 

@@ -24,8 +24,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// wantRefusal checks that Open fails by the error, in one line that names the
-// directory, and leaves it unlocked.
+// wantRefusal checks that Open fails with the error, in one line that names the directory.
+// Afterwards the directory must be unlocked.
 func wantRefusal(t *testing.T, o Options, want error, text string) {
 	t.Helper()
 	s, _, err := Open(o)
@@ -61,7 +61,7 @@ func diskOptions(t testing.TB) Options {
 	return o
 }
 
-// filled makes a store with a lease in it.
+// filled makes a store with a lease in it, and returns its options.
 func filled(t *testing.T) Options {
 	o := diskOptions(t)
 	s, _ := mustOpen(t, o)
@@ -95,7 +95,7 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 	openClosed(t, mem)
 	wantRefusal(t, mem, ErrInUse, "is in use by another process")
 
-	// The lock of another process, as fcntl(2) reports it.
+	// fcntl(2) reports the lock of another process by one of two numbers.
 	for _, number := range []syscall.Errno{syscall.EAGAIN, syscall.EACCES} {
 		mem.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind == errorfs.OpLock {
@@ -182,7 +182,7 @@ func TestFilesOfFileSystemsAndEditorsAreNotForeign(t *testing.T) {
 	s.Append(put(1, "m"))
 	mustCommit(t, s, 1)
 	mustClose(t, s)
-	_, r := openClosed(t, o) // Pebble minds none of them either
+	_, r := openClosed(t, o) // Pebble ignores these files too
 	if got := leasesOf(t, r); len(got) != 1 {
 		t.Errorf("leases %v", got)
 	}
@@ -197,7 +197,7 @@ func TestTooLittleFreeSpaceIsRefused(t *testing.T) {
 	openClosed(t, o)
 }
 
-// rewrite changes the store in o.Dir behind the back of this package.
+// rewrite changes the rows in o.Dir directly, without a Store.
 func rewrite(t *testing.T, o Options, change func(*pebble.DB) error) {
 	t.Helper()
 	db, err := pebble.Open(o.Dir, &pebble.Options{Logger: pebbleLogger{Logger: o.Logger}})
@@ -229,7 +229,7 @@ func TestANewerFormatIsRefused(t *testing.T) {
 func TestACorruptStoreIsRefused(t *testing.T) {
 	overwrite := func(pattern string) func(*testing.T, Options) {
 		return func(t *testing.T, o Options) {
-			rewrite(t, o, func(*pebble.DB) error { return nil }) // has it write tables
+			rewrite(t, o, func(*pebble.DB) error { return nil }) // makes Pebble write tables
 			names, err := filepath.Glob(filepath.Join(o.Dir, pattern))
 			if err != nil || len(names) == 0 {
 				t.Fatal(names, err)
@@ -284,7 +284,7 @@ func TestACorruptStoreIsRefused(t *testing.T) {
 func TestARefusedStoreLeavesNothingInMemory(t *testing.T) {
 	o := filled(t)
 	rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte("h12345678"), []byte("\x01garbage"), nil) })
-	logger := func() weak.Pointer[slog.Logger] { // all that is open has it
+	logger := func() weak.Pointer[slog.Logger] { // everything that is open has the logger
 		o := o
 		o.Logger = slog.New(slog.DiscardHandler)
 		wantRefusal(t, o, ErrCorrupt, "is corrupt: ")
@@ -390,7 +390,7 @@ func TestASpoiltLeaseIsReportedByName(t *testing.T) {
 	}
 }
 
-// Nothing is written while it is copied.
+// Nothing is written while the directory is copied.
 func TestACopyOfARunningStoreOpens(t *testing.T) {
 	o := diskOptions(t)
 	s, _ := openClosed(t, o)
@@ -410,7 +410,7 @@ func TestACopyOfARunningStoreOpens(t *testing.T) {
 	}
 }
 
-// The checkpoint advances once after Pebble's files are copied and before the journal is.
+// The checkpoint advances once after Pebble's files are copied, and before the journal is copied.
 func TestACopyOpensAlthoughTheCheckpointAdvancesMeanwhile(t *testing.T) {
 	o := diskOptions(t)
 	o.SegmentSize = 8 << 10
@@ -471,7 +471,7 @@ func TestTheMachinesBootIsTheDefault(t *testing.T) {
 	mustClose(t, s)
 	s, r := openClosed(t, o)
 	if got := leasesOf(t, r)["m"]; !reflect.DeepEqual(got, ch.Lease) {
-		t.Errorf("lease %+v, want %+v: it is the same boot", got, ch.Lease)
+		t.Errorf("lease %+v, want %+v: the boot is the same", got, ch.Lease)
 	}
 	if now := s.now(); now < first || first <= simba.Instant(0) {
 		t.Errorf("the clock went from %d to %d", first, now)

@@ -25,7 +25,7 @@ var (
 	// ErrNoSpace is returned if less than Options.MinFree is free.
 	ErrNoSpace = errors.New("too little free space")
 	// ErrForeign is returned if the directory has files, but none that a Store created. Open
-	// leaves it alone.
+	// changes nothing in it.
 	ErrForeign = errors.New("not empty and not a data directory of simba-resp")
 )
 

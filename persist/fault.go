@@ -9,12 +9,12 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// fault is the first failure of a store, which ends it. Open arms it when it succeeds: a failure
-// before is Open's error and not fatal.
+// fault records the first failure of a store, which ends the store. A failure during Open is only
+// an error of Open. When Open succeeds, it arms the fault: from then on a failure is fatal.
 type fault struct {
 	fatal   func(error)
 	stopped chan struct{}   // closed at the first failure
-	killed  <-chan struct{} // see killable; nil = it is none
+	killed  <-chan struct{} // see killable; nil = the file system is not killable
 
 	mu    sync.Mutex // protects the fields below
 	err   error      // the first failure
@@ -25,12 +25,13 @@ func newFault(fatal func(error)) *fault {
 	return &fault{fatal: fatal, stopped: make(chan struct{})}
 }
 
-// killable is the file system of a simulated process. Killed is closed when that process has
-// ended: then no operation fails any more. Each that has failed has returned a usable file along
+// killable is the file system of a simulated process. Killed is closed when that process has ended.
+// From then on no operation fails. An operation that failed before has returned a usable file along
 // with its error.
 type killable interface{ Killed() <-chan struct{} }
 
-// arm makes failures end the process from now on. It returns a failure that has happened before.
+// arm makes failures end the process from now on. It returns the failure that has already happened,
+// if any.
 func (f *fault) arm() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,7 +67,7 @@ func (f *fault) cause() error {
 	return f.err
 }
 
-// halt trips f and does not return: the goroutine that met the failure must not act on it, since
+// halt trips f and does not return. The goroutine that met the failure must do nothing more, since
 // the process ends. In a simulation it returns when the process has ended.
 func (f *fault) halt(err error) {
 	f.trip(err)
@@ -82,9 +83,9 @@ func (f *fault) failed() bool {
 	}
 }
 
-// listener reports failures in Pebble's own goroutines. Those of writes end in strictFS, so these
-// are of reads. While Open runs it reports none: Open reads the same files, and returns its own
-// errors.
+// listener reports failures in Pebble's own goroutines. strictFS handles failed writes, so these
+// are failed reads. While Open runs, the listener reports none: Open reads the same files, and
+// returns its own errors.
 func (f *fault) listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
@@ -92,13 +93,13 @@ func (f *fault) listener() *pebble.EventListener {
 				f.halt(fmt.Errorf("flush or compaction: %w", pebbleError(err)))
 			}
 		},
-		// The goroutine that read it gets an error, too. By default Pebble would exit first.
+		// By default Pebble would exit here. The goroutine that read the data gets an error too.
 		DataCorruption: func(pebble.DataCorruptionInfo) {},
 	}
 }
 
-// pebbleLogger is Pebble's logger. It writes nothing to the standard error stream, and Fatalf
-// halts the goroutine, which Pebble expects to end the process.
+// pebbleLogger is Pebble's logger. It writes nothing to the standard error stream. Pebble expects
+// Fatalf to end the process. It halts the goroutine.
 type pebbleLogger struct {
 	*slog.Logger
 	fault *fault

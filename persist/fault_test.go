@@ -20,7 +20,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A faultyFS fails the operations that a test picks, from when it says so.
+// A faultyFS is a file system on which operations can fail. From the call of fail on, the test
+// picks which ones.
 type faultyFS struct {
 	vfs.FS
 	pick atomic.Pointer[func(errorfs.Op) error]
@@ -39,7 +40,7 @@ func newFaultyFS(inner vfs.FS) *faultyFS {
 
 func (f *faultyFS) fail(pick func(errorfs.Op) error) { f.pick.Store(&pick) }
 
-// failing returns the errors that Fatal gets.
+// failing sets o.Fatal, and returns the errors that it gets.
 func failing(o *Options) (fatal <-chan error) {
 	ch := make(chan error, 10)
 	o.Fatal = func(err error) { ch <- err }
@@ -167,11 +168,12 @@ func TestTheFirstFailureIsFatalOnceAndAllThatIsCommittedIsOnDisk(t *testing.T) {
 					t.Errorf("Fatal was called %d times more", n)
 				}
 
-				// A group whose fsync returned before the failure may have been committed after it.
+				// A group may have been committed after the failure, if its fsync had returned
+				// before.
 				committed := s.Committed()
 				must := committed
 				if mode == Async {
-					must = 1 + (committed-1)/3*3 // the last that was forced
+					must = 1 + (committed-1)/3*3 // the last forced change
 				}
 				s, r := mustOpen(t, testOptions(t, crash(mem), mode))
 				if kept := r.History[len(r.History)-1].Seq; kept < must {
@@ -183,7 +185,7 @@ func TestTheFirstFailureIsFatalOnceAndAllThatIsCommittedIsOnDisk(t *testing.T) {
 	}
 }
 
-// The process that ends is this test's own binary, started again.
+// The test starts its own binary again. That process ends.
 func TestByDefaultAFailureEndsTheProcessWithOneLine(t *testing.T) {
 	const child = "SIMBA_TEST_FAILING_STORE"
 	if os.Getenv(child) != "" {
@@ -245,7 +247,7 @@ func TestACommitThatHangsIsFatal(t *testing.T) {
 	})
 }
 
-// A write that begins while the files are closed would find them closed.
+// If a write began after the failure, it could find the files closed.
 func TestAStoreThatHasFailedBeginsNoWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions(t, vfs.NewMem(), Always)
@@ -257,7 +259,7 @@ func TestAStoreThatHasFailedBeginsNoWrite(t *testing.T) {
 		}
 		for range 2 {
 			s.Append(put(1, "m"))
-			s.Begin(1)
+			s.BeginCommit(1)
 			if err := s.Commit(context.Background(), 1); !errors.Is(err, simba.ErrStopped) {
 				t.Errorf("Commit = %v, want ErrStopped", err)
 			}
@@ -266,7 +268,7 @@ func TestAStoreThatHasFailedBeginsNoWrite(t *testing.T) {
 				t.Error("a write has begun")
 			}
 			s.mu.Unlock()
-			synctest.Wait() // until the files are closed
+			synctest.Wait() // now the files are closed
 		}
 		if s, _, err := Open(testOptions(t, o.FS, Always)); err != nil {
 			t.Errorf("the directory stays locked: %v", err)
@@ -340,8 +342,8 @@ func TestPebblesComplaintsAreFatal(t *testing.T) {
 	}
 }
 
-// Every write of a start fails once: Open must say so, and what is left must do
-// for a later start.
+// Each write of a start fails once. Open must return the error, and a later start must succeed with
+// what is left.
 func TestAStartThatFailsSpoilsNothing(t *testing.T) {
 	for failAt := 1; ; failAt++ {
 		mem := vfs.NewCrashableMem()

@@ -15,7 +15,7 @@ import (
 // halt. Pebble's own reactions differ from place to place: some retry without end, and one unlocks
 // a mutex twice while it panics.
 //
-// Removing a file may fail, and so may reserving space for it. Both cost space only.
+// Removing a file may fail, and so may reserving space for it. Such a failure costs only space.
 type strictFS struct {
 	vfs.FS
 	fault    *fault
@@ -48,10 +48,10 @@ func (p *progress) state() (running bool, last time.Time) {
 
 func (s strictFS) Unwrap() vfs.FS { return s.FS }
 
-// Create creates a file. Pebble's markers are files whose name points to another file. Before it
-// creates one, it makes that other file's directory entry durable. Otherwise a power cut may leave
-// the marker alone, and the store could not be opened any more (cockroachdb/pebble issue 5825;
-// v2.1.7 has no fix).
+// Create creates a file. Pebble's markers are files whose name points to another file. Before
+// Create creates a marker, it makes that other file's directory entry durable. Otherwise a power
+// cut could leave the marker without the file, and Open would fail for ever (cockroachdb/pebble
+// issue 5825; v2.1.7 has no fix).
 func (s strictFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if strings.HasPrefix(s.PathBase(name), "marker.") {
 		if err := journal.SyncDir(s, s.PathDir(name)); err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// FuzzOpenDamaged damages one file of a store that was closed, and opens it. Either that fails, in
-// one line, or the store has all its leases. There is one exception: damage of the last segment
-// may reach the last record and the seal behind it. Then it may pass for a torn end, and the
-// leases are those after one of the commits.
+// FuzzOpenDamaged damages one file of a store that was closed, and opens it. Either Open fails, in
+// one line, or the store has all its leases. There is one exception: damage of the last segment may
+// reach the last record and the seal behind it. Open may take that for a torn end. Then the leases
+// are those after one of the commits.
 func FuzzOpenDamaged(f *testing.F) {
 	files, states := damageable(f)
 	names := slices.Sorted(maps.Keys(files))
@@ -33,7 +33,7 @@ func FuzzOpenDamaged(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, at uint32, junk []byte, cut bool) {
 		fsys := vfs.NewMem()
 		o := testOptions(t, fsys, Always)
-		o.Fatal = func(error) {} // it may find the damage only in the background
+		o.Fatal = func(error) {} // the store may find the damage only in the background
 		if err := fsys.MkdirAll(fsys.PathJoin(o.Dir, journalName), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func FuzzOpenDamaged(f *testing.F) {
 		got := map[string]simba.Lease{}
 		for l, err := range r.Leases {
 			if err != nil {
-				return // refused by whoever reads them
+				return // a read of the leases returns the error
 			}
 			got[l.Mutex] = l
 			if l.Token > r.Token {
@@ -123,7 +123,7 @@ func damageable(t testing.TB) (files map[string][]byte, states []map[string]simb
 	return files, states
 }
 
-// damage overwrites content from a place on, or cuts it there.
+// damage overwrites content from an offset on, or cuts it there.
 func damage(content []byte, at int, junk []byte, cut bool) []byte {
 	at = min(at, len(content))
 	if cut {

@@ -12,8 +12,8 @@ import (
 // rowVersion is the version of the history's rows that is written.
 const rowVersion = 1
 
-// lastEvent is the event before, from which the next one of a record is stored as the difference.
-// Before the first event, seq is the first Seq of the record's changes.
+// lastEvent is the previous event of a record. Each event is stored as the difference from the one
+// before. For the first event, seq is the first Seq of the record's changes.
 type lastEvent struct {
 	seq simba.Seq
 	at  int64
@@ -68,8 +68,8 @@ func decodeRow(key, value []byte) (first simba.Seq, events []simba.Event, err er
 	return first, events, nil
 }
 
-// history lists the rows of the history, so that old ones can be deleted without a read. It keeps
-// the newest limit events, and the others in their rows.
+// history lists the rows of the history, so that old rows can be deleted without a read. It keeps
+// the rows of the newest limit events. The oldest of these rows may have older events too.
 type history struct {
 	limit   int
 	events  int         // in rows

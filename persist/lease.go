@@ -67,8 +67,8 @@ func appendLease(b []byte, base simba.Instant, l *simba.Lease) []byte {
 	return b
 }
 
-// lease reads the output of appendLease of a version. Before leaseVersion the start of the tenure
-// was not stored: it counts as that of the windows.
+// lease reads what appendLease of some version has written. Before leaseVersion the start of the
+// tenure was not stored. Then the start of the windows stands for it.
 func (r *reader) lease(version byte, base simba.Instant) (l simba.Lease) {
 	longest := simba.Endless
 	if version == oldestLeaseVersion {

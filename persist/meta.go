@@ -38,7 +38,7 @@ type meta struct {
 	Delay time.Duration // recovery delay of the next run; 0 after a clean stop
 
 	// Latest is the boot's clock when the record was made. Stored instants of this generation are
-	// not later, but for the time between two readings of a clock.
+	// not later, except for the time between two readings of a clock.
 	Latest simba.Instant
 
 	Index uint64   // of the last record of the journal that the checkpoint has
@@ -106,13 +106,14 @@ func decodeMeta(value []byte) (m meta, err error) {
 	return m, nil
 }
 
-// isOf reports whether a clock of that boot, which shows now, can read the epoch's instants. A
-// clock that has gone back cannot: by it, leases would have more left than was granted.
+// isOf reports whether the epoch is of boot, whose clock shows now. It is not if the clock has gone
+// back: by such a clock, leases would have more left than was granted.
 func (m *meta) isOf(boot Boot, now simba.Instant) bool {
 	return m.Generation != 0 && m.Boot != "" && m.Boot == boot.ID && m.Latest <= now
 }
 
-// rebase returns the lease as it stands on the scale of the epoch.
+// rebase returns the lease with its instants on the epoch's boot. A lease of another generation
+// begins anew.
 func (e *epoch) rebase(l simba.Lease, generation uint64) simba.Lease {
 	if generation != e.Generation {
 		l.Acquired, l.AcquiredAt = e.Rebased, e.RebasedAt

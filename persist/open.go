@@ -163,8 +163,8 @@ func (s *Store) beginBackground() {
 	}
 }
 
-// stoppedTimer returns a timer for Reset. A running timer would keep in memory what f uses, also
-// after an Open that failed.
+// stoppedTimer returns a timer for Reset. A running timer would keep in memory what f uses, even
+// after a failed Open.
 func stoppedTimer(f func()) *time.Timer {
 	t := time.AfterFunc(math.MaxInt64, f)
 	t.Stop()
@@ -192,8 +192,9 @@ func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, progress *progre
 		Logger:        pebbleLogger{Logger: o.Logger, fault: fault},
 		EventListener: fault.listener(),
 
-		// The newest format of the Pebble that go.mod names. It is spelled out because there is no
-		// way back: a newer one needs a new version of ours that says so.
+		// The newest format of the Pebble that go.mod names. It is a constant because Pebble cannot
+		// go back to an older format. A newer format needs a new version of simba-resp that
+		// announces it.
 		FormatMajorVersion: pebble.FormatValueSeparation,
 
 		// The journal is the log. Pebble still reads a log that an earlier version of ours has
@@ -201,7 +202,7 @@ func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, progress *progre
 		DisableWAL: true,
 		// Each compaction of level 0 rewrites every lease, since each checkpoint spans all keys.
 		// For a million leases that takes 0.5 s of a processor. So it comes after 8 checkpoints,
-		// and not after 2 as by default. Writes stop for it later in proportion.
+		// not after 2 as by default. The threshold at which writes stop is larger in proportion.
 		L0CompactionThreshold: 16,
 		L0StopWritesThreshold: 32,
 		// While a Store runs only compactions read, and they read each block once.
@@ -209,7 +210,7 @@ func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, progress *progre
 	}
 }
 
-// readMeta returns the meta row, or the zero one from a new store.
+// readMeta returns the meta row, or the zero value if the store is new.
 func readMeta(db *pebble.DB) (meta, error) {
 	value, closer, err := db.Get([]byte(metaKey))
 	if errors.Is(err, pebble.ErrNotFound) {

@@ -42,7 +42,7 @@ func (m Mode) String() string {
 	return "always"
 }
 
-// Options are how to open a Store. Only Dir is required.
+// Options are the options of Open. Only Dir is required.
 type Options struct {
 	// Dir is the data directory. If it does not exist, Open creates it, readable by its owner
 	// only.
@@ -51,38 +51,38 @@ type Options struct {
 	FS vfs.FS
 	// Mode is the durability of changes; the zero value is Always.
 	Mode Mode
-	// Boot identifies the boot of the machine; the zero value means that of this machine.
+	// Boot identifies the boot of the machine; the zero value means the boot of this machine.
 	Boot Boot
 	// Now is the clock of the engine whose leases are stored; nil means Boot.Now. Both must count
 	// from the same boot.
 	Now func() simba.Instant
 	// Wall is the wall clock, whose time is stored for people to read; nil means the machine's.
 	Wall func() time.Time
-	// SyncEvery bounds the time that a change waits for its fsync in Async, when no caller waits
-	// for it; 0 means 10 ms.
+	// SyncEvery bounds how long a change in Async waits for its fsync when no caller waits; 0 means
+	// 10 ms.
 	SyncEvery time.Duration
 	// MinFree is how many bytes must be free at the start; 0 means 128 MiB. That is enough for the
 	// journal's four files (64 MiB) and a checkpoint of three segments (48 MiB).
 	MinFree uint64
 	// CommitTimeout bounds one write with its fsync; 0 means DefaultCommitTimeout. While a commit
-	// waits for a checkpoint, it bounds each write and each sync of that. The checkpoint may read
-	// and compute between them for six times as long.
+	// waits for a checkpoint, it bounds each write and each sync of the checkpoint. Between them
+	// the checkpoint may read and compute for six times as long.
 	CommitTimeout time.Duration
 	// Fatal is called once, when the store can make no change durable any more. It must end the
-	// process. If it returns, the goroutine that failed stays blocked and keeps what it has. If
-	// Fatal is nil, the store logs the error and exits with ExitCode.
+	// process. If it returns, the goroutine that failed stays blocked and keeps its files and
+	// memory. If Fatal is nil, the store logs the error and exits with ExitCode.
 	Fatal func(error)
 	// Logger gets Pebble's messages; nil means slog.Default.
 	Logger *slog.Logger
 	// Yield lets other goroutines add to the group of changes that is about to be written; nil
-	// means runtime.Gosched. That of a simulation returns when no goroutine can go on.
+	// means runtime.Gosched. In a simulation it returns when no goroutine can go on.
 	Yield func()
 	// HistoryLen is how many events are kept; 0 means 10,000.
 	HistoryLen int
 	// SegmentSize is the size of a segment of the journal, in bytes; 0 means 16 MiB.
 	SegmentSize int64
 
-	// slept returns by how much Now is behind the boot's clock; nil means never.
+	// slept returns by how much Now is behind the boot's clock; nil means that Now is never behind.
 	slept func() time.Duration
 }
 
@@ -93,7 +93,7 @@ func sleep(now, boot func() simba.Instant) func() time.Duration {
 		return nil
 	}
 	return func() time.Duration {
-		n := now() // first, so that what lies between the readings makes leases longer
+		n := now() // read first, so that the time until the other reading makes leases longer
 		return max(0, boot().Sub(n))
 	}
 }
@@ -132,7 +132,7 @@ func (o *Options) ensureDefaults() error {
 	if o.Fatal == nil {
 		logger, dir := o.Logger, o.Dir
 		o.Fatal = func(err error) {
-			// The reader of the log may be stuck. That must not keep the process.
+			// The reader of the log may be stuck. That must not keep the process alive.
 			time.AfterFunc(exitPatience, func() { os.Exit(ExitCode) })
 			logger.Error("the data directory failed, exiting", "dir", dir, "err", err)
 			os.Exit(ExitCode)

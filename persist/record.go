@@ -35,8 +35,8 @@ const (
 //	76  8  base: an instant of that boot, from which the puts count
 //	84  …  changes, each a kind (1 byte), the length of its body (uvarint) and its body
 //
-// A record says how old its leases were when it was made. So a reader needs no more than its own
-// clock to place them in time: see decodePut.
+// A record says how old its leases were when it was made. So a reader needs only its own clock to
+// place them in time: see decodePut.
 type head struct {
 	first, last simba.Seq
 	instant     simba.Instant
@@ -108,11 +108,11 @@ func appendPut(b []byte, base simba.Instant, l *simba.Lease) []byte {
 	return appendLease(appendString(b, l.Mutex), base, l)
 }
 
-// decodePut reads the body of a put. The lease counts by a clock that showed now at the record's
-// instant. By the writer's own clock that is h.instant. Another machine takes its own clock when
-// the record arrives. That is later, so a lease never ends there before it ends for its owner.
+// decodePut reads the body of a put. now is what the reader's clock showed at the record's instant.
+// On the writer's boot, now is h.instant. Another machine reads its own clock when the record
+// arrives. That is later, so a lease never ends there before it ends for its owner.
 //
-// The generation is that of the writer's boot.
+// generation names the writer's boot.
 func decodePut(h *head, body []byte, now simba.Instant) (l simba.Lease, generation uint64, err error) {
 	r := reader{rest: body}
 	mutex := r.string()
@@ -155,7 +155,7 @@ func eachChange(changes []byte, do func(kind changeKind, body []byte) error) err
 }
 
 // lastChanges drops the changes of a lease that a later one in the record supersedes. That is safe
-// because a record is replayed whole or not at all. It works within the record's memory.
+// because a record is replayed whole or not at all. It reuses the record's memory.
 func lastChanges(record []byte) []byte {
 	last := make(map[string]int) // by mutex: how much of the record is left at its last change
 	short := record[:headSize]

@@ -15,8 +15,8 @@ import (
 type Recovered struct {
 	Seq   simba.Seq // no client has seen a larger one: the next change gets one
 	Token uint64    // the same for tokens
-	// Delay is the recovery delay: how long from now leases may run that were granted and then
-	// lost. Until it has passed the engine must grant nothing new.
+	// Delay is the recovery delay. Leases that were granted, but then lost, may still run for so
+	// long. Until it has passed, the engine must grant nothing new.
 	Delay time.Duration
 	// Leases reads the leases, in the order of the mutexes' names, ended ones included. It ends at
 	// the first error. It yields the leases as of Open until the first Append.
@@ -56,8 +56,8 @@ func (s *Store) recover(o *Options) (*Recovered, error) {
 	return r, nil
 }
 
-// Replay returns the sum of the checkpoint and the records behind it, with the code of Open. An
-// engine that was stopped can be replaced by a new one, on a store that stays open.
+// Replay reads the checkpoint and the records behind it, with the code of Open. So a new engine can
+// replace one that was stopped, while the store stays open.
 //
 // The new engine's clock must begin at Options.Boot.Now. If Options.Now is another clock, it must
 // not have missed a sleep of the machine, because the store adds such sleeps to later leases. Until

@@ -82,9 +82,9 @@ func TestWithoutABootIDEveryStartIsAReboot(t *testing.T) {
 	}
 }
 
-// A clock that lies behind what is stored is not the one that it was stored by: a
-// snapshot of the machine was restored, say. The first start sees it, and the next
-// ones go on from there.
+// If the clock is behind the stored instants, they were stored by another clock. For example, a
+// snapshot of the machine was restored. The first start notices that. The next starts go on from
+// there.
 func TestAClockThatHasGoneBackIsThatOfAnotherBoot(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	var c clock
@@ -113,7 +113,7 @@ func TestAClockThatHasGoneBackIsThatOfAnotherBoot(t *testing.T) {
 		back.advance(time.Second)
 	}
 	if got := strings.Count(log.String(), "lies behind"); got != 1 {
-		t.Errorf("the log tells %d times of the clock, want once:\n%s", got, &log)
+		t.Errorf("%d warnings about the clock, want one:\n%s", got, &log)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestAMutexThatIsNamedLikeAnothersKeyKeepsItsName(t *testing.T) {
 	}
 }
 
-// The token of no tenure, or of one that began and ended in one change.
+// Such a token is of no tenure, or of one that began and ended in one change.
 func TestACommittedTokenIsNotGivenOutAfterACrash(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		fsys := vfs.NewCrashableMem()
@@ -150,8 +150,8 @@ func TestACommittedTokenIsNotGivenOutAfterACrash(t *testing.T) {
 	}
 }
 
-// A restart shortly after a reboot must not begin the leases anew once more. Nor must it take
-// instants of the boot before for ones of this boot.
+// A restart shortly after a reboot must not begin the leases anew once more. It must not take
+// instants of the previous boot for instants of this boot either.
 func TestOnlyTheFirstStartOfABootBeginsLeasesAnew(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	s, _ := openClosed(t, testOptions(t, fsys, Always))
@@ -241,7 +241,7 @@ func TestTheHistoryKeepsTheLastEventsInOrder(t *testing.T) {
 		mustClose(t, s)
 	}
 
-	// Older rows are gone, and a smaller limit holds for what is there too.
+	// Older rows are gone. A smaller limit also applies to stored rows.
 	o.HistoryLen = 5
 	for range 2 {
 		s, r := mustOpen(t, o)
@@ -269,8 +269,9 @@ func TestOldHistoryIsDeletedWhileTheStoreIsOpen(t *testing.T) {
 	}
 }
 
-// The last run may have been killed before it synced what names its checkpoint. Open lets go
-// of segments by the checkpoint that it reads, so that one must be durable before.
+// The last run may have been killed before it synced the files that name its checkpoint. Open
+// releases the segments that this checkpoint covers. So Open must make the checkpoint durable
+// before.
 func TestAStartSyncsAManifestOfItsOwnBeforeItChangesTheJournal(t *testing.T) {
 	var mu sync.Mutex
 	var created, synced string
@@ -343,11 +344,11 @@ func TestReadingLeasesCanStopAndBeginAgain(t *testing.T) {
 			break
 		}
 	}
-	mustClose(t, s) // complains of an iterator that is open
+	mustClose(t, s) // fails if an iterator is open
 }
 
-// The engine's clock stands still while the machine sleeps, and the next run's
-// begins where the boot's is.
+// The engine's clock stands still while the machine sleeps. The clock of the next run begins at the
+// boot's clock.
 func TestASleepOfTheMachineShortensNoLaterLease(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	var boot, engine clock

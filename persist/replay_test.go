@@ -18,7 +18,8 @@ import (
 )
 
 // The directory was written by the last version whose records have format 1, in segments of 8 KiB.
-// It was copied while it was open: some changes are rows, the later ones are records.
+// It was copied while it was open. Its first changes are rows of the checkpoint, the later ones are
+// records.
 func TestADirectoryWithRecordsOfFormat1Opens(t *testing.T) {
 	fsys := vfs.NewMem()
 	o := testOptions(t, fsys, Always)
@@ -55,10 +56,10 @@ func TestADirectoryWithRecordsOfFormat1Opens(t *testing.T) {
 		case "long":
 			l.TTL, l.Owner = 100*24*time.Hour, ""
 		}
-		l.StartedAt = l.AcquiredAt // all that is known
+		l.StartedAt = l.AcquiredAt // a record of format 1 has no other start
 		want[mutex] = l
 	}
-	for start := range 2 { // the second finds the same, in rows of today
+	for start := range 2 { // the second start finds the same, in rows of the present version
 		s, r := mustOpen(t, o)
 		if got := leasesOf(t, r); !reflect.DeepEqual(got, want) {
 			t.Errorf("start %d: leases %+v, want %+v", start, got, want)
@@ -70,7 +71,7 @@ func TestADirectoryWithRecordsOfFormat1Opens(t *testing.T) {
 	}
 }
 
-// journalRecords returns the records of a store that is open, which has released none.
+// journalRecords returns the records of an open store that has released none.
 func journalRecords(t *testing.T, s *Store) (list [][]byte) {
 	t.Helper()
 	for r, err := range s.journal.Records(0, s.journal.Durable()) {
@@ -95,7 +96,7 @@ func (c *changesOf) next() simba.Change {
 	c.seq++
 	mutex := fmt.Sprint("m", c.rng.IntN(12))
 	c.clock.advance(time.Duration(c.rng.IntN(500)) * time.Millisecond)
-	wall := c.wall.UnixMilli() + int64(c.rng.IntN(3)-1)*3_600_000 // it is set again and again
+	wall := c.wall.UnixMilli() + int64(c.rng.IntN(3)-1)*3_600_000 // somebody sets the clock often
 	l, held := c.leases[mutex]
 	ch := put(c.seq, mutex)
 	switch {
@@ -127,8 +128,9 @@ func newChanges(seed uint64) *changesOf {
 	return c
 }
 
-// A machine that has booted at another time gets the records one by one, each a little after it was
-// made. Its leases end no earlier than for their owners, and later only by that time.
+// Another machine, which booted at another time, gets each record a little after it was made. On
+// that machine, leases end no earlier than for their owners. They end later by that little time at
+// most.
 func TestRecordsAreReplayedOnAnotherMachine(t *testing.T) {
 	for seed := range uint64(20) {
 		changes := newChanges(seed)
@@ -193,8 +195,8 @@ func replayOn(t *testing.T, leases map[string]simba.Lease, record []byte, now si
 	}
 }
 
-// The records are of several runs, on two boots. Those of the first one say so themselves when
-// they come again, after the second boot has begun.
+// The records are of several runs, on two boots. Records of the first boot are replayed again after
+// the second boot has begun. They name their boot themselves.
 func TestRecordsOfSeveralBootsThatAreReplayedAgainChangeNothing(t *testing.T) {
 	changes := newChanges(1)
 	fsys := vfs.NewMem()
@@ -261,13 +263,13 @@ func TestRecordsOfSeveralBootsThatAreReplayedAgainChangeNothing(t *testing.T) {
 	}
 }
 
-// On the boot that has written them, leases are as they were, to the nanosecond.
+// On the boot that has written the leases, they are as they were, to the nanosecond.
 func TestReplayGivesTheLeasesThatWereAppended(t *testing.T) {
 	for seed := range uint64(10) {
 		changes := newChanges(seed)
 		fsys := vfs.NewMem()
 		o := testOptions(t, fsys, Mode(seed%2))
-		o.SegmentSize = 8 << 10 // so some are rows already
+		o.SegmentSize = 8 << 10 // so that some leases are rows already
 		o.Boot.Now = changes.clock.now
 		s, _ := mustOpen(t, o)
 		var events []simba.Event

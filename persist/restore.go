@@ -31,14 +31,14 @@ var (
 	ErrClock = errors.New("the clock of this machine is before the time of the backup")
 )
 
-// RestoreOptions are how to restore a backup. From and Dir are required, and either Quiet or
+// RestoreOptions are the options of Restore. From and Dir are required, and either Quiet or
 // OwnersStopped.
 type RestoreOptions struct {
 	// From is the file of the backup.
 	From string
 	// Dir is the data directory to create. It must be empty, or not exist.
 	Dir string
-	// Quiet is the recovery delay of the server's first run: until it has passed the server grants
+	// Quiet is the recovery delay of the server's first run: until it has passed, the server grants
 	// nothing new. It must be at least the longest lease, ttl and transition, that was granted
 	// after the backup.
 	Quiet time.Duration
@@ -68,9 +68,9 @@ type Restored struct {
 // one line each.
 //
 // The owners of the old server may have got leases, tokens and event numbers that the backup lacks.
-// So both numbers go on above the wall clock in microseconds, which is above all that anything
-// counts up. Every lease begins anew, in full, at the first start of a server. Lost leases are left
-// to the caller's choice of Quiet or OwnersStopped.
+// So tokens and event numbers go on above the wall clock in microseconds. No server reaches such
+// numbers by counting. Every lease begins anew, in full, at the first start of a server. Against
+// lost leases, the caller chooses Quiet or OwnersStopped.
 //
 // With Quiet the leases keep their tokens, so that their owners can renew them. Quiet is at least
 // as long as each lease, so a lease that its owner does not renew ends before the first new grant.
@@ -121,7 +121,7 @@ type restore struct {
 	batch *pebble.Batch
 }
 
-// newRestore makes the meta row, from which the others follow.
+// newRestore makes the meta row. The other rows depend on it.
 func newRestore(o *RestoreOptions, f *backupFile) (*restore, error) {
 	if err := f.checkQuiet(o.Quiet); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func newRestore(o *RestoreOptions, f *backupFile) (*restore, error) {
 			now.UTC().Format(time.RFC3339), f.info.Taken.UTC().Format(time.RFC3339))
 	}
 	// Leases of the backup are of this generation or an earlier one. No boot has an empty id, so
-	// the first start begins the next generation, and with it these leases.
+	// the first start begins the next generation. Then these leases begin anew.
 	m := meta{
 		epoch:  epoch{Generation: f.meta.Generation},
 		Seq:    max(f.meta.Seq, simba.Seq(now.UnixMicro())),
@@ -157,7 +157,7 @@ func (f *backupFile) checkQuiet(quiet time.Duration) error {
 	return nil
 }
 
-// floor returns the largest token that the restored store counts as given.
+// floor returns the largest token that the restored store counts as used.
 func (r *restore) floor() uint64 { return r.meta.Token }
 
 // run writes the directory. The sign comes last: without it no server opens the directory.
@@ -175,7 +175,7 @@ func (r *restore) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = r.checkEmpty() // nobody has been faster
+	err = r.checkEmpty() // no other process was faster
 	if err == nil {
 		if err = r.write(ctx, lock); err == nil {
 			err = signStore(r.FS, r.Dir)
@@ -272,7 +272,7 @@ func (r *restore) fill(ctx context.Context, db *pebble.DB) error {
 		r.batch.Reset()
 		return ctx.Err()
 	})
-	if err != nil {
+	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}
 	if err := r.batch.Set([]byte(metaKey), appendMeta(nil, &r.meta), nil); err != nil {

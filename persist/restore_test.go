@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// With a quiet time the owners can renew, so their tokens stay.
+// With a quiet time the owners can renew their leases. So the tokens stay.
 func TestARestoredStoreKeepsTokensAndBeginsLeasesAnewAfterAQuietTime(t *testing.T) {
 	before := uint64(time.Now().UnixMicro())
 	done, r := restored(t, smallBackup(t), RestoreOptions{Quiet: time.Minute})
@@ -40,7 +40,7 @@ func TestARestoredStoreKeepsTokensAndBeginsLeasesAnewAfterAQuietTime(t *testing.
 	}
 }
 
-// A later tenure may have had a token between that of the backup and the floor.
+// A tenure after the backup may have had a token between the backup's tokens and the floor.
 func TestARestoredStoreWithStoppedOwnersGivesEachLeaseANewToken(t *testing.T) {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	for i, mutex := range []string{"a", "b", "c"} {
@@ -63,7 +63,7 @@ func TestARestoredStoreWithStoppedOwnersGivesEachLeaseANewToken(t *testing.T) {
 	}
 }
 
-// Numbers of the old server that are above the clock stay below the new ones.
+// If numbers of the old server are above the clock, the new numbers are larger still.
 func TestARestoredStoreCountsAboveTheBackupEvenIfThatIsAboveTheClock(t *testing.T) {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	ch := put(math.MaxInt64/2, "m")
@@ -143,7 +143,8 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// A lease that was granted and released may be granted again after the backup.
+// The longest lease was granted and released before the backup. The old server may have granted it
+// again afterwards.
 func TestRestoreKnowsTheLongestLeaseOfAnAsyncServer(t *testing.T) {
 	fsys := vfs.NewMem()
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Async))
@@ -173,7 +174,8 @@ func TestRestoreWritesIntoAnEmptyDirectoryWithLeftovers(t *testing.T) {
 // isWrite reports whether an operation changes the disk.
 func isWrite(op errorfs.Op) bool { return op.Kind.ReadOrWrite() == errorfs.OpIsWrite }
 
-// The crash comes before each operation in turn, and the disk has kept what was synced, or all.
+// The crash comes before each operation in turn. The disk keeps either only what was synced, or
+// everything.
 func TestACrashDuringRestoreLeavesNoStoreOrAWholeOne(t *testing.T) {
 	content := smallBackup(t)
 	whole := false
@@ -192,13 +194,13 @@ func TestACrashDuringRestoreLeavesNoStoreOrAWholeOne(t *testing.T) {
 			if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}); err != nil {
 				t.Fatal(err)
 			}
-			if crashed == nil { // it came to its end before
+			if crashed == nil { // Restore ended before the crash
 				whole = true
 				crashed = crash(disk)
 			}
 			names, _ := crashed.List("data")
 			if len(names) == 0 {
-				continue // a server would start empty, and say so
+				continue // a server would make a new store here, and log that
 			}
 			s, r, err := Open(testOptions(t, crashed, Always))
 			if err != nil {

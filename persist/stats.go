@@ -10,10 +10,10 @@ import (
 // Stats are a Store's figures since it was opened.
 type Stats struct {
 	Commits int64 // writes, each with one fsync
-	Changes int64 // in them
-	Bytes   int64 // of the records that they are
+	Changes int64 // in the commits
+	Bytes   int64 // of their records
 
-	LargestCommit int64 // changes that shared one fsync, at most
+	LargestCommit int64 // the most changes that shared one fsync
 	LastCommit    time.Duration
 	LongestCommit time.Duration
 
@@ -29,7 +29,7 @@ func (s *GroupSizes) add(changes int) {
 	s[min(bits.Len(uint(max(changes, 1)-1)), len(s)-1)]++
 }
 
-// Stats returns the figures of now.
+// Stats returns the current figures.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,19 +18,19 @@ import (
 
 const (
 	// seqReserve is how far the stored floor of Seq is beyond the last change while a Store is
-	// open. So changes that do not hold are committed without an fsync. A crash skips so many
-	// numbers at most.
+	// open. So changes that need not be synced are committed without an fsync. A crash skips at
+	// most this many numbers.
 	seqReserve = 1 << 20
-	// tokenReserve is the same for tokens, in Async only.
+	// tokenReserve is the same for tokens. It exists in Async only.
 	tokenReserve = 1 << 20
 	// longestDelay is the longest recovery delay. A lease with longer windows, which only a lock
-	// key can have, always holds, in Async too.
+	// key can have, must always be synced, in Async too.
 	longestDelay = simba.MaxTTL + simba.MaxTransition
 	// maxPending is how many bytes may wait for an fsync that no caller waits for. Beyond it every
-	// change holds, so the next Commit writes them all.
+	// change must be synced, so the next Commit writes them all.
 	maxPending = 4 << 20
-	// maxRecord is how many bytes a record has at most, but for the last transaction in it. A disk
-	// that writes 26 MB a second makes such a record durable within the commit timeout.
+	// maxRecord is how many bytes a record has at most, without its last transaction. A disk that
+	// writes 26 MB a second makes such a record durable within the commit timeout.
 	maxRecord = 256 << 20
 )
 
@@ -48,7 +48,7 @@ type Store struct {
 	syncEvery    time.Duration
 	yield        func()
 	step         int64         // of the checkpoint, in bytes: a segment
-	maxRecord    int           // bytes; the constant, but in tests
+	maxRecord    int           // bytes; the constant, except in tests
 	inherited    time.Duration // recovery delay that earlier runs left
 	recoverUntil simba.Instant // the end of it
 	epoch        epoch         // of this run
@@ -84,16 +84,16 @@ type Store struct {
 	// mu protects the fields below. It is held for memory only, never for I/O.
 	mu       sync.Mutex
 	next     *group   // the group that Append adds to
-	ready    []*group // written before next; these must not grow any more
+	ready    []*group // to be written before next; they must not grow any more
 	current  *group   // the group that is being written; may be nil
 	spare    *group   // for use as next; may be nil
 	writing  bool     // a goroutine runs write
 	closed   bool     // the final group was taken: nothing more will be written
 	appended floors   // of the changes so far
-	durable  floors   // granted by the last durable record
+	durable  floors   // of the last durable record
 	stats    Stats
 	scratch  []byte
-	flush    *time.Timer // has next written, in Async
+	flush    *time.Timer // writes next, in Async
 
 	closing func() error // close, once
 }
@@ -108,23 +108,24 @@ type floors struct {
 // Created reports whether Open created the store, in a directory that had none.
 func (s *Store) Created() bool { return s.created }
 
-// Append adds a change to the next group. It reports whether the change holds, and is the first of
-// the group that does. It does no I/O and keeps no reference to ch.Events.
-func (s *Store) Append(ch simba.Change) (holds bool) { return s.AppendAll([]simba.Change{ch}) }
+// Append adds a change to the next group. mustSync reports whether the change is the first of its
+// group that must be synced. It does no I/O and keeps no reference to ch.Events.
+func (s *Store) Append(ch simba.Change) (mustSync bool) { return s.AppendAll([]simba.Change{ch}) }
 
-// AppendAll is Append for changes of which a crash leaves all or none.
-func (s *Store) AppendAll(changes []simba.Change) (holds bool) {
+// AppendAll is Append for several changes. A crash keeps all of them or none.
+func (s *Store) AppendAll(changes []simba.Change) (mustSync bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range changes {
-		holds = s.appendLocked(&changes[i]) || holds
+		mustSync = s.appendLocked(&changes[i]) || mustSync
 	}
 	s.closeLargeLocked()
 	s.updateCommittedLocked()
-	return holds
+	return mustSync
 }
 
-func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
+// appendLocked adds one change to the next group. The caller holds mu.
+func (s *Store) appendLocked(ch *simba.Change) (mustSync bool) {
 	g := s.next
 	if g.changes == 0 {
 		g.begin(ch)
@@ -136,8 +137,8 @@ func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
 	if len(g.record) > g.limit {
 		g.shrink()
 	}
-	if holds = g.hold == 0 && s.holds(g, ch); holds {
-		g.hold = ch.Seq
+	if mustSync = g.mustSync == 0 && s.mustSync(g, ch); mustSync {
+		g.mustSync = ch.Seq
 	}
 	if g.changes++; g.changes == 1 && s.mode == Async {
 		s.flush.Reset(s.syncEvery)
@@ -151,14 +152,14 @@ func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
 			s.appended.longest = max(s.appended.longest, windows)
 		}
 	}
-	return holds
+	return mustSync
 }
 
 // encode adds the change to the group's record.
 func (s *Store) encode(g *group, ch *simba.Change) {
 	switch ch.Kind {
 	case simba.ChangePut:
-		// The next run reads the lease. Its clock begins at the boot's.
+		// The next run reads the lease. The clock of that run begins at the boot's clock.
 		l := ch.Lease
 		l.Acquired = l.Acquired.Add(g.slept)
 		if !g.hasBase {
@@ -176,14 +177,14 @@ func (s *Store) encode(g *group, ch *simba.Change) {
 	}
 }
 
-// holds reports whether a client must not see the change, or a later one, before it is durable.
+// mustSync reports whether a client must not see the change, or a later one, before it is durable.
 // Only here do the modes of durability differ.
 //
 // In Async a change that a client has seen may be lost. Two rules make that safe. The next run
 // gives out no number that a lost change had. It waits until every lease of a lost change has
-// ended. So a change holds if it goes beyond what the last durable record grants. A change that
-// ends a tenure against its owner's will always holds.
-func (s *Store) holds(g *group, ch *simba.Change) bool {
+// ended. So a change must be synced if the last durable record does not cover it. So must a change
+// that ends a tenure against its owner's will.
+func (s *Store) mustSync(g *group, ch *simba.Change) bool {
 	if ch.Seq > s.durable.seq || len(g.record) > maxPending || s.closed {
 		return true
 	}
@@ -201,17 +202,17 @@ func (s *Store) holds(g *group, ch *simba.Change) bool {
 }
 
 func (s *Store) updateCommittedLocked() {
-	hold := s.next.hold
+	first := s.next.mustSync
 	for _, g := range slices.Backward(s.ready) {
-		hold = cmp.Or(g.hold, hold)
+		first = cmp.Or(g.mustSync, first)
 	}
 	if s.current != nil {
-		hold = cmp.Or(s.current.hold, hold)
+		first = cmp.Or(s.current.mustSync, first)
 	}
-	if hold == 0 {
-		hold = s.appended.seq + 1
+	if first == 0 {
+		first = s.appended.seq + 1
 	}
-	s.committed.Store(uint64(hold - 1))
+	s.committed.Store(uint64(first - 1))
 }
 
 // Committed returns the largest Seq up to which every change is committed. It is one atomic load.
@@ -225,22 +226,22 @@ func (s *Store) Commit(ctx context.Context, seq simba.Seq) error {
 	if s.fault.failed() {
 		return simba.ErrStopped
 	}
-	done, err := s.begin(seq)
+	done, err := s.beginCommit(seq)
 	if done == nil {
 		return err
 	}
 	return s.wait(ctx, done)
 }
 
-// Begin implements engine.Journal.
-func (s *Store) Begin(seq simba.Seq) (waits bool) {
-	done, err := s.begin(seq)
+// BeginCommit implements engine.Journal.
+func (s *Store) BeginCommit(seq simba.Seq) (waits bool) {
+	done, err := s.beginCommit(seq)
 	return done != nil || err != nil
 }
 
-// begin has the changes up to seq written, unless they are committed. It returns a channel that is
-// closed when they are durable.
-func (s *Store) begin(seq simba.Seq) (done <-chan struct{}, err error) {
+// beginCommit starts the write of the changes up to seq, unless they are committed. done is closed
+// when they are durable.
+func (s *Store) beginCommit(seq simba.Seq) (done <-chan struct{}, err error) {
 	if seq <= s.Committed() {
 		return nil, nil
 	}
@@ -305,7 +306,7 @@ func (s *Store) close() error {
 		err = s.closeFiles()
 		close(closed)
 	}()
-	if err := s.awaitCheckpointer(closed); err != nil { // it may be running
+	if err := s.awaitCheckpointer(closed); err != nil { // the checkpointer may be running
 		s.fault.trip(err)
 		return s.fault.cause()
 	}
@@ -333,7 +334,7 @@ func (s *Store) writeAll(final bool) error {
 // closeFailed closes the files of a store that has failed.
 func (s *Store) closeFailed() {
 	s.mu.Lock()
-	s.closed = true // a caller that found the store working has begun to write by now
+	s.closed = true // under mu, so no write begins later: see beginWriteLocked
 	s.mu.Unlock()
 	s.writer.Wait()
 	_ = s.closeFiles() // the first failure says more

@@ -18,14 +18,14 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A clock is a boot's clock that stands still unless it is set.
+// A clock is a boot's clock that stands still unless advance is called.
 type clock struct{ at atomic.Int64 }
 
 func (c *clock) now() simba.Instant      { return simba.Instant(c.at.Load()) }
 func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
 
-// testOptions opens a store on fsys, in the first boot of a machine whose clock
-// stands still. A failure of the store fails the test.
+// testOptions returns options of a store on fsys, in the first boot of a machine whose clock stands
+// still. A failure of the store fails the test.
 func testOptions(t testing.TB, fsys vfs.FS, mode Mode) Options {
 	t.Helper()
 	return Options{
@@ -34,9 +34,9 @@ func testOptions(t testing.TB, fsys vfs.FS, mode Mode) Options {
 		Mode:   mode,
 		Boot:   Boot{ID: "boot-1", Now: new(clock).now},
 		Logger: slog.New(slog.DiscardHandler),
-		// A test that wants background syncs sets a time.
+		// A test that wants background syncs sets a shorter time.
 		SyncEvery: time.Hour,
-		// Small ones are soon full.
+		// Small segments are soon full.
 		SegmentSize: 64 << 10,
 		Fatal:       func(err error) { t.Errorf("the store failed: %v", err) },
 	}
@@ -73,7 +73,7 @@ func openClosed(t testing.TB, o Options) (*Store, *Recovered) {
 	return s, r
 }
 
-// put is a grant: the token is the change's number.
+// put returns a grant. Its token is the change's number.
 func put(seq simba.Seq, mutex string) simba.Change {
 	return simba.Change{
 		Seq:  seq,
@@ -90,13 +90,13 @@ func put(seq simba.Seq, mutex string) simba.Change {
 	}
 }
 
-// del is a release.
+// del returns a release.
 func del(seq simba.Seq, mutex string) simba.Change {
 	return simba.Change{Seq: seq, Kind: simba.ChangeDelete, Lease: simba.Lease{Mutex: mutex},
 		Events: []simba.Event{{Seq: seq, At: 1, Kind: simba.EventReleased, Mutex: mutex, Owner: "owner", Reason: "done"}}}
 }
 
-// note is a change of the history alone.
+// note returns a change of the history alone.
 func note(seq simba.Seq) simba.Change {
 	return simba.Change{Seq: seq, Kind: simba.ChangeNone,
 		Events: []simba.Event{{Seq: seq, At: 2, Kind: simba.EventQueued, Mutex: "m", Owner: "waiter"}}}
@@ -114,12 +114,11 @@ func leasesOf(t testing.TB, r *Recovered) map[string]simba.Lease {
 	return leases
 }
 
-// A syncGate is a file system on which fsyncs of the journal can be held back, and
-// are counted.
+// A syncGate is a file system that counts the fsyncs of the journal. A test can block these fsyncs.
 type syncGate struct {
 	vfs.FS
 	syncs   atomic.Int64
-	arrived chan struct{} // gets a value for each fsync that is held
+	arrived chan struct{} // gets a value for each fsync that is blocked
 
 	mu   sync.Mutex
 	gate chan struct{} // closed = open
@@ -138,8 +137,9 @@ func newSyncGate(inner vfs.FS) *syncGate {
 	return g
 }
 
-// wrapFS calls inject before each operation, and returns its error instead. The path of an
-// operation on an open file is the present one, also if the file was renamed.
+// wrapFS returns a file system that calls inject before each operation. If inject returns an error,
+// the operation fails with it. The path of an operation on an open file is the file's present path,
+// even after a rename.
 func wrapFS(inner vfs.FS, inject func(errorfs.Op) error) vfs.FS {
 	var segments sync.Map // by the path of a spare that has become one
 	return errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -187,7 +187,7 @@ func (g *syncGate) pass() {
 	}
 }
 
-// hold makes fsyncs wait until the function returned is called.
+// hold blocks fsyncs until release is called.
 func (g *syncGate) hold() (release func()) {
 	gate := make(chan struct{})
 	g.mu.Lock()
@@ -196,7 +196,7 @@ func (g *syncGate) hold() (release func()) {
 	return sync.OnceFunc(func() { close(gate) })
 }
 
-// commitAll commits each of the numbers by a goroutine of its own.
+// commitAll commits each of the numbers on a goroutine of its own.
 func commitAll(s *Store, seqs ...simba.Seq) (errs <-chan error) {
 	ch := make(chan error, len(seqs))
 	for _, seq := range seqs {
@@ -357,7 +357,7 @@ func TestChangesNobodyCommitsDoNotPileUpWithoutLimit(t *testing.T) {
 	}
 }
 
-// large is a lease with so many bytes.
+// large returns the grant of a lease of size bytes.
 func large(seq simba.Seq, mutex string, size int) simba.Change {
 	ch := put(seq, mutex)
 	ch.Lease.Fields = []simba.Field{{Name: strings.Repeat("x", size), Value: "1"}}

@@ -10,8 +10,8 @@ import (
 )
 
 // upgrade prepares a store that has no journal, because it is new or an earlier version wrote it.
-// Its rows become the checkpoint before the journal's first record. That is durable before there
-// is a journal, so an earlier version refuses the store.
+// Its rows become the checkpoint before the journal's first record. The new meta row is durable
+// before the journal exists, so from then on an earlier version refuses the store.
 func upgrade(db *pebble.DB, m *meta) error {
 	b := db.NewBatch()
 	defer b.Close()
@@ -28,9 +28,9 @@ func upgrade(db *pebble.DB, m *meta) error {
 	return pebbleError(errors.Join(db.Apply(b, pebble.NoSync), db.Flush()))
 }
 
-// renameKeys gives leases of a store before format 3 the names that their keys have now. It
-// deletes leases of keys that are views of a mutex by now. If a mutex has a lease under either
-// name, the one under the shorter name stays.
+// renameKeys gives leases of a store before format 3 the names that their keys have now. It deletes
+// leases of keys that are only views of a mutex now. If a mutex has leases under both names, the
+// one under the shorter name stays.
 func renameKeys(db *pebble.DB, batch *pebble.Batch) error {
 	old := prefix(leasePrefix)
 	old.LowerBound = appendLeaseKey(nil, "simba:{")

@@ -17,7 +17,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// earlierRows are what a version of format 3 has stored of three changes.
+// earlierRows are the rows that a version of format 3 stores for three changes.
 var earlierRows = map[string]string{
 	// Seq 7, token 5, no recovery delay
 	"m":                                 "\x03\x06boot-1\x01\x00\x00\x07\x05\x00\x00",
@@ -26,8 +26,8 @@ var earlierRows = map[string]string{
 	"h\x00\x00\x00\x00\x00\x00\x00\x06": "\x01\x00\x0a\x01\x01n\x01o\x04\x00\x02\x02\x01\x01m\x01o\x05\x01r",
 }
 
-// earlier makes the directory of a version without a journal, which has these rows in
-// Pebble's log alone, each synced.
+// earlier makes the directory of a version without a journal. Its rows are in Pebble's log alone,
+// each synced.
 func earlier(t *testing.T, o Options, rows map[string]string) {
 	t.Helper()
 	if o.FS == nil {
@@ -52,7 +52,7 @@ func earlier(t *testing.T, o Options, rows map[string]string) {
 	}
 }
 
-// wantEarlier checks that what is recovered is what earlierRows say.
+// wantEarlier checks that a store has recovered what earlierRows say.
 func wantEarlier(t *testing.T, r *Recovered) {
 	t.Helper()
 	leases := map[string]simba.Lease{
@@ -92,7 +92,7 @@ func TestADirectoryWithoutAJournalIsUpgraded(t *testing.T) {
 	mustClose(t, s)
 }
 
-// The first start is cut short before each of its operations.
+// The first start crashes before each of its operations in turn.
 func TestACrashAtAnyMomentOfAnUpgradeLosesNothing(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	o := testOptions(t, disk, Always)
@@ -124,8 +124,7 @@ func TestACrashAtAnyMomentOfAnUpgradeLosesNothing(t *testing.T) {
 	}
 }
 
-// The directory of a build that stored neither the offset of the boot's clock nor
-// its latest instant.
+// Format 1 stored neither the offset of the boot's clock nor its latest instant.
 func TestADirectoryOfFormat1OpensWithFullWindows(t *testing.T) {
 	o := diskOptions(t)
 	earlier(t, o, map[string]string{
@@ -141,8 +140,8 @@ func TestADirectoryOfFormat1OpensWithFullWindows(t *testing.T) {
 	}
 }
 
-// A key simba:{m} was a mutex of that name, unless SIMBA.* could name m. simba:{m}:fence was a
-// lock.
+// In format 2 a key simba:{m} was a mutex of that whole name, unless SIMBA.* could name m. The key
+// simba:{m}:fence was a lock.
 func TestADirectoryOfFormat2KeepsTheLocksOfKeysWithAnyName(t *testing.T) {
 	o := diskOptions(t)
 	rows := map[string]string{"m": "\x02\x06boot-1\x01\x00\x00\x08\x08\x00\x00"}

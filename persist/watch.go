@@ -24,7 +24,7 @@ var errRemoved = errors.New("it was removed or replaced while the server was run
 //
 // It compares two open files with the files at their paths. Another LOCK means another directory,
 // or a second server in this one. The segment that is written has the last changes, and the next
-// start would not miss it.
+// start would not notice its loss.
 type watch struct {
 	dir     string
 	lock    os.FileInfo
@@ -40,7 +40,7 @@ func newWatch(dir string, segment func() (string, os.FileInfo)) (*watch, error) 
 	return &watch{dir: dir, lock: lock, segment: segment}, nil
 }
 
-// check returns an error if a file is surely gone. A file that cannot be examined may be there.
+// check returns an error if a file is surely gone. A file that cannot be examined counts as there.
 func (w *watch) check() error {
 	if isLost(filepath.Join(w.dir, lockName), w.lock) {
 		return fmt.Errorf("%s: %w", lockName, errRemoved)

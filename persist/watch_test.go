@@ -18,7 +18,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// ways are how a data directory gets lost under an open store.
+// ways are the ways in which an open store can lose its data directory.
 var ways = map[string]func(o Options) error{
 	"the directory is removed": func(o Options) error { return os.RemoveAll(o.Dir) },
 	"its parent is removed":    func(o Options) error { return os.RemoveAll(filepath.Dir(o.Dir)) },
@@ -61,7 +61,7 @@ var ways = map[string]func(o Options) error{
 	},
 }
 
-// In fake time: what a busy machine takes for itself does not count.
+// The time is fake, so a busy machine does not matter.
 func TestADataDirectoryThatIsLostWhileItIsOpenEndsTheStoreWithinASecond(t *testing.T) {
 	for name, lose := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func losesItsDirectory(t *testing.T, lose func(o Options) error) {
 	}
 }
 
-// A segment that is full is released while the watch looks.
+// A full segment is released while the watch checks it.
 func TestReleasedSegmentsDoNotTriggerTheWatch(t *testing.T) {
 	o := diskOptions(t)
 	s, _ := openClosed(t, o)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -184,27 +185,35 @@ func (c *Conn) end() {
 	c.server.remove(c)
 }
 
+// clientFaults are errors that any client can cause, with the log line of each. The server warns of
+// each at most once a minute.
+var clientFaults = [...]clientFault{
+	{errHandshake, "client disconnected: TLS handshake failed"},
+	{errPlainPort, "client disconnected: it uses TLS on the plain port"},
+	{errCrossProtocol, "client disconnected: possible cross-protocol attack"},
+	{errFlooded, "client disconnected: it sent too much while blocked"},
+	{errUnauthenticated, "client disconnected: it did not authenticate in time"},
+}
+
+type clientFault struct {
+	err error
+	why string
+}
+
 func (c *Conn) logEnd() {
 	level, why := slog.LevelDebug, "connection closed"
+	fault := slices.IndexFunc(clientFaults[:], func(f clientFault) bool { return errors.Is(c.err, f.err) })
 	switch {
 	case c.push.isSlow():
 		level, why = slog.LevelWarn, "client disconnected: it does not read its messages"
-	case errors.Is(c.err, errHandshake):
-		// A client that sends nothing is mostly a load balancer's probe.
-		if !errors.Is(c.err, io.EOF) && c.server.handshakes.due() {
+	case fault >= 0:
+		why = clientFaults[fault].why
+		// A client that sends nothing in its handshake is mostly a load balancer's probe.
+		if !errors.Is(c.err, io.EOF) && c.server.warned[fault].due() {
 			level = slog.LevelWarn
 		}
-		why = "client disconnected: TLS handshake failed"
-	case errors.Is(c.err, errPlainPort) && c.server.foreignTLS.due():
-		level, why = slog.LevelWarn, "client disconnected: it uses TLS on the plain port"
 	case errors.Is(c.err, os.ErrDeadlineExceeded):
 		level, why = slog.LevelWarn, "client disconnected: it does not read its replies"
-	case errors.Is(c.err, errCrossProtocol) && c.server.crossProtocol.due():
-		level, why = slog.LevelWarn, "client disconnected: possible cross-protocol attack"
-	case errors.Is(c.err, errFlooded) && c.server.flooded.due():
-		level, why = slog.LevelWarn, "client disconnected: it sent too much while blocked"
-	case errors.Is(c.err, errUnauthenticated) && c.server.unauthenticated.due():
-		level, why = slog.LevelWarn, "client disconnected: it did not authenticate in time"
 	case errors.Is(c.err, errCommit):
 		level, why = slog.LevelError, "replies dropped: commit failed"
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// selfAddr is the address of the connection of Ping.
+// selfAddr is the address of the connection of Ping. No client has it.
 const selfAddr = "self-check"
 
 // Ping sends PING on a connection of its own and returns nil when the server has replied. Every
@@ -22,7 +22,7 @@ const selfAddr = "self-check"
 // when ctx ends, unless a lock of the server hangs.
 //
 // The connection is served as those of Serve are, except for the accept: by the poller, if there is
-// one.
+// one. Its SelfCheck returns true, so that the handler does not count the command of a client.
 func (s *Server) Ping(ctx context.Context) error {
 	near, far, err := socketPair()
 	if err != nil {

@@ -34,10 +34,10 @@ const manyPushes = 20_000
 // publishWait is the longest such wait. Subscribers may read nothing.
 const publishWait = 100 * time.Millisecond
 
-// CountReceivers adds the receivers of a message that this connection has published. After
+// AddReceivers adds the receivers of a message that this connection has published. After
 // manyPushes of them the connection waits, before its next command, until the pushers have sent
 // most of the queued messages.
-func (c *Conn) CountReceivers(receivers int) { c.deliveries += receivers }
+func (c *Conn) AddReceivers(receivers int) { c.deliveries += receivers }
 
 // waitForPushers waits for the pushers if the connection has published much. It is called between
 // commands.

@@ -18,7 +18,7 @@ func TestPublishBackpressure(t *testing.T) {
 		// publish counts messages. It returns a channel that is closed before the next command.
 		publish := func(n int) (over chan struct{}) {
 			over = make(chan struct{})
-			publisher.CountReceivers(n)
+			publisher.AddReceivers(n)
 			go func() { publisher.waitForPushers(); close(over) }()
 			synctest.Wait()
 			return over
@@ -80,7 +80,7 @@ func (p *pushers) awaited() bool {
 // publish is a PUBLISH with as many receivers as a connection may have without a wait.
 func publish(c *Conn, _ [][]byte) {
 	c.Reply().Simple("SENT")
-	c.CountReceivers(manyPushes)
+	c.AddReceivers(manyPushes)
 }
 
 func TestPublishBackpressureSendsRepliesFirst(t *testing.T) {

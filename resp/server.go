@@ -53,12 +53,7 @@ type Server struct {
 	blocked     atomic.Int64
 	counters
 
-	// The warnings of logEnd, each at most once a minute.
-	crossProtocol   onceAMinute
-	flooded         onceAMinute
-	handshakes      onceAMinute
-	foreignTLS      onceAMinute
-	unauthenticated onceAMinute
+	warned [len(clientFaults)]onceAMinute // when logEnd last warned of each
 
 	mu        sync.Mutex // protects this group
 	conns     map[uint64]*Conn

@@ -115,7 +115,7 @@ func (w *Writer) Bool(b bool) {
 // in RESP2.
 func (w *Writer) Double(f float64) {
 	var digits [32]byte
-	d := appendDouble(digits[:0], f)
+	d := AppendDouble(digits[:0], f, 17)
 	if !w.resp3 {
 		w.Bulk(d)
 		return
@@ -125,7 +125,8 @@ func (w *Writer) Double(f float64) {
 	w.buf = append(w.buf, '\r', '\n')
 }
 
-func appendDouble(b []byte, f float64) []byte {
+// AppendDouble appends f as C prints it by %g, with that many significant digits.
+func AppendDouble(b []byte, f float64, digits int) []byte {
 	switch {
 	case math.IsInf(f, 1):
 		return append(b, "inf"...)
@@ -136,7 +137,7 @@ func appendDouble(b []byte, f float64) []byte {
 	case math.IsNaN(f):
 		return append(b, "nan"...)
 	}
-	return strconv.AppendFloat(b, f, 'g', 17, 64)
+	return strconv.AppendFloat(b, f, 'g', digits, 64)
 }
 
 // BigNumber writes an integer of any length, given by its digits; a bulk string in RESP2.

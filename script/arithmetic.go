@@ -8,7 +8,7 @@ import (
 )
 
 // arithmetic rewrites an operation. The virtual machine computes % and ^ wrongly, and drops the
-// sign of a zero. So % and ^ become calls, as do * and / if the result may be -0. Operations on
+// sign of a zero. So % and ^ become calls. So do * and / if the result may be -0. Operations on
 // constants are computed here.
 func (r *rewriter) arithmetic(at *ast.Expr, e *ast.ArithmeticOpExpr) {
 	r.expr(&e.Lhs)

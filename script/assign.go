@@ -8,7 +8,7 @@ import (
 
 // The compiler of gopher-lua assigns to one variable before it has read the value of the next. It
 // also leaves captured variables open at some breaks. This file rewrites such statements into
-// simpler ones that it compiles correctly.
+// simpler ones, which the compiler compiles correctly.
 
 // assign splits an assignment into two steps, unless it is simple. The first step stores all
 // operands and values in temporaries. The second assigns these to the targets, the last one first.
@@ -50,7 +50,7 @@ func (r *rewriter) assign(at *ast.Stmt, s *ast.AssignStmt) {
 	*at = placed(s, &ast.DoBlockStmt{Stmts: stmts})
 }
 
-// isSimple reports whether the compiler compiles the assignment of one value correctly.
+// isSimple reports whether the compiler compiles this assignment of one value correctly.
 func (r *rewriter) isSimple(target, value ast.Expr) bool {
 	switch v := value.(type) {
 	case *ast.FuncCallExpr:
@@ -64,8 +64,8 @@ func (r *rewriter) isSimple(target, value ast.Expr) bool {
 	return !ok || isPlain(value) || r.isBox(get) || !r.isBox(get.Object) && !r.isBox(get.Key) && !r.isLocal(get.Key)
 }
 
-// isLate reports whether Lua reads an operand of a target only when it assigns the value. It does
-// so for a local variable that is not assigned to before.
+// isLate reports whether Lua reads an operand of a target only when it assigns the value. Lua does
+// so if the operand is a local variable that is not assigned to before.
 func (r *rewriter) isLate(operand ast.Expr, assignedBefore []ast.Expr) bool {
 	if !r.isLocal(operand) && !r.isBox(operand) {
 		return false
@@ -97,8 +97,8 @@ func (r *rewriter) isLocal(e ast.Expr) bool {
 	return ok && r.scopes.isLocal(v.Value, false)
 }
 
-// isBox reports whether an expression is the content of a box, of a local variable of the current
-// function.
+// isBox reports whether an expression is the content of a box. The box must be of a local variable
+// of the current function.
 func (r *rewriter) isBox(e ast.Expr) bool {
 	get, ok := e.(*ast.AttrGetExpr)
 	if !ok {

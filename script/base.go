@@ -10,8 +10,9 @@ import (
 // openBase defines Lua's basic functions. As in Redis, there are none that read files, print or
 // change environments.
 //
-// None is gopher-lua's. All of its functions name a bad argument in other words than Redis, which
-// pcall shows to scripts. The comments name what else differs.
+// None of them is gopher-lua's. gopher-lua's functions report a bad argument in other words than
+// Redis, and pcall shows these words to scripts. The comments say what else differs. In them,
+// "theirs" is gopher-lua's function.
 func (s *state) openBase(env *lua.LTable) {
 	for name, f := range map[string]lua.LGFunction{
 		"assert":         baseAssert,       // differs: theirs refuses a number as the message
@@ -96,7 +97,8 @@ func (s *state) xpcall(L *lua.LState) int {
 	return L.GetTop()
 }
 
-// raised returns the value of a caught error. A panic inside gopher-lua leaves the state broken.
+// raised returns the value of a caught error. If gopher-lua has panicked, it marks the state as
+// broken.
 func (s *state) raised(err error) lua.LValue {
 	var e *lua.ApiError
 	if !errors.As(err, &e) || e.Type == lua.ApiErrorPanic {

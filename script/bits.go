@@ -42,8 +42,8 @@ func bitLibrary() map[string]lua.LGFunction {
 	}
 }
 
-// toBits returns the low 32 bits of an argument as C does. It adds a sum that moves the integer
-// part to the low bits of the double. Above 2^51 other bits are there.
+// toBits returns the low 32 bits of an argument as C does. It adds a constant that moves the
+// integer part to the low bits of the double. Above 2^51 the low bits are others.
 func toBits(L *lua.LState, n int) uint32 {
 	return uint32(math.Float64bits(checkNumber(L, n) + (1<<52 + 1<<51)))
 }

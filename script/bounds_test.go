@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// within runs a script that must end by a bound.
+// within runs a script that must end because it exceeds a bound.
 func within(t *testing.T, r *Runner, source string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -67,7 +67,7 @@ func TestScriptsThatExceedABoundFail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := small
-			if name == "wide reply" { // it may take more than that
+			if name == "wide reply" { // the reply may take more memory than small allows
 				r = large
 			}
 			if got := within(t, r, c.source); !strings.Contains(got, c.want) {

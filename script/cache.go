@@ -18,7 +18,7 @@ const (
 
 const errCacheFull Error = "ERR too many scripts are loaded, SCRIPT FLUSH removes them"
 
-// compiled is a compiled script. It is immutable, so any number of states can run it at once.
+// compiled is a compiled script. Its code is immutable, so any number of states can run it at once.
 type compiled struct {
 	sha      string
 	proto    *lua.FunctionProto
@@ -55,8 +55,8 @@ func shaOf(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// get returns the script with a SHA, in either case of letters, or nil. With load the script counts
-// as loaded from now on.
+// get returns the script with a SHA, in either case of letters, or nil. If load is true, the script
+// counts as loaded from now on.
 func (c *cache) get(sha string, load bool) *compiled {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,8 +26,8 @@ func newBox(from ast.PositionHolder, value ast.Expr) ast.Expr {
 	return placed(from, &ast.TableExpr{Fields: []*ast.Field{{Value: value}}})
 }
 
-// declare declares names that have values already. It returns statements that put the values into
-// boxes where needed.
+// declare declares names that have values already. It returns statements that put the values of
+// boxed variables into their boxes.
 func (r *rewriter) declare(from ast.PositionHolder, names []string) (boxes []ast.Stmt) {
 	for _, name := range names {
 		if boxed := r.scopes.declare(name); boxed && !r.scanning {

@@ -7,7 +7,7 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// number rewrites a number in decimal. The compiler reads 010 as octal, and does not know
+// number writes a number as decimal digits. The compiler reads 010 as octal, and cannot read
 // 0xffffffffffffffff.
 func (r *rewriter) number(e *ast.NumberExpr) {
 	f, ok := parseNumber(e.Value)
@@ -82,7 +82,7 @@ func (r *rewriter) not(at *ast.Expr, e *ast.UnaryNotOpExpr) {
 }
 
 // logical rewrites an and or or. If the first operand is a constant, the result replaces the
-// operation, because the compiler gets that case wrong (see jumps.go).
+// operation, because the compiler compiles that case wrongly (see jumps.go).
 func (r *rewriter) logical(at *ast.Expr, e *ast.LogicalOpExpr) {
 	r.expr(&e.Lhs)
 	r.expr(&e.Rhs)
@@ -97,8 +97,8 @@ func (r *rewriter) logical(at *ast.Expr, e *ast.LogicalOpExpr) {
 	}
 }
 
-// condition rewrites a condition. Its code must not begin with a jump (see jumps.go), as that of
-// nil or false does.
+// condition rewrites a condition. The code of a condition must not begin with a jump (see
+// jumps.go). The code of nil and false does.
 func (r *rewriter) condition(at *ast.Expr) {
 	r.expr(at)
 	if is, ok := truth(*at); ok && !is && !r.scanning {

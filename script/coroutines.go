@@ -8,8 +8,8 @@ const (
 	// maxCoroutineDepth is how many coroutines may resume each other. Each has a Lua stack of its
 	// own, and all of them share one Go stack.
 	maxCoroutineDepth = 16
-	// maxCoroutineCalls and coroutineRegisters are for one coroutine what maxCalls and
-	// minRegisters are for the main thread.
+	// maxCoroutineCalls and coroutineRegisters are the limits of one coroutine. They correspond to
+	// maxCalls and minRegisters of the main thread.
 	maxCoroutineCalls  = 200
 	coroutineRegisters = 256
 	coroutineSteps     = 200 // price of creating one
@@ -50,8 +50,8 @@ func (s *state) coroutineLibrary() *lua.LTable {
 	return t
 }
 
-// thread creates a coroutine whose context is the meter. On its own gopher-lua would give it a
-// child of that context.
+// thread creates a coroutine whose context is the meter. gopher-lua alone would give the coroutine
+// a child of that context.
 func (s *state) thread(L *lua.LState, create lua.LGFunction) *lua.LState {
 	if f, ok := L.Get(1).(*lua.LFunction); !ok || f.IsG || f == s.yield {
 		badArgument(L, 1, "Lua function expected")

@@ -125,7 +125,7 @@ func (g *generator) recursion() *node {
 	}}
 }
 
-// wrapper writes a function that shadows another of its name and calls it.
+// wrapper writes a function that shadows another function of its name and calls that one.
 func (g *generator) wrapper() *node {
 	g.note("wrapper of a function")
 	name := pick(g, "tostring", "type", "tonumber", "select", "unpack")

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// generator writes random programs of Lua 5.1. They end, and their replies do not depend on what
-// Lua leaves open. Most of them do not fail. Risky expressions run in try, which adds the kind of
-// the error to the reply. Variables have types, which limits the number of errors.
+// generator writes random programs of Lua 5.1. The programs end, and their replies do not depend on
+// anything that Lua leaves open. Most of them do not fail. Risky expressions run in try, which adds
+// the kind of the error to the reply. Variables have types, which limits the number of errors.
 type generator struct {
 	*rand.Rand
 	made   map[string]int // how often some constructs were written
@@ -56,8 +56,8 @@ func (n *node) write(b *strings.Builder) {
 	}
 }
 
-// prelude has the functions with which programs show values. It shows a key 0 without its sign,
-// which differs (docs/reference/redis-keys.md).
+// prelude has the functions by which programs show values. They show a key 0 without its sign,
+// because the sign differs (docs/reference/redis-keys.md).
 const prelude = `local out, keep, fuel = {}, {}, 200
 local function show(v, deep)
   deep = deep or 0

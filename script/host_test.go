@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// hostFunc is a Host from a function.
+// hostFunc makes a function a Host.
 type hostFunc func(args [][]byte, proto int) []byte
 
 func (f hostFunc) Call(args [][]byte, proto int) []byte { return f(args, proto) }

@@ -4,9 +4,9 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// The compiler redirects a jump whose target is a jump. It does so wrongly if it has already
-// redirected the target. So the first instruction of a loop, the target of its jump back, must not
-// be a jump.
+// The compiler redirects a jump whose target is a jump. If it has already redirected the target, it
+// does so wrongly. A loop jumps back to its first instruction. So that instruction must not be a
+// jump.
 
 // beginLoop inserts a statement before the body of a loop that may begin with a jump.
 func (r *rewriter) beginLoop(s ast.Stmt, body *[]ast.Stmt) {

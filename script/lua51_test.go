@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// computed are scripts whose result depends on a rule of Lua 5.1, with the result of Redis 7.0.
+// computed are scripts whose result depends on a rule of Lua 5.1. want is the result of Redis 7.0.
 var computed = []struct{ rule, source, want string }{
 	{"all values are read before a variable is assigned", "local a, b = 1, 2 a, b = b, a return a .. b", "21"},
 	{"all values are read before a variable is assigned", "local x, y = 10, 4 while y ~= 0 do x, y = y, x % y end return x .. ''", "2"},
@@ -101,8 +101,8 @@ func TestRedisComputesAsLua51(t *testing.T) {
 	}
 }
 
-// noLua are texts that the parser of gopher-lua accepts and Lua 5.1 refuses. nearLua are similar
-// texts that are Lua.
+// noLua are texts that the parser of gopher-lua accepts, but Lua 5.1 refuses. nearLua are similar
+// texts that Lua 5.1 accepts.
 var (
 	noLua = []string{
 		";", "do ; end", "local x = 1;; return x", "return 1;;", "while x do; end", "if x then; end", "if x then else; end", "repeat; until true",

@@ -42,7 +42,8 @@ type meter struct {
 	samples [2]metrics.Sample
 }
 
-// never is the Done channel of a script that goes on, done that of a script that must end.
+// never is the Done channel of a script that goes on. done is the Done channel of a script that
+// must end.
 var (
 	never chan struct{}
 	done  = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
@@ -72,7 +73,7 @@ func (m *meter) Done() <-chan struct{} {
 	return never
 }
 
-// Err is why Done is closed.
+// Err returns why Done is closed.
 func (m *meter) Err() error { return m.stopped }
 
 // charge counts steps of a library function. It returns an error if the script must end.

@@ -7,9 +7,11 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"github.com/simba-resp/simba-resp/resp"
 )
 
-// This file has the texts and conversions of numbers as in C on x86-64.
+// This file converts numbers to text and to integers as C does on x86-64.
 
 // blanks are the spaces of C's isspace.
 const blanks = " \t\n\v\f\r"
@@ -36,19 +38,10 @@ func appendNumber(b []byte, f float64) []byte { return appendG(b, f, 14, 1e14) }
 
 // appendG appends f with that many significant digits. Integers below limit need no more digits.
 func appendG(b []byte, f float64, digits int, limit float64) []byte {
-	switch {
-	case f == math.Trunc(f) && math.Abs(f) < limit && (f != 0 || !math.Signbit(f)):
+	if f == math.Trunc(f) && math.Abs(f) < limit && (f != 0 || !math.Signbit(f)) {
 		return strconv.AppendInt(b, int64(f), 10)
-	case math.IsInf(f, 1):
-		return append(b, "inf"...)
-	case math.IsInf(f, -1):
-		return append(b, "-inf"...)
-	case math.IsNaN(f) && math.Signbit(f):
-		return append(b, "-nan"...)
-	case math.IsNaN(f):
-		return append(b, "nan"...)
 	}
-	return strconv.AppendFloat(b, f, 'g', digits, 64)
+	return resp.AppendDouble(b, f, digits)
 }
 
 // plainString returns the text of a string or number.
@@ -167,5 +160,5 @@ func cInt(f float64) int {
 	return int(f)
 }
 
-// toInt converts to 64 bits and returns the low 32 as a C int.
+// toInt converts to 64 bits, and returns the low 32 bits as a C int.
 func toInt(f float64) int { return int(int32(toInteger(f))) }

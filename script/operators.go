@@ -9,7 +9,8 @@ import (
 // maxExact is the lowest integer above which not all integers are numbers.
 const maxExact = 1 << 53
 
-// length returns #t. That of gopher-lua misses the elements of a long array beyond its array part.
+// length returns #t. gopher-lua's own length misses the elements of a long array beyond its array
+// part.
 func length(t *lua.LTable) int {
 	n := t.Len()
 	if n < maxArrayIndex-1 {
@@ -79,8 +80,8 @@ func appendPlain(b []byte, v lua.LValue) []byte {
 	return append(b, string(v.(lua.LString))...)
 }
 
-// byMetamethod returns the result of an operator on values that it has no meaning for by itself.
-// leftOK says that the left value is not to blame in the error.
+// byMetamethod returns the result of an operator on values for which only a metamethod can define
+// it. If there is none, the error blames the left value, or the right one if leftOK is true.
 func byMetamethod(L *lua.LState, event string, left, right lua.LValue, leftOK bool, attempt string) lua.LValue {
 	for _, v := range []lua.LValue{left, right} {
 		if t, ok := v.(*lua.LTable); ok {

@@ -7,8 +7,8 @@ import (
 )
 
 // This file matches patterns as Lua 5.1 does (lstrlib.c). The matcher of gopher-lua recurses for
-// each byte and cannot be interrupted. This one recurses at most for each item of the pattern, and
-// counts steps.
+// each byte and cannot be interrupted. The matcher here recurses at most once for each item of the
+// pattern, and counts its steps.
 
 const (
 	maxCaptures     = 32

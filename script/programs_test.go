@@ -17,7 +17,7 @@ import (
 var (
 	programs = flag.Int("programs", usualPrograms, "how many random programs TestRandomProgramsAnswerAsOnRedis runs")
 	// make test runs the same programs each time, so that a failure is due to a change.
-	programsSeed = flag.Uint64("seed", 1, "of its first program, the next has the next one; 0 = any")
+	programsSeed = flag.Uint64("seed", 1, "seed of the first program, the next program has the next one; 0 = any")
 )
 
 const unending = "it does not end"
@@ -27,12 +27,12 @@ type comparison struct {
 	t    *testing.T
 	here *Runner
 	host *programsHost
-	real [2]*wire // that speak RESP2 and RESP3
-	at   int      // which of them does
+	real [2]*wire // one speaks RESP2, the other RESP3
+	at   int      // which of them is in use
 }
 
-// replies returns both replies, with errors as their kinds. A program that does not end here does
-// not run on Redis.
+// replies returns both replies. It replaces each error by its kind. A program that does not end
+// here does not run on Redis.
 func (c *comparison) replies(source string, patience time.Duration) (here, real string) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
@@ -115,8 +115,8 @@ func lists(p *[]*node) []*[]*node {
 	return all
 }
 
-// constructs must all occur in the programs, so that a broken generator is noticed. The generator
-// notes some of them. The others are found in the text.
+// constructs are parts of programs. Each of them must occur, or the generator is broken. The
+// generator notes some of them. The others are found in the text.
 var constructs = map[string]*regexp.Regexp{
 	"assignment of several": nil, "exchange of variables": nil, "assignment of a call's values": nil, "assignment of fewer values": nil,
 	"assignment of more values": nil, "assignment to a parameter": nil, "assignment to a field": nil, "assignment to an element": nil,

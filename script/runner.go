@@ -21,7 +21,7 @@ type Config struct {
 	BusyAfter func() time.Duration
 	// Memory is the allowed growth of the heap in bytes while a script runs; 0 = 64 MiB.
 	Memory int64
-	// Logger receives the messages of redis.log; nil = they are dropped.
+	// Logger receives the messages of redis.log; nil = the runner drops them.
 	Logger *slog.Logger
 }
 

@@ -79,7 +79,7 @@ func TestStateIsUsableAfterAFailedScript(t *testing.T) {
 	}
 }
 
-// A state must keep its meter wherever it runs out of registers.
+// A state must keep its meter, wherever the script runs out of registers.
 func TestFailedCoroutineKeepsTheMeter(t *testing.T) {
 	r := New(Config{})
 	r.slots, r.free = r.slots[:1], make(chan *slot, 1)

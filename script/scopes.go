@@ -21,7 +21,7 @@ type block struct {
 	function int
 	loop     bool
 	captured bool
-	closes   bool // of a loop: a break leaves inner blocks with captured variables
+	closes   bool // of a loop: some break leaves an inner block with captured variables
 }
 
 // declaration says where a name was declared.

@@ -4,8 +4,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// sorter sorts a table by the algorithm of Lua 5.1 (ltablib.c). So equal elements, and inconsistent
-// functions, have the same result.
+// sorter sorts a table by the algorithm of Lua 5.1 (ltablib.c). So the result is that of Redis even
+// with equal elements or an inconsistent order function.
 type sorter struct {
 	s    *state
 	L    *lua.LState

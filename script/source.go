@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// readSource scans Lua text for what the parser gets wrong. It returns the text, in which comments
-// such as --[==, which are no long comments, are changed to short ones. For each word "local" it
-// returns whether "function" follows. It refuses separators and escapes that the parser accepts and
-// Lua does not. The parser finds all other errors.
+// readSource scans Lua text for what the parser gets wrong. The parser takes comments such as --[==
+// for long comments. The returned text has short comments instead. For each word "local",
+// readSource returns whether "function" follows. It refuses separators and escapes that the parser
+// accepts and Lua does not. The parser finds all other errors.
 func readSource(text, name string) (string, []bool, error) {
 	var fixed []byte
 	var locals []bool

@@ -16,7 +16,7 @@ import (
 const (
 	// maxCalls is the maximum depth of calls in the main thread.
 	maxCalls = 1000
-	// maxRegisters is the maximum number of values on its stack.
+	// minRegisters and maxRegisters are the initial and the maximum number of values on its stack.
 	minRegisters = 1 << 10
 	maxRegisters = 1 << 15
 	// maxString is the maximum length of a string that a script creates, in bytes.

@@ -4,8 +4,9 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// tableLibrary returns the table library. None of its functions is gopher-lua's. Those use only the
-// array part of a table, and their errors are not those of Redis.
+// tableLibrary returns the table library. None of its functions is gopher-lua's. gopher-lua's
+// functions use only the array part of a table, and their errors are not those of Redis. In the
+// comments, "theirs" is gopher-lua's function.
 func (s *state) tableLibrary() map[string]lua.LGFunction {
 	return map[string]lua.LGFunction{
 		"concat":   s.tableConcat,   // unbounded: theirs makes strings of any length

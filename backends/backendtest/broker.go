@@ -7,10 +7,10 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// broker is the simba.Notices of one server. The test sets its subscribers, and it records all that
-// is published.
+// broker is the simba.Notices of one server. The test sets its subscribers. The broker records all
+// messages that are published.
 type broker struct {
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	channels  map[string]int
 	patterns  map[string]int
 	published []notice

@@ -14,7 +14,7 @@ type call struct {
 	do   func(ctx context.Context, b simba.Backend, m string) error
 }
 
-// calls are calls of all methods that need the store. History needs none.
+// calls are calls of all methods that need the store. History does not need it.
 var calls = []call{
 	{"acquire", func(ctx context.Context, b simba.Backend, m string) error {
 		_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: "x", TTL: sec})

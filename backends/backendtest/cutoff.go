@@ -7,7 +7,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Rules for when one server is cut off from the store and another is not.
+// In these rules one server is cut off from the store, and another is not.
 
 func cutOffRules() []rule {
 	return []rule{
@@ -20,7 +20,8 @@ func cutOffRules() []rule {
 					if !inTime || excess <= rounding {
 						return inTime
 					}
-					// The test itself may have been delayed after the answer, but hardly each time.
+					// A busy machine may delay the test itself after the answer, but hardly each
+					// time.
 					if tooLong++; tooLong == 3 {
 						tc.t.Errorf("%s: another contender owns it, and a's lease has %v left: %s", how, excess, show(o))
 					}
@@ -77,7 +78,8 @@ func cutOffRules() []rule {
 			}
 			sure := time.Now().Add(o.Transition)
 			tc.engine.Link.Heal()
-			// x may get the mutex when b's lease has ended, or never, but not now.
+			// x may get the mutex when b's lease has ended, or never. It must not get the mutex
+			// now.
 			pause(500 * ms)
 			if x.isWoken() {
 				if o := x.end(simba.EndWoken); o.Status == simba.StatusAcquired && time.Now().Before(sure) {
@@ -109,14 +111,14 @@ func cutOffRules() []rule {
 			tc.during(500*ms, "b owns it", func() bool { return near.owner(m).Token == b.Token })
 			c := near.block(m, "c", long, 0)
 			near.mustRelease(m, "b")
-			c.granted() // at the latest when x's lease ends
+			c.granted() // at the latest when x's lease has ended
 		}},
 	}
 }
 
 // excessLease lets a own a mutex through the far server, over a slow network, until its lease ends.
-// It returns how much longer a's last reply promised the lease. It returns false if no reply about
-// a lease came in time.
+// excess is how much longer a's last reply promised the lease than it lasted. inTime is false if no
+// reply about a lease arrived in time.
 func (tc *testCase) excessLease(far, near *server, how, m string, ttl time.Duration) (o simba.Outcome, excess time.Duration, inTime bool) {
 	tc.t.Helper()
 	far.mustAcquire(m, "a", long, 0)

@@ -62,7 +62,7 @@ func deadWaiterRules() []rule {
 				last.granted()
 			}
 		}},
-		{"6", "a grant that could not be delivered is passed on", 0, func(tc *testCase) {
+		{"6", "a grant that could not be delivered is handed off", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			dead := s.block(m, "dead", long, 0)

@@ -28,11 +28,12 @@ type Engine struct {
 	// Link connects the servers that Open starts with the store; nil = the rules of outages are
 	// skipped.
 	Link *stores.Link
-	// Direct opens a server that does not use Link; nil = the rules are skipped that need one
-	// server cut off and another not.
+	// Direct opens a server that does not use Link. With it, one server can be cut off while
+	// another is not. nil = the rules that need that are skipped.
 	Direct Opener
-	// Harm changes the store of a mutex, as an operator may by mistake, so that it refuses what the
-	// engine needs. mend reverts that. nil = the rules about it are skipped.
+	// Harm changes the store of a mutex, as an operator may by mistake, so that the store refuses
+	// what the engine needs. mend reverts the change. nil = the rules about such stores are
+	// skipped.
 	Harm func(t testing.TB, mutex string) (mend func())
 	// Shared says that several servers can share the store.
 	Shared bool
@@ -40,7 +41,7 @@ type Engine struct {
 	// = at once.
 	PollLatency time.Duration
 	// Timeout is the servers' timeout in the rules of outages; 0 = 3 s. In other rules the store
-	// answers, and the timeout is long, so that a busy machine fails no request.
+	// answers, and the timeout is long. So no request fails because the machine is busy.
 	Timeout time.Duration
 }
 

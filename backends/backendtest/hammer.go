@@ -14,9 +14,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The windows of all requests while the network fails. They are equal, so that a request that was
-// given up and arrives late cannot shorten a lease. contender.scale lengthens them for a slow
-// store.
+// These are the windows of all requests while the network fails. They are equal, so that a late
+// request that its client has given up cannot shorten a lease. contender.scale lengthens them for a
+// slow store.
 const (
 	failingTTL        = 60 * ms
 	failingTransition = 20 * ms
@@ -132,20 +132,33 @@ type ownership struct {
 }
 
 // Hammer lets many contenders of two servers acquire, hold, renew, abandon and release two mutexes
-// for a while. Meanwhile disturb does what it likes to the store or the network, and requests may
-// fail. It must return when stop is closed. Afterwards each mutex must be available again.
-//
-// It returns the number of tenures. For each violation it returns a text. Either two contenders
-// were sure to own a mutex at the same time, or tokens did not grow. The caller knows which of them
-// the engine promises to avoid.
-func Hammer(t *testing.T, e Engine, d time.Duration, disturb func(stop <-chan struct{})) (tenures int, violations []string) {
+// for a while. Meanwhile it inflicts a fault on the store or the network each time the interval has
+// passed, and requests may fail. Afterwards each mutex must be available again. No two contenders
+// may have been sure to own a mutex at the same time, and tokens must have grown.
+func Hammer(t *testing.T, e Engine, d, interval time.Duration, inflict func()) {
 	t.Helper()
 	tc := newTestCase(t, e)
 	one, two := tc.pair()
-	return tc.hammer(d, disturb, one, two)
+	tenures, violations := tc.hammer(d, func(stop <-chan struct{}) {
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				inflict()
+			}
+		}
+	}, one, two)
+	t.Logf("%d tenures", tenures)
+	for _, v := range violations {
+		t.Error(v)
+	}
 }
 
-// hammer is Hammer with the given servers.
+// hammer is Hammer with the given servers. disturb does what it likes until stop is closed. hammer
+// returns a text for each violation.
 func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) (tenures int, violations []string) {
 	tc.t.Helper()
 	const contenders = 6 // of each server
@@ -189,8 +202,8 @@ func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), 
 	return len(owned), findViolations(owned)
 }
 
-// scale returns by what factor leases must be longer than on a fast machine, so that replies arrive
-// before they end.
+// scale returns the factor by which leases must be longer than on a fast machine. With it, replies
+// arrive before the leases end.
 func (tc *testCase) scale(servers ...*server) int {
 	tc.t.Helper()
 	slowest := time.Duration(0)
@@ -226,10 +239,11 @@ func findViolations(owned []ownership) (violations []string) {
 	last := map[string]ownership{}
 	for _, s := range owned {
 		p, ok := last[s.mutex]
-		// After a late reply its contender cannot be sure to own the mutex.
+		// After a late reply the contender cannot be sure to own the mutex.
 		if !s.from.Before(s.to) {
 			if s.token == p.token && p.to.After(s.from) {
-				// It may have released the mutex since, so the earlier reply no longer counts.
+				// The contender may have released the mutex since, so the earlier reply no longer
+				// counts.
 				p.to = s.from
 				last[s.mutex] = p
 			}
@@ -241,7 +255,7 @@ func findViolations(owned []ownership) (violations []string) {
 			if s.contender != p.contender {
 				violations = append(violations, fmt.Sprintf("token %d has two owners: %s and %s", s.token, p.contender, s.contender))
 			}
-			// Otherwise it was renewed, and only the last reply counts.
+			// Otherwise the tenure was renewed, and only the last reply counts.
 		case s.from.Before(p.to.Add(-rounding)):
 			violations = append(violations, fmt.Sprintf("two owners of %s: the lease of %s (token %d) had %v left when %s (token %d) got its reply",
 				s.mutex, p.contender, p.token, p.to.Sub(s.from), s.contender, s.token))
@@ -264,7 +278,7 @@ type contender struct {
 	owned   []ownership
 }
 
-// scaled returns a duration of so many milliseconds on a fast machine.
+// scaled returns how long millis milliseconds of a fast machine are on this machine.
 func (h *contender) scaled(millis int) time.Duration { return time.Duration(millis*h.scale) * ms }
 
 func (h *contender) failingWindows() (ttl, transition time.Duration) {
@@ -306,7 +320,7 @@ func (h *contender) attempt(m string) error {
 	if err != nil {
 		return h.excuse(err, asked, r.TTL+r.Transition)
 	}
-	for o.Status == simba.StatusWaiting { // also after an End that was too late for a granted lease
+	for o.Status == simba.StatusWaiting { // also if the lease ended before End
 		why := simba.EndWoken
 		if !h.failing && rand.IntN(8) == 0 {
 			why = simba.EndGone
@@ -317,7 +331,7 @@ func (h *contender) attempt(m string) error {
 				why = simba.EndTimeout
 			}
 		}
-		begun := asked // nobody here knows when a lease that was granted meanwhile began
+		begun := asked // the start of a lease that was granted meanwhile is not known here
 		asked = time.Now()
 		x.rearm()
 		o, err = ticket.End(why)
@@ -330,7 +344,7 @@ func (h *contender) attempt(m string) error {
 	}
 	if o.Status != simba.StatusAcquired && o.Status != simba.StatusRenewed {
 		if o.Owner == h.name && !h.failing {
-			return fmt.Errorf("it owns the mutex, but the reply is %s", show(o))
+			return fmt.Errorf("the contender owns the mutex, but the reply is %s", show(o))
 		}
 		pause(time.Duration(rand.IntN(5)) * ms)
 		return nil
@@ -338,7 +352,7 @@ func (h *contender) attempt(m string) error {
 	return h.hold(ownership{mutex: m, contender: h.name, token: o.Token, from: time.Now(), to: asked.Add(o.Transition)})
 }
 
-// hold keeps the mutex for a moment, and gives it up in one of several ways.
+// hold keeps the mutex for a moment, and ends the tenure in one of several ways.
 func (h *contender) hold(s ownership) error {
 	ctx := context.Background()
 	h.held.Add(1)
@@ -353,7 +367,7 @@ func (h *contender) hold(s ownership) error {
 		o, err := h.s.b.Guard(ctx, g)
 		answered := time.Now()
 		if err != nil || o.Status != simba.StatusRenewed {
-			// It may have been done, and the new lease may have ended before the reply.
+			// The renewal may have been done, and the new lease may have ended before the reply.
 			s.to = earlier(s.to, asked.Add(g.TTL+g.Transition))
 		}
 		switch {
@@ -368,7 +382,7 @@ func (h *contender) hold(s ownership) error {
 		}
 	}
 	if rand.IntN(6) == 0 {
-		return nil // it stops without a release, and the lease expires
+		return nil // the contender stops without a release, and the lease expires
 	}
 	pause(time.Duration(rand.IntN(5)) * ms)
 	s.to = earlier(s.to, time.Now())
@@ -390,8 +404,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// shortenOwned is called before the contender asks for a mutex again. If it still owns the mutex by
-// an abandoned tenure, the request may renew that tenure with an earlier end.
+// shortenOwned is called before the contender asks for a mutex again. If the contender still owns
+// the mutex by an abandoned tenure, the request may renew that tenure with an earlier end.
 func (h *contender) shortenOwned(m string, end time.Time) {
 	for i := range h.owned {
 		if s := &h.owned[i]; s.mutex == m {
@@ -400,7 +414,7 @@ func (h *contender) shortenOwned(m string, end time.Time) {
 	}
 }
 
-// excuse drops the errors of a request that a failing network excuses. It also drops those of a
+// excuse drops errors of a request that are due to a failing network. It also drops the error of a
 // request whose answer took longer than the lease, since then there is no lease to report.
 func (h *contender) excuse(err error, asked time.Time, lease time.Duration) error {
 	late := time.Since(asked) >= lease-rounding

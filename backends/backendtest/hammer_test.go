@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A contender got the reply to its renewal late, and is sure of nothing since. It may have released
-// the mutex, so its earlier reply no longer counts.
+// A contender received the reply to its renewal late, and is sure of nothing since. It may have
+// released the mutex, so its earlier reply no longer counts.
 func TestFindViolationsUsesTheLastReply(t *testing.T) {
 	began := time.Now()
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }

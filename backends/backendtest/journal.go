@@ -24,7 +24,8 @@ type delayedJournal struct {
 // allCommitted is what a journal without durability reports.
 const allCommitted simba.Seq = 1<<64 - 1
 
-// Late returns a journal that acknowledges the changes of j later, by the duration that by returns.
+// Late returns a journal that acknowledges the changes of j later than j does. by returns by how
+// much later.
 func Late(j engine.Journal, by func() time.Duration) engine.Journal {
 	d := &delayedJournal{Journal: j, delay: by}
 	d.acknowledged = sync.NewCond(&d.mu)
@@ -34,19 +35,19 @@ func Late(j engine.Journal, by func() time.Duration) engine.Journal {
 	return d
 }
 
-// Append implements engine.Journal. A change of a lease holds back all that follow.
-func (d *delayedJournal) Append(ch simba.Change) (holds bool) {
+// Append implements engine.Journal. Every change of a lease must be synced.
+func (d *delayedJournal) Append(ch simba.Change) (mustSync bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	holds = d.Journal.Append(ch) || ch.Kind != simba.ChangeNone
-	if d.last = ch.Seq; holds {
+	mustSync = d.Journal.Append(ch) || ch.Kind != simba.ChangeNone
+	if d.last = ch.Seq; mustSync {
 		d.held = append(d.held, ch.Seq)
 	}
-	return holds
+	return mustSync
 }
 
 // AppendAll implements engine.Journal.
-func (d *delayedJournal) AppendAll(changes []simba.Change) (holds bool) {
+func (d *delayedJournal) AppendAll(changes []simba.Change) (mustSync bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.Journal.AppendAll(changes)
@@ -71,12 +72,12 @@ func (d *delayedJournal) committedLocked() simba.Seq {
 	return min(d.last, d.Journal.Committed())
 }
 
-// Begin implements engine.Journal.
-func (d *delayedJournal) Begin(seq simba.Seq) (waits bool) {
+// BeginCommit implements engine.Journal.
+func (d *delayedJournal) BeginCommit(seq simba.Seq) (waits bool) {
 	if seq <= d.Committed() {
 		return false
 	}
-	// Callers of Commit get the error.
+	// Callers of Commit get the error of this call.
 	go func() { _ = d.Commit(context.Background(), seq) }()
 	return true
 }

@@ -84,7 +84,7 @@ func listingRules() []rule {
 			stop, stopped := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(stopped)
-				// Each leaves something behind, and a slow scan must still end.
+				// Each of them leaves something in the store, and a slow scan must still end.
 				const others = 200
 				for i := 0; ; i = (i + 1) % others {
 					select {

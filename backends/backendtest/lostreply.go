@@ -213,8 +213,8 @@ func lostReplyRules() []rule {
 	}
 }
 
-// endAgain ends a wait after its wake-up. If the store does not confirm it, the client repeats its
-// request until it gets a reply.
+// endAgain ends a wait after its wake-up. If the store does not confirm the grant, the client
+// repeats its request until it gets a reply.
 func (x *waiter) endAgain() simba.Outcome {
 	x.s.tc.t.Helper()
 	x.ended = true

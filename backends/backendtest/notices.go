@@ -77,8 +77,7 @@ func noticeRules() []rule {
 			s.b.SetHandoffWindow(long)
 			s.subscribe(simba.MutexChannel(m))
 			s.mustAcquire(m, "a", long, 0)
-			s.subscribeContender(m, "b")
-			s.mustQueue(m, "b", sec)
+			s.poll(m, "b", sec)
 			s.mustRelease(m, "a")
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 			pause(200 * ms)
@@ -90,8 +89,7 @@ func noticeRules() []rule {
 			s.b.SetHandoffWindow(300 * ms)
 			s.subscribe(simba.MutexChannel(m))
 			s.mustAcquire(m, "a", long, 0)
-			s.subscribeContender(m, "b")
-			s.mustQueue(m, "b", sec)
+			s.poll(m, "b", sec)
 			sent := time.Now()
 			s.mustRelease(m, "a")
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
@@ -107,8 +105,7 @@ func noticeRules() []rule {
 			s.b.SetHandoffWindow(long)
 			s.subscribe(simba.MutexChannel(m))
 			s.mustAcquire(m, "a", long, 0)
-			s.subscribeContender(m, "b")
-			s.mustQueue(m, "b", sec)
+			s.poll(m, "b", sec)
 			s.mustRelease(m, "a")
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 			s.release(m, "b")
@@ -119,8 +116,7 @@ func noticeRules() []rule {
 			s.b.SetHandoffWindow(0)
 			s.subscribe(simba.MutexChannel(m))
 			s.mustAcquire(m, "a", long, 0)
-			s.subscribeContender(m, "b")
-			s.mustQueue(m, "b", long)
+			s.poll(m, "b", long)
 			s.mustRelease(m, "a")
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a")
@@ -130,12 +126,11 @@ func noticeRules() []rule {
 			for _, end := range []func(m string){
 				func(m string) { s.mustRelease(m, "the@owner") },
 				func(m string) { s.breakTenure(m, "") },
-				func(m string) { s.shorten(m, "the@owner", 50*ms, 0) }, // and then it expires
+				func(m string) { s.shorten(m, "the@owner", 50*ms, 0) }, // then it expires
 			} {
 				m := tc.mutex()
 				s.mustAcquire(m, "the@owner", long, 0)
-				s.subscribeContender(m, "b")
-				s.mustQueue(m, "b", sec)
+				s.poll(m, "b", sec)
 				end(m)
 				s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@the@owner")
 				s.mustAcquire(m, "b", long, 0)

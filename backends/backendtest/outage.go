@@ -14,7 +14,7 @@ import (
 
 const (
 	// answerSlack is how much later than its deadline an answer may be on a busy machine. A request
-	// without a deadline would never be answered, since the network heals only after it.
+	// without a deadline would never be answered, since the network heals only after the answer.
 	answerSlack = 8 * sec
 	// recoveryLimit is how soon requests must succeed after the network has healed.
 	recoveryLimit = 5 * sec
@@ -129,7 +129,7 @@ func outageRules() (rules []rule) {
 			one, two := tc.server(), tc.directServer()
 			m := tc.mutex()
 			tc.engine.Link.Blackhole()
-			two.mustAcquire(m, "a", long, 0) // so that it is owned when one first reads it
+			two.mustAcquire(m, "a", long, 0) // so that the mutex is owned when one first reads it
 			one.broker.subscribe(simba.MutexChannel(m))
 			asked := time.Now()
 			_, err := one.b.Subscribed(context.Background(), simba.MutexChannel(m), false)
@@ -212,7 +212,8 @@ func checkUnavailable(tc *testCase, cut func(*stores.Link)) {
 }
 
 // checkAbandoned ends two waits in an outage: one timed out, and one client disconnected. Their
-// leases are short: if the store grants them anyway, the next waiter waits that long.
+// leases are short, because the store may grant them anyway. Then the next waiter waits for their
+// end.
 func checkAbandoned(tc *testCase, cut func(*stores.Link)) {
 	s, m := tc.server(), tc.mutex()
 	s.mustAcquire(m, "a", long, 0)
@@ -246,8 +247,8 @@ func checkAbandoned(tc *testCase, cut func(*stores.Link)) {
 func awaitTenures(tc *testCase, one, two *server, m string) {
 	tc.t.Helper()
 	channel := simba.MutexChannel(m)
-	// A polling server must read the mutex free and then owned: the same owner in two reads may be
-	// one tenure.
+	// A polling server must read the row of the free mutex before it reads the next owner. If two
+	// reads show the same owner, that may be one tenure.
 	heard := func() bool {
 		for range 20 {
 			if slices.Contains(one.broker.publishedOn(channel), "acquired@@a") {

@@ -8,13 +8,13 @@ import (
 )
 
 // Recovery is how soon after an outage of its store a server serves every client again. That takes
-// a second or two. The rest is for a loaded machine, which may stop the server and the store for
-// some seconds.
+// a second or two. The rest is for a busy machine, which may stop the server and the store for some
+// seconds.
 const Recovery = 10 * time.Second
 
 // Promise is one line of the documentation's table: a rule, and how far each engine keeps it.
 type Promise struct {
-	ID   string // by which rules name it: the number of the rule in the design, or a word
+	ID   string // a number or a word; rules name their promise by it
 	Rule string
 
 	Embedded, Redis, MySQL, ZooKeeper Keeping
@@ -48,7 +48,7 @@ var Kept = Keeping{}
 // KeptIf is a promise that the engine keeps on a condition. The text ends the sentence "kept if".
 func KeptIf(text string) Keeping { return Keeping{keptIf, text} }
 
-// NotKept is a promise that the engine does not keep. The text says what it does instead.
+// NotKept is a promise that the engine does not keep. The text says what the engine does instead.
 func NotKept(text string) Keeping { return Keeping{notKept, text} }
 
 // NotApplicable is a promise without a meaning for the engine. The text says why.
@@ -101,7 +101,7 @@ func promiseOf(t testing.TB, id string) Promise {
 	return Promise{}
 }
 
-// Conditions that several promises share.
+// These conditions apply to several promises.
 const (
 	redisDurable = "Redis has `appendonly yes` and `appendfsync always`, and does not fail over. A promoted replica may lack the last writes"
 	mysqlDurable = "the database has `innodb_flush_log_at_trx_commit=1` and `sync_binlog=1`, and does not fail over to an asynchronous replica. With Galera, all servers must write to one node"
@@ -109,17 +109,17 @@ const (
 	diskKept     = "the data directory is kept: no lost disk, no older copy or backup, no cloned or restored machine"
 )
 
-// tenThousand applies to all engines with a store.
+// tenThousand is the test of the promise history for all engines with a store.
 const tenThousand = "backends/proxy.TestEventLogKeepsDocumentedHistory"
 
 var (
 	singleServer = NotApplicable("a single server owns the data")
 	noStore      = NotApplicable("there is no separate store")
 
-	unknownStart = NotKept("it is null. The store has the start of the present lease only")
+	unknownStart = NotKept("`since` is null. The store has the start of the present lease only")
 )
 
-// Promises lists what each engine keeps, in the order of the design's rules.
+// Promises lists all promises, and how far each engine keeps them.
 var Promises = []Promise{
 	{
 		ID: "1", Rule: "At most one owner. Before `transition_at`, only RELEASE, the end of a SESSION or BREAK ends a lease",
@@ -133,13 +133,13 @@ var Promises = []Promise{
 	},
 	{
 		ID: "3", Rule: "GUARD never creates or revives a tenure; a renewal sets both windows, longer or shorter",
-		ZooKeeper: KeptIf("two conditions hold. The clocks of the ensemble agree and are not set. The last renewal was through the server that granted the lease. Otherwise that server may renew a lease whose end other servers have reported, if the lease still runs by its own clock. A server that has lost its session may publish a notice of an end before the ensemble ends the session. A renewal through another server can follow that notice. Replies never report such an end"),
+		ZooKeeper: KeptIf("the ensemble's clocks agree, nobody sets them, and the last renewal was through the server that granted the lease. Otherwise a lease that runs by that server's clock may be over by the others' clocks. They may report its end, and the granting server may renew it afterwards. Also, a server that has lost its session may publish a notice of an end before the ensemble ends the session. Until then another server can renew the lease. No reply reports such an end"),
 	},
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, and stay the same for a whole tenure",
 		Embedded:  KeptIf(diskKept + ". In `memory`, the wall clock must not be set back either"),
-		Redis:     KeptIf("Redis' clock is not set back while its data is lost. A JVM owner up to Simba 3.2 takes no token. Two of its tenures have the same token if no server saw the time between them"),
-		MySQL:     KeptIf("no row of the table is deleted, the column `fencing_token` is not dropped, and no failover loses a row's last change. Without the column, a JVM owner's token changes with each renewal. With the column, some JVM owners take no token. Such an owner can have the token of the JVM owner before it, until a server that knows the earlier owner reads the row. [Tokens on MySQL](../explanation/stores.md#tokens-on-mysql) has the other cases: a start, Simba's own migration, and every millionth tenure"),
+		Redis:     KeptIf("Redis' clock is not set back while its data is lost. An owner of Simba up to 3.2 takes no token itself. Two of its tenures have the same token if no server saw the mutex between them"),
+		MySQL:     KeptIf("no row of the table is deleted, the column `fencing_token` is not dropped, and no failover loses a row's last change. Without the column, a JVM owner's token changes with each renewal. With the column, some JVM owners take no token themselves. Such an owner can have the token of the JVM owner before it, until a server that knows the earlier owner reads the row. [Tokens on MySQL](../explanation/stores.md#tokens-on-mysql) has the other cases: a restart of a server, Simba's own migration, and every millionth tenure"),
 		ZooKeeper: KeptIf("the ensemble's data is not deleted"),
 	},
 	{ID: "4t", Rule: "With TOKEN, GUARD and RELEASE act only on that tenure"},
@@ -173,7 +173,7 @@ var Promises = []Promise{
 	{ID: "9", Rule: "Queue entries of waiters that are gone are removed"},
 	{
 		ID: "9s", Rule: "Waiters of a crashed server delay nobody", Embedded: singleServer,
-		ZooKeeper: KeptIf("the session timeout has passed. A server that stops in order removes its waiters"),
+		ZooKeeper: KeptIf("the session timeout has passed since the crash. A server that stops in order removes its waiters"),
 	},
 	{
 		ID: "10", Rule: "A clock step neither extends nor cuts a lease, and a restart never shortens one",
@@ -201,22 +201,22 @@ var Promises = []Promise{
 		},
 	},
 	{
-		ID: "10s", Rule: "A lease outlives the server that granted it", Embedded: KeptIf("the server restarts on the same data directory; `memory` has none"),
+		ID: "10s", Rule: "A lease outlives the server that granted it", Embedded: KeptIf("the server restarts on the same data directory; `memory` has no directory"),
 		ZooKeeper: KeptIf("the lease ends before the session timeout. The leases that a server granted end with its session"),
 		Tests:     Tests{Embedded: []string{"tests/contenders.TestATenureSurvivesACrashOfTheServer", "tests/crash.TestKillLosesNothingAcknowledged"}},
 	},
 	{
 		ID: "retry", Rule: "A request may be repeated: ACQUIRE by the owner renews with the same token, a waiter keeps its queue entry",
-		Embedded: KeptIf("the server does not restart in between, or runs with `always`. During the recovery delay of `async`, an owner must repeat GUARD: its ACQUIRE is queued. In `memory` a restart forgets the owner. No mode stores the queue"),
+		Embedded: KeptIf("the server does not restart in between, or runs with `always`. During the recovery delay of `async`, an owner must renew by GUARD, since its ACQUIRE is queued. In `memory` a restart forgets the owner. No mode stores the queue"),
 	},
 	{
 		ID: "retry-s", Rule: "A request may be repeated through another server", Embedded: singleServer,
-		ZooKeeper: KeptIf("the first server of the request lives. The tenure ends with that server's session"),
+		ZooKeeper: KeptIf("the server that received the first request still runs. The tenure ends with that server's session"),
 	},
 	{
 		ID: "reconnect-s", Rule: "A waiter that reconnects to another server keeps its queue entry", Embedded: singleServer,
 		MySQL:     NotKept("each server has a queue of its own"),
-		ZooKeeper: KeptIf("the waiter's first server lives. The entry is a node of that server's session"),
+		ZooKeeper: KeptIf("the waiter's first server still runs. The entry is a node of that server's session"),
 	},
 	{ID: "session", Rule: "SESSION: the mutex is released when the connection closes"},
 	{ID: "reservation", Rule: "A reachable polling waiter is notified by `released@@…`, and the mutex is reserved for it for the handoff window"},
@@ -224,20 +224,20 @@ var Promises = []Promise{
 		ID: "reservation-s", Rule: "The reservation holds for the clients of other servers too", Embedded: singleServer,
 		MySQL: NotKept("the reservation holds for the clients of one server. Clients of other servers may take the mutex"),
 	},
-	{ID: "next-waiter", Rule: "A reservation that is missed, given up or unreachable goes to the next waiter"},
+	{ID: "next-waiter", Rule: "If a waiter misses or gives up its reservation, or cannot be reached, the reservation goes to the next waiter"},
 	{
 		ID: "unreachable", Rule: "An unreachable polling waiter is skipped and keeps its queue entry until the entry expires",
-		ZooKeeper: NotKept("the waiter keeps its entry only until another contender asks, since the first node is the owner's"),
+		ZooKeeper: NotKept("the waiter keeps its entry only until another contender asks. Then it must leave, since the first node in ZooKeeper is the owner's"),
 	},
 	{
 		ID: "window-0", Rule: "`--handoff-window 0` reserves nothing",
 	},
 	{ID: "broken", Rule: "A blocked waiter whose connection breaks keeps its queue entry as a polling one"},
-	{ID: "notices", Rule: "`acquired@@…` for each tenure; `released@@…` to the next polling waiter, else to all, except after an expiry; JSON for each change"},
+	{ID: "notices", Rule: "`acquired@@…` for each tenure. `released@@…` to the next polling waiter, or without one to all, except after an expiry. JSON for each change"},
 	{
 		ID: "notices-s", Rule: "Notices of changes by other servers", Embedded: singleServer,
-		MySQL:     KeptIf("the server reads the row in between (`--mysql-poll`). Notices come with the next read. The server misses a tenure between two reads. Without `fencing_token`, a release and a new tenure of the same owner between two reads look like a renewal"),
-		ZooKeeper: KeptIf("the tenure lasts. A server may miss a tenure of some milliseconds"),
+		MySQL:     KeptIf("the server reads the row between the changes; set `--mysql-poll`. A notice comes with the next read. The server misses a tenure that begins and ends between two reads. Without `fencing_token`, a release and a new tenure of the same owner between two reads look like a renewal"),
+		ZooKeeper: KeptIf("the tenure is not too short: a server may miss a tenure of some milliseconds"),
 	},
 	{
 		ID: "queue-s", Rule: "SIMBA.QUEUE lists the waiters of all servers", Embedded: singleServer,
@@ -253,7 +253,7 @@ var Promises = []Promise{
 	{ID: "scan", Rule: "SIMBA.SCAN has the guarantees of Redis' SCAN"},
 	{
 		ID: "names", Rule: "Every name within the limits is accepted, and different names are never confused",
-		MySQL: KeptIf("the table is the engine's own. Simba's table holds 66 characters for a mutex and 32 for a contender. Names that its collation equates are refused"),
+		MySQL: KeptIf("the table is the engine's own. Simba's table holds 66 characters for a mutex and 32 for a contender. If its collation equates two names, the server refuses the second one"),
 	},
 	{
 		ID: "outage", Rule: fmt.Sprintf("A store that cannot be reached: `-TRYAGAIN` within the timeout, recovery within %.0f s, waiters keep waiting", Recovery.Seconds()),

@@ -22,13 +22,13 @@ const (
 
 // Crash kills the store again and again while contenders acquire, renew and release, and starts it
 // again. Every reply must hold afterwards: the owner, its token and the least end of its lease, and
-// that a released mutex is free. A request without a reply may be done or not.
+// that a released mutex is free. A request without a reply may or may not have been done.
 //
-// A killed process leaves its files as they are, synced or not. What survives a crash of the
-// machine depends on the store's settings, which are the promise's condition. This test fails if an
-// engine replies before the store has confirmed the change.
+// A killed process leaves its files as they are, synced or not. The store's settings decide what
+// survives a crash of the machine. They are the promise's condition. This test fails if an engine
+// replies before the store has confirmed the change.
 //
-// It is no rule of the suite, since a cluster or Sentinel behaves differently when a store is
+// Crash is no rule of the suite, since a cluster or Sentinel behaves differently when a store is
 // killed.
 func Crash(t *testing.T, e Engine, rounds int, kill, start func()) {
 	t.Helper()
@@ -84,16 +84,16 @@ type crashRound struct {
 	left   atomic.Int64  // replies until the crash
 	enough chan struct{} // closed when left is 0
 
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the fields below
 	all []belief
 }
 
 // belief is what a contender knows of a mutex that only it uses.
 type belief struct {
 	mutex, contender string
-	token            uint64    // of its tenure; 0 = no reply named one
+	token            uint64    // of its tenure; 0 = no reply named a token
 	until            time.Time // the least end of its lease
-	released         bool      // the reply said so
+	released         bool      // the reply said that the mutex is released
 	open             bool      // its last request has no reply
 }
 
@@ -180,7 +180,7 @@ func (tc *testCase) checkSurvived(who string, s *server, h belief) {
 	case o.Owner != "" && o.Owner != h.contender:
 		tc.t.Errorf("%s reports for %s: %+v, but only %s used it", who, h.mutex, o, h.contender)
 	case h.open && (h.token == 0 || o.Owner == ""):
-		// The request without a reply may be done or not.
+		// The request without a reply may or may not have been done.
 	case h.released && o.Owner != "":
 		tc.t.Errorf("%s reports for %s: %+v, but the reply to %s was that it released token %d", who, h.mutex, o, h.contender, h.token)
 	case h.released:

@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table of promises in docs/reference/guarantees.md")
 
-// markdown is the table of promises for the documentation, and the list of their conditions. Each
-// row has an anchor, so that other pages can name a promise.
+// markdown returns the table of promises for the documentation, and the list of their conditions.
+// Each row has an anchor, so that other pages can name a promise.
 func markdown() string {
 	var table, conditions strings.Builder
 	table.WriteString("| promise | rule | embedded | redis | mysql | zookeeper |\n| --- | --- | --- | --- | --- | --- |\n")
@@ -89,7 +89,7 @@ func TestDocsShowTheTableOfPromises(t *testing.T) {
 
 var cited = regexp.MustCompile(`\[([^\]]+)\]\(#promise-([^)]+)\)`)
 
-// The tables of accidents are written by hand. Each cell names the promises that it rests on.
+// The tables of accidents are written by hand. Each cell must name the promises that it rests on.
 func TestEachCellOfTheGuaranteesNamesAPromise(t *testing.T) {
 	text, err := os.ReadFile(root + "/docs/reference/guarantees.md")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Rules for a store that refuses what the engine needs until an operator corrects it.
+// In these rules a store refuses what the engine needs, until an operator corrects the store.
 
 func refusedRules() []rule {
 	return []rule{
@@ -58,7 +58,7 @@ func refusedRules() []rule {
 }
 
 // blockThenHarm lets x wait for a mutex that a owns, and then harms the store. The waiter is nil if
-// that took longer than a's lease: x may have been granted the mutex before.
+// that took longer than a's lease. Then x may have been granted the mutex before.
 func (tc *testCase) blockThenHarm(s *server, m string, lease time.Duration) (a simba.Outcome, x *waiter, mend func()) {
 	tc.t.Helper()
 	asked := time.Now()

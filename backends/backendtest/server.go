@@ -61,7 +61,7 @@ func (s *server) commit(seq simba.Seq, err error) {
 }
 
 // serve makes a request that must succeed, and commits it. In rules of outages the server's timeout
-// is short, and a busy store may miss it on a healthy network. Then the request is repeated, as
+// is short, and a busy store may miss it on a healthy network. Then serve repeats the request, as
 // clients do.
 func (s *server) serve(request func() (simba.Seq, error)) (repeated bool) {
 	s.tc.t.Helper()
@@ -123,6 +123,13 @@ func (s *server) mustQueue(mutex, contender string, ttl time.Duration) simba.Out
 		s.tc.t.Fatalf("%s should be queued for %s: %s", contender, mutex, show(o))
 	}
 	return o
+}
+
+// poll makes the contender a polling waiter that a notice reaches.
+func (s *server) poll(mutex, contender string, ttl time.Duration) {
+	s.tc.t.Helper()
+	s.subscribeContender(mutex, contender)
+	s.mustQueue(mutex, contender, ttl)
 }
 
 func (s *server) guard(mutex, contender string, ttl, transition time.Duration, token uint64) simba.Outcome {
@@ -195,7 +202,7 @@ func (s *server) ownerAgain(mutex string) (o simba.Tenure) {
 func (s *server) mustRelease(mutex, contender string) {
 	s.tc.t.Helper()
 	if owned, repeated := s.releaseRepeated(simba.ReleaseRequest{Mutex: mutex, Contender: contender}); !owned && !repeated {
-		s.tc.t.Fatalf("%s should own %s when it releases it", contender, mutex)
+		s.tc.t.Fatalf("%s should own %s before its release", contender, mutex)
 	}
 }
 
@@ -282,8 +289,8 @@ func (s *server) subscribeContender(mutex, contender string) {
 	s.subscribe(simba.ContenderChannel(mutex, contender))
 }
 
-// awaitNotices waits until a channel has at least as many payloads as wanted. It fails the test
-// unless they are the wanted ones.
+// awaitNotices waits until a channel has at least as many payloads as wanted. If they differ from
+// the wanted ones, it fails the test.
 func (s *server) awaitNotices(channel string, want ...string) {
 	s.tc.t.Helper()
 	deadline := time.NewTimer(s.tc.patience())
@@ -308,7 +315,7 @@ func (s *server) awaitNotices(channel string, want ...string) {
 }
 
 // awaitOnly waits until a channel has the payload at least once, and nothing else. A server may
-// notify a contender twice: it may read the mutex while the contender subscribes.
+// notify a contender twice, if it reads the mutex while the contender subscribes.
 func (s *server) awaitOnly(channel, want string) {
 	s.tc.t.Helper()
 	deadline := time.NewTimer(s.tc.patience())
@@ -339,7 +346,7 @@ type waiter struct {
 	asked  time.Time
 	lease  time.Duration // both windows together
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	woke  bool
 	woken chan struct{}
 }
@@ -426,8 +433,8 @@ func (x *waiter) awaitWake() {
 	}
 }
 
-// granted waits until the waiter owns the mutex. A waiter that gets a short lease too late keeps
-// waiting.
+// granted waits until the waiter owns the mutex. A waiter that receives a short lease too late
+// keeps waiting.
 func (x *waiter) granted() simba.Outcome {
 	x.s.tc.t.Helper()
 	x.awaitWake()

@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Rules for several servers on one store.
+// In these rules several servers share one store.
 
 func sharedRules() []rule {
 	return []rule{
@@ -170,7 +170,7 @@ func sharedRules() []rule {
 				}
 				one.mustRelease(m, "a")
 				if when == "after" {
-					pause(50 * ms) // the handoff may have chosen it by now, or not
+					pause(50 * ms) // by now the handoff may have chosen the waiter
 					dead.end(simba.EndGone)
 				}
 				b.granted()

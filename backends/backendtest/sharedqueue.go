@@ -8,7 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Rules for the queue, the reservations and the notices of several servers on one store.
+// These rules are about the queue, the reservations and the notices of several servers on one
+// store.
 
 func sharedQueueRules() []rule {
 	return []rule{
@@ -81,7 +82,7 @@ func sharedQueueRules() []rule {
 				tc.t.Fatal("neither was woken")
 			}
 			o := got.end(simba.EndWoken)
-			// The second connection may have taken over its queue entry.
+			// The second connection may have taken over the first one's queue entry.
 			if got == first && o.Status != simba.StatusAcquired {
 				o = second.granted()
 			}
@@ -224,7 +225,7 @@ func sharedNoticeRules() []rule {
 					}
 				}
 			}
-			// A server's history also has what it saw of the other server.
+			// A server's history also has the events that it saw of the other server.
 			tc.equal("history", one.eventsOf(m)[:3], []string{"acquired a", "released a", "acquired b"})
 			tc.equal("history", two.eventsOf(m)[:3], []string{"acquired a", "released a", "acquired b"})
 		}},

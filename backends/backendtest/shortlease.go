@@ -8,8 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Steps with short leases. A busy store may answer after such a lease has ended, and a busy machine
-// may delay the test's next step. Neither is a fault of the engine.
+// This file has steps with short leases. A busy store may answer after such a lease has ended. A
+// busy machine may delay the test's next step. Neither is a fault of the engine.
 
 // isLate reports whether a request for a lease failed because its answer came after the lease or
 // after the server's timeout. The store may have granted the lease all the same.
@@ -32,7 +32,7 @@ func (s *server) shorten(mutex, contender string, ttl, transition time.Duration)
 	}
 }
 
-// expire is shorten, and waits until the lease has ended.
+// expire calls shorten, and waits until the lease has ended.
 func (s *server) expire(mutex, contender string, ttl time.Duration) {
 	s.tc.t.Helper()
 	s.shorten(mutex, contender, ttl, 0)
@@ -60,7 +60,8 @@ func (s *server) acquireIfInTime(mutex, contender string, ttl, transition time.D
 	return o, true
 }
 
-// blockIfInTime is block for a mutex with a short lease. The waiter is nil if it acquired at once.
+// blockIfInTime is block for a mutex with a short lease. The waiter is nil if the contender
+// acquired the mutex at once.
 func (s *server) blockIfInTime(mutex, contender string) *waiter {
 	s.tc.t.Helper()
 	x, o := s.acquireWait(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: long})
@@ -73,8 +74,8 @@ func (s *server) blockIfInTime(mutex, contender string) *waiter {
 // longestLease is the lease at which withLease gives up.
 const longestLease = time.Minute
 
-// withLease runs steps that must finish before a lease ends, on a new mutex. If they return false,
-// they were too late, and it runs them again with a lease twice as long.
+// withLease runs steps on a new mutex. The steps must finish before the lease ends. If they return
+// false, they were too late. Then withLease runs them again with a lease twice as long.
 func (tc *testCase) withLease(lease time.Duration, steps func(mutex string, lease time.Duration) (inTime bool)) {
 	tc.t.Helper()
 	for ; !steps(tc.mutex(), lease); lease *= 2 {

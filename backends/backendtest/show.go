@@ -13,7 +13,8 @@ func show(o simba.Outcome) string {
 		o.Status, o.Owner, o.Token, o.TTL, o.Transition, o.Position)
 }
 
-// checkLeft checks what a reply says is left of a window of size d that began between sent and now.
+// checkLeft checks got, what a reply says is left of a window. The window has the size d, and began
+// between sent and now.
 func (tc *testCase) checkLeft(what string, got, d time.Duration, sent time.Time) {
 	tc.t.Helper()
 	if spent := time.Since(sent); got > d || got < d-spent-rounding {

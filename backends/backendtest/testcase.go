@@ -39,14 +39,14 @@ type testCase struct {
 	names   int
 }
 
-// storeRuns is the function of a store's process, which a test may restart.
+// storeRuns is the function that runs a store's process. A test may restart the process.
 const storeRuns = "github.com/simba-resp/simba-resp/backends/backendtest/stores.run.func1"
 
 const linkAccepts = "github.com/simba-resp/simba-resp/backends/backendtest/stores.(*Link).accept"
 
 var testCases atomic.Int64
 
-// runID distinguishes the names of this process from earlier ones on the same store.
+// runID distinguishes the names of this process from those of earlier processes on the same store.
 var runID = strings.ToLower(rand.Text()[:6])
 
 func newTestCase(t *testing.T, e Engine) *testCase {

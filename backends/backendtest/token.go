@@ -71,7 +71,7 @@ func tokenRules() []rule {
 			old := s.mustAcquire(m, "a", long, 0).Token
 			s.mustRelease(m, "a")
 			s.mustAcquire(m, "b", long, 0)
-			s.mustQueue(m, "a", sec) // for its next tenure
+			s.mustQueue(m, "a", sec) // so that a waits for its next tenure
 			if s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: old}) {
 				tc.t.Error("it released")
 			}
@@ -114,7 +114,7 @@ func tokenRules() []rule {
 				return s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Session: session})
 			}
 			ask(7)
-			ask(8) // by another connection, before the first is known to be closed
+			ask(8) // by another connection, before the server knows that the first is closed
 			if end(7) {
 				tc.t.Error("the old session ended the lease")
 			}
@@ -168,7 +168,7 @@ func tokenRules() []rule {
 			}
 			x.granted()
 			if !s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "b", Session: 8}) {
-				tc.t.Error("what a waiter was granted is not bound to its session")
+				tc.t.Error("a waiter's lease is not bound to its session")
 			}
 		}},
 	}

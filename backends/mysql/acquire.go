@@ -43,8 +43,8 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 }
 
 // afterLate returns the outcome of a request whose first grant arrived after its lease had ended.
-// If the second attempt renews the tenure that the first one began, the status is acquired. The
-// client has not seen that tenure before.
+// The second attempt may renew the tenure that the first one began. Then the status is acquired,
+// because the client has not seen that tenure before.
 func afterLate(late, o simba.Outcome) simba.Outcome {
 	if o.Status == simba.StatusRenewed && late.Status == simba.StatusAcquired && o.Token == late.Token {
 		o.Status = simba.StatusAcquired
@@ -190,7 +190,7 @@ func (b *Backend) acquireBlocked(ctx context.Context, m *mutexState, r simba.Acq
 		return o, nil, err // the lease has ended
 	case err != nil:
 		if !t.Withdraw() {
-			// Granted after all, or superseded.
+			// The ticket was granted meanwhile, or a later ticket has replaced it.
 			return simba.Outcome{Status: simba.StatusWaiting}, t, nil
 		}
 		b.removeUnlessBlocked(m, r.Contender)
@@ -260,7 +260,7 @@ func (b *Backend) tryAcquireBlocked(ctx context.Context, m *mutexState, t *proxy
 			return o, err
 		}
 		if b.waiters.Find(r.Mutex, r.Contender) != t {
-			// Granted by the refresh, or superseded.
+			// The refresh has granted the ticket, or a later ticket has replaced it.
 			return b.outcome(m, simba.StatusWaiting, r.Contender, s), nil
 		}
 		if s.live && s.owner == r.Contender {

@@ -40,7 +40,7 @@ type Backend struct {
 	// tableLock.
 	tableRows map[string]row
 
-	// mu guards what follows, and the queue of every mutexState. It is never held during I/O.
+	// mu guards the fields below, and the queue of every mutexState. It is never held during I/O.
 	mu        sync.Mutex
 	closed    bool
 	running   sync.WaitGroup // requests and goroutines; Add is called under mu, unless closed
@@ -162,9 +162,9 @@ func (b *Backend) failAt(m *mutexState, err error) error {
 	return err
 }
 
-// reconnect closes the idle connections of the pool. Only one call runs at a time. If one call
-// raised the limit while another is closing connections, database/sql could close the wrong one.
-// Then it would lose a slot of the pool for ever.
+// reconnect closes the idle connections of the pool. Only one call runs at a time. Otherwise one
+// call could raise the limit while another closes connections. Then database/sql could close the
+// wrong connection, and lose a slot of the pool for ever.
 func (b *Backend) reconnect() {
 	if b.reconnecting.lock(b.ctx, false) != nil {
 		return // the backend is closed
@@ -210,8 +210,8 @@ func (b *Backend) Stats() simba.Stats {
 		Acquired: b.counts.acquired.Load(), Renewed: b.counts.renewed.Load(),
 		Released: b.counts.released.Load(), Expired: b.counts.expired.Load(),
 		Broken: b.counts.broken.Load(), Handoffs: b.counts.handoffs.Load(),
-		Holds: b.eventLog.Holds(),
-		Seq:   b.eventLog.Seq(),
+		TenureLengths: b.eventLog.TenureLengths(),
+		Seq:           b.eventLog.Seq(),
 	}
 }
 

@@ -9,15 +9,16 @@ import (
 
 // Simba's own migration adds fencing_token with 0 in every row. The next contender of Simba 3.3
 // would then get token 1, which an earlier tenure already had. So a server that meets the column
-// replaces each 0 with legacyToken. With either value, the tenure's token is the row's version. So
-// the backfill changes no token of a running tenure, and several servers may run it at once.
+// replaces each 0 with legacyToken. Both 0 and legacyToken mean that the tenure's token is the
+// row's version. So the backfill changes no token of a running tenure, and several servers may run
+// it at once.
 
 // legacyToken is the fencing_token of a row that is older than the column.
 const legacyToken = "version * 1000000 + 2"
 
 const (
-	// backfillPage is the most rows that one statement changes. It holds their locks until it
-	// commits.
+	// backfillPage is the most rows that one statement changes. The statement holds their locks
+	// until it commits.
 	backfillPage = 100
 	// backfillRetry is the pause before the next attempt, after a locked row or a failed request.
 	backfillRetry = time.Second

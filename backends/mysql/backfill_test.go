@@ -38,7 +38,7 @@ func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 			running.begin(t, "r", take(t, b, "running", "r", long).Token, b)
 			must(t, db, "INSERT INTO simba_mutex SELECT CONCAT('m', seq), 0, 0, 0, '', seq FROM seq_1_to_350")
 			must(t, db, simbasColumn)
-			// Its tenure began before a server could meet the column.
+			// The early contender's tenure began before a server could meet the column.
 			early := jvm{db: db, mutex: "m7", id: "early", ttl: long, fenced: true}
 			if token := early.mustAcquire(t); token != 1 {
 				t.Fatalf("the early contender has token %d", token)

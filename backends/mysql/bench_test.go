@@ -59,7 +59,7 @@ func seedClients(b *testing.B, store *stores.Server, mutex func(client int) stri
 	return list
 }
 
-// BenchmarkOwnMutex has 64 clients that acquire and release, each a mutex of its own.
+// BenchmarkOwnMutex measures acquire and release by 64 clients. Each has a mutex of its own.
 func BenchmarkOwnMutex(b *testing.B) {
 	store := stores.MariaDB(b)
 	backend := serve(b, store.Addr, nil)
@@ -82,8 +82,8 @@ func BenchmarkOwnMutexOnTheSeedsTable(b *testing.B) {
 	eachClient(b, func(i int) error { return pair(b, backend, fmt.Sprintf("own-%d", i), fmt.Sprintf("c%d", i), false) })
 }
 
-// BenchmarkHotMutex has 64 clients of one mutex. The seed's clients poll without a pause, which is
-// their best case.
+// BenchmarkHotMutex measures 64 clients of one mutex. Simba's own clients poll without a pause,
+// which is their best case.
 func BenchmarkHotMutex(b *testing.B) {
 	store := stores.MariaDB(b)
 	backend := serve(b, store.Addr, nil)

@@ -6,17 +6,18 @@ import (
 )
 
 // clock estimates the database's clock from this process' monotonic clock. Each statement that
-// reads the database's clock bounds it: the reading was taken between sending and answer.
+// reads the database's clock bounds the estimate: the database took the reading between sending and
+// answer.
 //
-// It has two uses. Each statement carries the database time after which it must have no effect. So
-// a statement that was delayed, on the network or by a lock, does nothing after its request has
-// failed. And a grant to a waiter carries its start, so that the server recognizes it even if the
-// answer is lost. The statement checks both. If the database's clock was set in between, the
-// statement matches nothing, and the server tries again with a new reading.
+// The estimate has two uses. Each statement carries the database time after which it must have no
+// effect. So a statement that was delayed, on the network or by a lock, does nothing after its
+// request has failed. And a grant to a waiter carries its start. So the server recognizes the grant
+// even if the answer is lost. The statement checks both times. If the database's clock was set in
+// between, the statement matches nothing, and the server tries again with a new reading.
 type clock struct {
 	epoch time.Time
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	known  bool
 	low    int64     // the database's time at epoch in µs, at least
 	high   int64     // the same, at most
@@ -28,8 +29,8 @@ const clockAge = 10 * time.Second
 
 func newClock() *clock { return &clock{epoch: time.Now()} }
 
-// learn takes a reading of the database's clock, in whole ms, and when its statement was sent and
-// answered.
+// learn adds a reading of the database's clock, in whole ms. sent and answered are the times of its
+// statement.
 func (c *clock) learn(reading int64, sent, answered time.Time) {
 	low := reading*1000 - answered.Sub(c.epoch).Microseconds() - 1
 	high := (reading+1)*1000 - sent.Sub(c.epoch).Microseconds()

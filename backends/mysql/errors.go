@@ -76,8 +76,8 @@ func isReadOnly(err error) bool {
 	return errors.Is(err, errNotPrimary)
 }
 
-// isConflict reports whether a statement failed because of another transaction. It has done nothing
-// and can be retried.
+// isConflict reports whether a statement failed because of another transaction. Such a statement
+// has done nothing, and can be retried.
 func isConflict(err error) bool {
 	switch errorNumber(err) {
 	case errLockWait, errDeadlock:

@@ -117,8 +117,8 @@ func (b *Backend) deliver(m *mutexState, t *proxy.Ticket, granted lease, request
 
 // wake gives the lease to the contender's waiter, if there is one, and removes its queue entry. A
 // waiter that was enqueued after the statement was sent gets nothing: its contender may have
-// released that lease since, through another server. It stays in the queue, and a refresh or its
-// own request finds out.
+// released that lease since, through another server. It stays in the queue. A refresh or its own
+// request finds out who owns the mutex.
 func (b *Backend) wake(m *mutexState, granted lease) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,8 +137,8 @@ func (b *Backend) wake(m *mutexState, granted lease) bool {
 	return true
 }
 
-// wakeBlocked is wake for a lease that the contender got otherwise: by another request of its own,
-// or through another server. A waiter whose Acquire has yet to return gets nothing, since that
+// wakeBlocked is wake for a lease that the contender got in another way: by another request of its
+// own, or through another server. A waiter whose Acquire has yet to return gets nothing, since that
 // Acquire renews the lease.
 func (b *Backend) wakeBlocked(m *mutexState, granted lease) {
 	if t := b.waiters.Find(m.mutex, granted.owner); t != nil && b.isBlocked(t) && !b.wake(m, granted) {

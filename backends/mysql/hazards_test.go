@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// In the seed's transaction two first acquires deadlock.
+// In the transaction of Simba's own contenders, two first acquires deadlock.
 func TestConcurrentFirstAcquiresDoNotDeadlock(t *testing.T) {
 	store := stores.MariaDB(t)
 	one, two := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
@@ -43,7 +43,7 @@ func TestConcurrentFirstAcquiresDoNotDeadlock(t *testing.T) {
 	}
 }
 
-// On the seed's table the second mutex is refused. Contenders are distinguished on every table.
+// On Simba's own table the second mutex is refused. Contenders are distinguished on every table.
 func TestNamesThatTheCollationEquatesAreKeptApart(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "?charset=utf8mb4")
@@ -106,7 +106,7 @@ func TestNamesAreNeverTruncated(t *testing.T) {
 }
 
 // The database's NOW is the time when the statement began. So a lease that is granted after a long
-// lock wait may be over when the answer arrives.
+// lock wait may have ended when the answer arrives.
 func TestLockWaitNeverGrantsAnExpiredLease(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = 3 * time.Second })
@@ -171,7 +171,7 @@ func TestLockedRowWaitEndsAtTheDeadline(t *testing.T) {
 	}
 }
 
-// In the seed's transaction the loser does block it.
+// In the transaction of Simba's own contenders, the loser does block the renewal.
 func TestLosingContenderDoesNotBlockTheOwnersRenewal(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
@@ -199,7 +199,7 @@ func lockRow(t testing.TB, db *sql.DB, mutex string) *sql.Tx {
 	return tx
 }
 
-// The network delays the request until its client has got an UnavailableError.
+// The network delays each request until its client has received an UnavailableError.
 func TestRequestAfterItsDeadlineHasNoEffect(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
@@ -248,7 +248,7 @@ func TestRequestAfterItsDeadlineHasNoEffect(t *testing.T) {
 }
 
 // The answer to the handoff is lost, and then the waiter disconnects.
-func TestGrantToADisconnectedWaiterIsPassedOn(t *testing.T) {
+func TestGrantToADisconnectedWaiterIsHandedOff(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
 	b := serve(t, link.Addr(), nil)
@@ -309,8 +309,8 @@ func TestVersionOverflowIsAnError(t *testing.T) {
 	}
 }
 
-// Times do not depend on the server's zone. In the night when the clocks go back, the seed's
-// expression is an hour off.
+// Times do not depend on the server's zone. In the night when the clocks go back, the expression of
+// Simba's own contenders is an hour off.
 func TestTimesAreUTC(t *testing.T) {
 	t.Setenv("TZ", "Europe/Berlin")
 	store := stores.MariaDB(t)
@@ -366,7 +366,7 @@ func TestDatabaseClockStepIsNoticed(t *testing.T) {
 	}
 }
 
-// The server is used again when it takes writes again.
+// The engine uses the server again when that takes writes again.
 func TestReadOnlyServerIsUnavailable(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")

@@ -1,8 +1,8 @@
 -- The table in which simba-resp and Simba's own JDBC contenders keep mutexes.
 --
 -- It differs from the table of Simba 3.3's init-simba-mysql.sql in three points. Names may have the
--- full length that simba-resp allows. They are compared byte by byte (upper and lower case,
--- accents). And the version does not overflow. Simba's JDBC contenders of every version work with it.
+-- full length that simba-resp allows. Names are compared byte by byte, so case and accents count.
+-- And the version does not overflow. Simba's JDBC contenders of every version work with it.
 --
 -- simba-resp creates the table with --mysql-migrate. You may also run this file by hand.
 CREATE TABLE IF NOT EXISTS simba_mutex (

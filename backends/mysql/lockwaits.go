@@ -15,10 +15,10 @@ import (
 // so, it waits at the database for lockWait, in one of a few slots. While no slot is free, it
 // retries from time to time.
 //
-// MySQL's shortest lock wait is one second. There a statement finds out after that second. So a
-// newly locked row takes two connections of its mutex for that long, once. Later statements for
-// that row take a slot first. The row counts as locked until a statement gets it, or until nobody
-// has asked for it for a while.
+// MySQL's shortest lock wait is one second. There a statement learns of a locked row only after
+// that second. So a newly locked row takes two connections for that second, once. Later statements
+// for that row take a slot first. The row counts as locked until a statement gets it, or until
+// nobody has asked for it for a while.
 
 const (
 	// lockWait is how long a statement waits for a locked row. The database counts whole seconds.
@@ -50,7 +50,7 @@ type lockWaits struct {
 	alwaysWaits   bool          // the server has no lock wait of 0, so every statement waits
 	deadlineFirst bool          // a request's deadline comes before the server's lock wait timeout
 
-	mu     sync.Mutex // guards what follows, and every lockedRow
+	mu     sync.Mutex // guards the fields below, and every lockedRow
 	locked map[string]*lockedRow
 }
 
@@ -195,7 +195,7 @@ func (w *lockWaits) tryWithSlot(ctx context.Context, mutex string, slots chan st
 	case slots <- struct{}{}:
 		lost, took := try(waitPrefix)
 		if ctx.Err() != nil && took < lockWait {
-			// It goes on at the database until then.
+			// The wait goes on at the database until then.
 			time.AfterFunc(lockWait-took, func() { <-w.slots })
 		} else {
 			<-w.slots

@@ -29,7 +29,7 @@ func TestLockWaitsAreBoundedWithWholeSecondTimeouts(t *testing.T) {
 		t.Run(fmt.Sprint(rows), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := wholeSeconds(defaultTimeout)
-				var mu sync.Mutex // guards what follows
+				var mu sync.Mutex // guards the variables below
 				var now, most, eager int
 				statement := func(ctx context.Context, prefix string) error {
 					mu.Lock()
@@ -52,7 +52,8 @@ func TestLockWaitsAreBoundedWithWholeSecondTimeouts(t *testing.T) {
 					}
 				}
 				ctx, stop := context.WithCancel(t.Context())
-				// One holder of the mutex' lock, and one of its renewals lock.
+				// For each row there is one holder of the mutex' lock, and one of its renewals
+				// lock.
 				for i := range 2 * rows {
 					go func() {
 						for ctx.Err() == nil {
@@ -77,7 +78,7 @@ func TestLockWaitsAreBoundedWithWholeSecondTimeouts(t *testing.T) {
 	}
 }
 
-// The wait ends although all slots are taken.
+// The wait for a slot ends although all slots are taken.
 func TestWaitForASlotEndsWhenTheRowIsGained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := wholeSeconds(time.Hour)
@@ -118,8 +119,8 @@ func TestWaitCutShortMarksTheRowLocked(t *testing.T) {
 	})
 }
 
-// Neither a statement that times out, for example because the database cannot be reached, nor a
-// deadlock marks the row.
+// A statement that times out for another reason does not mark the row, for example if the database
+// cannot be reached. A deadlock does not mark it either.
 func TestOnlyALockWaitTimeoutMarksTheRowLocked(t *testing.T) {
 	for name, c := range map[string]struct {
 		always bool

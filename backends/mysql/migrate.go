@@ -19,7 +19,7 @@ var Schema string
 const (
 	addToken = "ALTER TABLE simba_mutex ADD COLUMN fencing_token BIGINT UNSIGNED NOT NULL DEFAULT (" + legacyToken + ")" +
 		" COMMENT 'the fencing token of the last tenure'"
-	// defaultToken sets the column's default to that of a new table.
+	// defaultToken sets the column's default to 0, as in a new table.
 	defaultToken = "ALTER TABLE simba_mutex ALTER COLUMN fencing_token SET DEFAULT 0"
 )
 

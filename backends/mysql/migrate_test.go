@@ -62,7 +62,8 @@ func TestMigrationContinuesTokensAboveTheVersions(t *testing.T) {
 
 	theirs := tokens{mutex: "theirs"}
 	theirs.begin(t, "old", 5, one, two)
-	// Its renewals changed the token before the column was added. This renewal does so too.
+	// Renewals of the old contender changed the token before the column was added. This renewal
+	// changes it too.
 	old.mustAcquire(t)
 	theirs.begin(t, "old", 5_000_002, one, two)
 	old.mustAcquire(t)
@@ -150,7 +151,7 @@ func TestMigrationMayExceedTheRequestTimeout(t *testing.T) {
 	}
 }
 
-// That migration starts at 0. A running tenure of this engine keeps its token.
+// Simba's own migration begins with token 0. A running tenure of this engine keeps its token.
 func TestTokensContinueAfterSimbasOwnMigration(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
@@ -159,7 +160,7 @@ func TestTokensContinueAfterSimbasOwnMigration(t *testing.T) {
 	k := tokens{mutex: "m"}
 	k.begin(t, "a", take(t, one, "m", "a", long).Token, one)
 	must(t, db, simbasColumn)
-	one.store.fenced.Store(true) // as if it knew of the column, but not of this row
+	one.store.fenced.Store(true) // as if the server knew of the column, but not of this row
 	if l, ok, err := one.store.guard(deadline(t), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long, Token: k.list[0]}); !ok || err != nil || l.token != k.list[0] {
 		t.Errorf("a renews: %+v, %v, %v", l, ok, err)
 	}
@@ -174,8 +175,8 @@ func TestTokensContinueAfterSimbasOwnMigration(t *testing.T) {
 	now.giveUp(t)
 	k.begin(t, "b", take(t, two, "m", "b", long).Token, two, one)
 
-	// A contender whose tenure begins before a server has met the column gets 1, until this
-	// engine's next tenure.
+	// A contender of Simba 3.3 gets token 1 if its tenure begins before a server has met the
+	// column.
 	must(t, db, "INSERT INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version) VALUES ('late', 0, 0, 0, '', 70)")
 	late := tokens{mutex: "late"}
 	late.begin(t, "a", take(t, one, "late", "a", long).Token, one, two)
@@ -192,8 +193,8 @@ func TestTokensContinueAfterSimbasOwnMigration(t *testing.T) {
 	late.begin(t, "b", take(t, two, "late", "b", long).Token, two, one)
 }
 
-// The column is added while all contend, on two servers that keep running. The owner keeps its
-// token, and tokens grow. The column is dropped while there is no lease.
+// The column is added while the contenders compete, on two servers that keep running. The owner
+// keeps its token, and tokens grow. The column is dropped while there is no lease.
 func TestTokensAreUniqueWhileTheColumnIsAddedAndDropped(t *testing.T) {
 	for name, add := range map[string]string{"ours": addToken, "Simba's": simbasColumn} {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +205,7 @@ func TestTokensAreUniqueWhileTheColumnIsAddedAndDropped(t *testing.T) {
 				serve(t, store.Addr, func(o *Options) { o.Migrate, o.Timeout = false, patience }),
 				serve(t, store.Addr, func(o *Options) { o.Migrate, o.Timeout = false, patience }),
 			}
-			var mu sync.Mutex // guards what follows
+			var mu sync.Mutex // guards the variables below
 			var last uint64
 			var by string
 			tenures, all := map[string]int{}, map[uint64]string{}
@@ -236,8 +237,8 @@ func TestTokensAreUniqueWhileTheColumnIsAddedAndDropped(t *testing.T) {
 }
 
 // contend lets four contenders of this engine, and one on the JVM that takes tokens, compete for a
-// mutex for a while. Meanwhile comes adds the column. The mutex is free when it returns.
-func contend(t *testing.T, servers []*Backend, began func(kind, id string, token uint64), comes func() error, now jvm) {
+// mutex for a while. Meanwhile it calls addColumn. The mutex is free when it returns.
+func contend(t *testing.T, servers []*Backend, began func(kind, id string, token uint64), addColumn func() error, now jvm) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond+rand.N(200*time.Millisecond))
 	defer cancel()
@@ -245,7 +246,7 @@ func contend(t *testing.T, servers []*Backend, began func(kind, id string, token
 	defer all.Wait()
 	all.Go(func() {
 		<-time.After(rand.N(200 * time.Millisecond))
-		if err := comes(); err != nil {
+		if err := addColumn(); err != nil {
 			t.Error(err)
 		}
 	})

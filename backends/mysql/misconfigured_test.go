@@ -19,7 +19,7 @@ func isMisconfigured(err error, words string) bool {
 		strings.Contains(err.Error(), words) && !strings.ContainsAny(err.Error(), "\n")
 }
 
-// The error occurs while the server runs. The server recovers when it is resolved.
+// The error occurs while the server runs. When an operator has resolved it, the server recovers.
 func TestMisconfigurationIsNamed(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
@@ -135,7 +135,7 @@ func TestMisconfigurationIsNamed(t *testing.T) {
 	}
 }
 
-// A retry may succeed.
+// After such an error a retry may succeed.
 func TestTransientErrorIsNoMisconfiguration(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
@@ -168,8 +168,8 @@ func TestTransientErrorIsNoMisconfiguration(t *testing.T) {
 	await(t, "requests succeed again", func() bool { return guard(t.Context()) == nil })
 }
 
-// The lease before it is long. The waiter gets the error after a refused request for its mutex, or
-// without any request.
+// The lease before the waiter is long. The waiter gets the error after a refused request for its
+// mutex, or without any request.
 func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")

@@ -23,7 +23,7 @@ func (b *Backend) observe(m *mutexState, r row) {
 	b.noteFreed(m, b.announceChange(m.mutex, before, r))
 }
 
-// noteFreed records which owner released the mutex, if any, until that is announced.
+// noteFreed records which owner released the mutex, if any, until the release is announced.
 func (b *Backend) noteFreed(m *mutexState, owner string) {
 	if owner == "" {
 		return
@@ -68,7 +68,7 @@ func (b *Backend) announceChange(mutex string, before, now row) (freed string) {
 //
 // A contender on the JVM increments the version at each renewal too. So without fencing_token, a
 // lease that ran at the first read and has the same owner at the second counts as the same tenure.
-// With it, an owner on the JVM may have had no token of its own at the first read.
+// With fencing_token, an owner on the JVM may have had no token of its own at the first read.
 func sameTenure(before, now row) bool {
 	switch {
 	case before.owner != now.owner:
@@ -127,7 +127,7 @@ func (b *Backend) noteRow(m *mutexState, r row) {
 }
 
 // recordBegin records and announces a tenure that this server granted. The caller holds m.lock. The
-// last announced tenure has ended: it expired if no other version lies between.
+// last announced tenure has ended. It has expired if no other version lies between.
 func (b *Backend) recordBegin(m *mutexState, t lease, reason string) {
 	if e, ok := b.eventLog.Last(m.mutex); ok && e.Kind == simba.EventAcquired && e.Token < t.token {
 		kind := simba.EventReleased

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Only a primary's rows are current. A replica may lag behind. A demoted primary no longer changes,
-// while connections to it stay open. Only a write notices. So each statement that reads is sent in
-// one packet behind another statement, which reads whether the server takes writes. The server runs
-// both in this order, on one connection.
+// Only a primary's rows are current. A replica may lag behind. The rows of a demoted primary no
+// longer change, but connections to it stay open. Only a write would notice that. So the engine
+// sends each reading statement in one packet behind another statement. That one reads whether the
+// server takes writes. The server runs both in this order, on one connection.
 //
 // So the server took writes at some instant after the request was sent, and the rows are read after
-// that instant. If the server is demoted in between, the rows are those of its demotion, or newer
-// ones from the next primary. Both are states of the mutex between sending and answer, which is
-// what an answer promises.
+// that instant. If the server is demoted in between, the rows are as they were at its demotion, or
+// newer ones from the next primary. Both are states of the mutex between sending and answer, which
+// is what an answer promises.
 //
 // The reverse order would be wrong: a lagging replica could be promoted after it has read its rows.
 // A single statement would be wrong too, since the database may read its variables after the rows.
@@ -44,7 +44,7 @@ func query(ctx context.Context, db *sql.DB, statement string, args ...any) (*sql
 	return rows, nil
 }
 
-// checkWritable reads the result of writableCheck and moves on to that of the next statement.
+// checkWritable reads the result of writableCheck and moves on to the next statement's result.
 func checkWritable(rows *sql.Rows) error {
 	var readOnly, innodb string
 	if !rows.Next() {
@@ -104,7 +104,7 @@ func scan(rows *sql.Rows, into ...any) error {
 func isOff(value string) bool { return value == "" || value == "0" || strings.EqualFold(value, "OFF") }
 
 // readOnlyBypass returns the privilege that lets the user write to a read_only server, "" if there
-// is none. It knows a role only as far as SHOW GRANTS shows it.
+// is none. It sees the privileges of roles only if SHOW GRANTS shows them.
 func readOnlyBypass(ctx context.Context, db *sql.DB) (privilege string, err error) {
 	rows, err := query(ctx, db, "SHOW GRANTS")
 	if err != nil {
@@ -129,8 +129,8 @@ func readOnlyBypass(ctx context.Context, db *sql.DB) (privilege string, err erro
 	return privilege, rows.Err()
 }
 
-// readOnlyBypassWarning is the warning about such a privilege. Without a failover the privilege
-// does no harm.
+// readOnlyBypassWarning returns the warning about such a privilege. Without a failover the
+// privilege does no harm.
 func readOnlyBypassWarning(user, privilege string) string {
 	return fmt.Sprintf("user %q may write to a server that is read_only (%s): after a failover, the old primary can still grant; "+
 		"give simba-resp a user with SELECT, INSERT, UPDATE on simba_mutex only", user, privilege)

@@ -9,7 +9,7 @@ import (
 // priorityLock is a mutual exclusion lock. Calls for the mutex' owner get it first, then all
 // others. Each group gets it in the order of the calls. The zero value is unlocked.
 type priorityLock struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	busy   bool
 	owners []chan struct{} // one for each waiting call; closed when that call has the lock
 	others []chan struct{}

@@ -9,8 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// entry is a queue entry. Its contender is blocked while Backend.waiters has its ticket, else it
-// polls.
+// entry is a queue entry. Its contender is blocked while Backend.waiters has its ticket. Otherwise
+// the contender polls.
 type entry struct {
 	contender string
 	order     uint64 // grows with each new entry
@@ -43,8 +43,8 @@ func (b *Backend) enqueueLocked(m *mutexState, contender string) (fresh bool) {
 	return fresh
 }
 
-// extendEntryLocked extends a polling waiter's entry: to the end of the lease, or now, plus the
-// grace.
+// extendEntryLocked extends a polling waiter's entry. The entry then expires one grace after the
+// end of the lease, or after now.
 func (b *Backend) extendEntryLocked(m *mutexState, e *entry) {
 	from := time.Now()
 	if m.leaseEnd.After(from) {

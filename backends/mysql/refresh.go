@@ -12,17 +12,17 @@ import (
 const (
 	// refreshTimeout bounds a background refresh, so that the next one comes soon after an outage.
 	refreshTimeout = 2 * time.Second
-	// The shortest and the longest pause after failed refreshes.
+	// These are the shortest and the longest pause after failed refreshes.
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = time.Second
 	// orphanRetry is the pause between refreshes while there are orphans.
 	orphanRetry = 250 * time.Millisecond
 )
 
-// refreshDelay returns when to read the row again. It uses the contention timing of Simba's JDBC
-// contenders: from 200 ms before the end of the lease to 1 s after it. The spread keeps servers
-// from asking at the same time. An early read finds the old owner, and the next one comes a little
-// later. (Simba, "Contention Mechanics".)
+// refreshDelay returns how long to wait before the row is read again. It uses the contention timing
+// of Simba's JDBC contenders: from 200 ms before the end of the lease to 1 s after it. The spread
+// keeps servers from asking at the same time. An early read finds the old owner. The next read
+// comes a little later. (Simba, "Contention Mechanics".)
 func (b *Backend) refreshDelay(r row) time.Duration {
 	d := time.Duration(0)
 	if r.live {
@@ -184,7 +184,7 @@ func (b *Backend) refreshAndHandOffWithLock(ctx context.Context, m *mutexState) 
 
 func (b *Backend) hasBlocked(m *mutexState) bool { return b.waiters.Count(m.mutex) > 0 }
 
-// refresh reads the row, announces what has changed, and reconciles orphans. With create, it
+// refresh reads the row, announces what has changed, and reconciles orphans. If create is true, it
 // inserts a missing row. The caller holds m.lock.
 func (b *Backend) refresh(ctx context.Context, m *mutexState, create bool) (row, error) {
 	read := b.store.read

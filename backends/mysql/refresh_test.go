@@ -47,7 +47,7 @@ func releaseWhileARefreshWaits(t *testing.T, b *Backend, mutex string) time.Dura
 	return took
 }
 
-// It runs again later.
+// The refresh runs again later.
 func TestRefreshOfABusyMutexGivesUpItsSlot(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = patience })
@@ -69,7 +69,7 @@ func TestRefreshOfABusyMutexGivesUpItsSlot(t *testing.T) {
 	if took > refreshTimeout/2 {
 		t.Errorf("it took %v", took)
 	}
-	// As another server does.
+	// This ends the lease, as another server would.
 	must(t, direct(t, store, ""), "UPDATE simba_mutex SET transition_at = 0")
 	m.lock.unlock()
 	w.granted(t)

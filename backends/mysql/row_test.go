@@ -17,7 +17,7 @@ func FuzzRow(f *testing.F) {
 	f.Add(int64(0), int64(0), int64(0), int64(now))
 	// The clock was read before the lease began.
 	f.Add(int64(now+30), int64(now+1030), int64(now+2030), int64(now))
-	// Without end.
+	// This lease has no end.
 	f.Add(int64(now), int64(math.MaxInt64), int64(math.MaxInt64), int64(now))
 	f.Add(int64(math.MinInt64), int64(math.MinInt64), int64(math.MinInt64), int64(now)) // invalid
 	f.Fuzz(func(t *testing.T, acquiredAt, ttlAt, transitionAt, now int64) {

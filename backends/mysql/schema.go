@@ -91,7 +91,7 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 	return t, nil
 }
 
-// wrongType returns the expected type of a column that has another, else "".
+// wrongType returns the type that a column should have, "" if it has that type.
 func wrongType(name string, c column) string {
 	switch name {
 	case "mutex", "owner_id":

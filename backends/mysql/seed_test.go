@@ -78,7 +78,7 @@ func (j jvm) release(ctx context.Context) error {
 	return err
 }
 
-// Both kinds compete on the seed's own table until each kind has taken over from the other.
+// Both kinds compete on Simba's own table until each kind has taken over from the other.
 func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
@@ -86,7 +86,7 @@ func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 	must(t, db, seeds.MySQLInit, mutex)
 	one, two := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
 
-	var mu sync.Mutex // guards what follows
+	var mu sync.Mutex // guards the variables below
 	var holder, last string
 	changes := map[string]int{} // handoffs from kind to kind
 	hold := func(kind, id string) {
@@ -202,13 +202,13 @@ func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 		kind, id string
 		from, to time.Time
 	}
-	var mu sync.Mutex // guards what follows
+	var mu sync.Mutex // guards the variables below
 	var list []sure
 	hold := func(kind, id string, asked time.Time) (dies bool) {
 		s := sure{kind, id, time.Now(), asked.Add(ttl)}
 		dies = rand.N(4) > 0
 		if !s.from.Before(s.to) {
-			return dies // it is sure of nothing: its lease may have ended
+			return dies // the owner is sure of nothing: its lease may have ended
 		}
 		if !dies {
 			s.to = s.from // it releases at once
@@ -274,7 +274,8 @@ func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 	}
 }
 
-// The contender's SQL increments the version, so the token changes, but no new owner is announced.
+// A renewal on the JVM increments the version, so the token changes. The server announces no new
+// owner.
 func TestJVMRenewalIsNoNewTenure(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
@@ -310,7 +311,7 @@ func TestJVMRenewalIsNoNewTenure(t *testing.T) {
 			t.Fatalf("after %d renewals it was announced %d times", i, n)
 		}
 	}
-	// Renewals of this engine do not increment it.
+	// Renewals of this engine do not increment the version.
 	if err := j.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}

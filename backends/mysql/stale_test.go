@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// awaitBackfill waits until servers treat a fencing_token of 0 as that of an owner without a token.
+// awaitBackfill waits until the servers know that an owner whose fencing_token is 0 has no token.
 func awaitBackfill(t testing.TB, servers ...*Backend) {
 	t.Helper()
 	for _, b := range servers {
@@ -200,8 +200,8 @@ func TestRequestWithoutATokenGetsTheTenuresTokenFromAnUnawareServer(t *testing.T
 	}
 }
 
-// It holds up to the largest version that Simba's table can hold, and after any number of tenures
-// on the JVM.
+// A token is a million times the version, up to the largest version that Simba's table can hold.
+// That is also so after any number of tenures on the JVM.
 func TestTokensAreMillionsOfTheVersion(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")

@@ -71,7 +71,7 @@ type lease struct {
 }
 
 // left returns what is left of both windows, 0 when they are over. It counts from before the
-// statement was sent, so never longer than the database does.
+// statement was sent. So what is left is never more than by the database's clock.
 func (l lease) left() (ttl, transition time.Duration) {
 	passed := time.Since(l.since)
 	return roundUp(l.ttl - passed), roundUp(l.ttl + l.transition - passed)
@@ -101,9 +101,9 @@ const (
 	// dbNow is the database's time in Unix ms, fixed when a statement begins. It does not depend on
 	// time zones.
 	dbNow = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)"
-	// dbClock is the current time, even after the statement has waited for its row. A lease that
-	// ended during that wait must not count as running: a client may know of its end. The session's
-	// time zone must be UTC.
+	// dbClock is the current time of the database, even after the statement has waited for its row.
+	// A lease that ended during that wait must not count as running: a client may know of its end.
+	// The session's time zone must be UTC.
 	dbClock = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(3)) DIV 1000)"
 	// sameMutex and sameOwner compare byte by byte, whatever the table's collation. The first part
 	// of sameMutex lets the primary key be used.
@@ -120,8 +120,8 @@ const (
 	renewed = "GREATEST(" + dbNow + ", LEAST(acquired_at + 1, " + dbNow + " + 5))"
 )
 
-// read returns the row of a mutex. With lock it waits until statements that began earlier can no
-// longer change the row.
+// read returns the row of a mutex. If lock is true, it waits until statements that began earlier
+// can no longer change the row.
 func (s *store) read(ctx context.Context, mutex string, lock bool) (r row, err error) {
 	for i := 1; ; i++ {
 		if lock {
@@ -279,7 +279,7 @@ func (s *store) acquire(ctx context.Context, r simba.AcquireRequest) (l lease, r
 	return l, renewed, ok, err
 }
 
-// guard renews the lease of its owner. A token other than 0 must be that of the tenure.
+// guard renews the lease of its owner. A token other than 0 must be the tenure's token.
 func (s *store) guard(ctx context.Context, r simba.GuardRequest) (l lease, ok bool, err error) {
 	ttl, both := r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds()
 	var fenced bool

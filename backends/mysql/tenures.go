@@ -7,7 +7,7 @@ import "sync"
 // (lacksToken). If it follows another owner on the JVM, only a server that remembers that tenure
 // notices. The zero value is empty.
 type tenures struct {
-	mu            sync.Mutex        // guards what follows
+	mu            sync.Mutex        // guards the fields below
 	recent, older map[string]tenure // when recent has maxTenures mutexes, it becomes older
 }
 

@@ -21,12 +21,12 @@ import (
 //	a multiple below that       none: an owner up to 3.2 follows a grant or release of this engine
 //	else                        fencing_token: of an owner on the JVM
 //
-// The first server that reads the row of an owner without a token assigns one (readWithToken). It
-// is larger than all before: fencing_token is below (version + 1) * tokenUnit, since 3.3 increments
-// version whenever it increments fencing_token. In decimal, the engine's tokens show the version.
-// They are below 2^53 until the version needs more than 33 bits. After a million tenures of 3.3 in
-// a row, its token is a multiple as well. Then that owner is assigned another token, which it
-// learns when it renews.
+// The first server that reads the row of an owner without a token assigns one (readWithToken). The
+// assigned token is larger than all before: fencing_token is below (version + 1) * tokenUnit, since
+// 3.3 increments version whenever it increments fencing_token. In decimal, the engine's tokens show
+// the version. They are below 2^53 until the version needs more than 33 bits. After a million
+// tenures of 3.3 in a row, its token is a multiple as well. Then a server assigns that owner
+// another token, which the owner learns when it renews.
 //
 // Statements notice when the column is added or dropped (write, readRows). They contain tokenUnit
 // as a literal.
@@ -53,7 +53,7 @@ func (r *row) derive() {
 	}
 }
 
-// isLegacy reports whether the row's fencing_token does not count.
+// isLegacy reports whether the row's version is the token, although the table has fencing_token.
 func (r row) isLegacy() bool {
 	return r.fencingToken == 0 || r.fencingToken%tokenUnit == legacyMark && r.fencingToken/tokenUnit == r.version
 }
@@ -84,8 +84,8 @@ func (r row) versionOf(token uint64) uint64 {
 type statements struct {
 	fenced bool
 	// acquire grants or renews. LAST_INSERT_ID returns which: twice the version, plus 1 for a
-	// renewal. That is assigned first, since it depends on the old owner and the old end of the
-	// lease.
+	// renewal. The statement assigns this value first, since it depends on the old owner and the
+	// old end of the lease.
 	acquire string
 	guard   string // LAST_INSERT_ID is the version
 	handOff string // LAST_INSERT_ID is the version
@@ -103,11 +103,11 @@ const (
 )
 
 var (
-	// On a table without fencing_token the last condition is true. On a table with it, the name is
-	// ambiguous and the statement fails. A server that does not know of the column must not grant:
-	// a contender on the JVM could get the same token later. The outer SELECT is needed because a
-	// statement may not read the table that it changes. A query of information_schema takes more
-	// than twice as long.
+	// byVersion is for a table without fencing_token. There its last condition is true. If the
+	// table has the column, the name is ambiguous, and the statement fails. A server that does not
+	// know of the column must not grant: a contender on the JVM could get the same token later. The
+	// outer SELECT is needed because a statement may not read the table that it changes. A query of
+	// information_schema takes more than twice as long.
 	byVersion = newStatements(statements{ofToken: " AND version = ?"}, "(version + 1)", "",
 		" AND (SELECT one FROM (SELECT fencing_token AS one FROM (SELECT 1 AS fencing_token) AS ours"+
 			" LEFT JOIN simba_mutex ON FALSE LIMIT 1) AS found) = 1")
@@ -119,8 +119,9 @@ var (
 	}, "(GREATEST(version, fencing_token DIV 1000000) + 1)", ", fencing_token = version * 1000000", "")
 )
 
-// newStatements completes q. next is the version of the next tenure, mark an assignment that
-// follows that of the version, and always a condition of every statement.
+// newStatements completes q. next is an expression for the version of the next tenure. mark is an
+// assignment that comes after the assignment of the version. always is a condition of every
+// statement.
 func newStatements(q statements, next, mark, always string) statements {
 	q.acquire = "UPDATE simba_mutex SET version = LAST_INSERT_ID(IF(" + renewing + ", version * 2 + 1, " + next + " * 2)) DIV 2" + mark + ", " +
 		windows + ", owner_id = ? WHERE " + sameMutex + inTime +
@@ -136,8 +137,8 @@ func newStatements(q statements, next, mark, always string) statements {
 const assignToken = "UPDATE simba_mutex SET fencing_token = version * 1000000 + 1 WHERE " + sameMutex + " AND version = ? AND fencing_token = ?"
 
 // write runs a statement that changes the row of a mutex. build makes it for a table with or
-// without fencing_token. If that column was added or dropped, the statement fails and is built
-// again.
+// without fencing_token. If that column was added or dropped, the statement fails, and write builds
+// it again.
 func (s *store) write(ctx context.Context, mutex string, build func(*statements) (string, []any)) (id uint64, ok bool, err error) {
 	err = s.waits.run(ctx, mutex, func(prefix string) error {
 		for range attempts {
@@ -168,8 +169,8 @@ func (b *Backend) read(ctx context.Context, mutex string) (row, error) {
 	return b.readWithToken(ctx, mutex, false, b.store.read)
 }
 
-// readWithToken reads a row. If its owner has no token of its own, as far as this server knows, it
-// assigns one. If several servers try, one succeeds.
+// readWithToken reads a row. If the row's owner has no token of its own, as far as this server
+// knows, readWithToken assigns one. If several servers try, one succeeds.
 func (b *Backend) readWithToken(ctx context.Context, mutex string, lock bool, read func(context.Context, string, bool) (row, error)) (row, error) {
 	for range attempts {
 		since := b.tenures.version(mutex)
@@ -199,9 +200,9 @@ func (b *Backend) readWithToken(ctx context.Context, mutex string, lock bool, re
 // commitWait is how long the report of an end waits for a transaction that has the row.
 const commitWait = 500 * time.Millisecond
 
-// awaitCommit reads a row again whose lease is over. A statement that renewed the lease in time may
-// not have committed yet. If its transaction keeps the row for long, the result is the row as it
-// was.
+// awaitCommit reads the row of an ended lease again. A statement that renewed the lease in time may
+// not have committed yet. If that statement's transaction keeps the row locked for long,
+// awaitCommit returns was.
 func (b *Backend) awaitCommit(ctx context.Context, mutex string, was row, read func(context.Context, string, bool) (row, error)) (row, error) {
 	for began := time.Now(); time.Since(began) < commitWait && !b.store.waits.isLocked(mutex); {
 		r, err := read(withoutLockWait(ctx), mutex, true)
@@ -212,8 +213,8 @@ func (b *Backend) awaitCommit(ctx context.Context, mutex string, was row, read f
 	return was, nil
 }
 
-// hasToken reports whether a row's owner has a token of its own. Until the backfill is done, a row
-// with 0 may be of a tenure of this engine that is older than the column.
+// hasToken reports whether a row's owner has a token of its own. Until the backfill is done, the
+// row of a tenure of this engine may have 0, if the tenure is older than the column.
 func (b *Backend) hasToken(mutex string, r row, since uint64) bool {
 	if r.lacksToken() {
 		return r.fencingToken == 0 && b.store.backfillPending.Load()

@@ -27,7 +27,8 @@ func (k *tokens) begin(t *testing.T, owner string, token uint64, servers ...*Bac
 	k.goOn(t, owner, servers...)
 }
 
-// goOn checks that the last tenure is running with its token, and that no other token is valid.
+// goOn checks on each server that the last tenure is running with its token, and that no other
+// token is valid.
 func (k *tokens) goOn(t *testing.T, owner string, servers ...*Backend) {
 	t.Helper()
 	last := len(k.list) - 1
@@ -140,7 +141,7 @@ func TestTokensGrowAndAgreeAcrossJVMAndOwnTenures(t *testing.T) {
 	}
 }
 
-// Such an owner increments version but not fencing_token.
+// An owner without a token increments version, but not fencing_token.
 func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
@@ -252,7 +253,8 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 	})
 }
 
-// Its row looks like that of an owner without a token. It learns the new token when it renews.
+// The owner's row looks as if the owner had no token. The owner learns its new token when it
+// renews.
 func TestSimba33OwnerWithAMultipleOfAMillionIsReassigned(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
@@ -277,7 +279,7 @@ func tenureEvents(b *Backend, mutex string) []simba.Event {
 	return b.eventLog.Find(simba.HistoryRequest{Mutex: mutex, Count: 100})
 }
 
-// Each statement that begins a tenure notices.
+// Each statement that begins a tenure notices the column.
 func TestServerNoticesTheColumnBeforeItGrants(t *testing.T) {
 	for name, begin := range map[string]func(s *store, mutex string, version uint64) (lease, bool, error){
 		"acquire": func(s *store, mutex string, _ uint64) (lease, bool, error) {

@@ -64,7 +64,7 @@ func (w *waiterStore) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome
 }
 
 // endWait reads the row of a wait that has ended, and calls decide for the outcome. It holds
-// m.lock, so no handoff is in progress: it has reached the waiter, or another waiter got the mutex.
+// m.lock, so no handoff is in progress. The last handoff has reached this waiter or another one.
 func (b *Backend) endWait(t *proxy.Ticket, decide func(*mutexState, row) simba.Outcome) (o simba.Outcome, err error) {
 	m := b.ref(t.Request.Mutex)
 	defer b.unref(m)
@@ -85,8 +85,8 @@ func (b *Backend) endWait(t *proxy.Ticket, decide func(*mutexState, row) simba.O
 }
 
 // dequeue removes the queue entry of a wait that has ended. If the connection broke, the waiter
-// becomes a polling one instead. If another connection of the contender waits by now, the entry is
-// kept.
+// becomes a polling one instead. If another connection of the contender waits by now, dequeue keeps
+// the entry.
 func (b *Backend) dequeue(t *proxy.Ticket, why simba.EndReason) {
 	contender := t.Request.Contender
 	m := b.ref(t.Request.Mutex)

@@ -55,7 +55,7 @@ func TestRefreshDelayIsTheContentionTiming(t *testing.T) {
 	}
 }
 
-// The tenure has ended before the answer arrives.
+// The tenure ends before the answer arrives.
 func TestLateGuardAnswerDelaysNoRefresh(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	a := take(t, b, "late", "a", long)
@@ -132,7 +132,7 @@ func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mute
 	return effective
 }
 
-// The waiter that was granted the mutex is gone, and the request that would pass it on fails.
+// The waiter that was granted the mutex is gone, and the request that would hand it off fails.
 func TestFailedHandoffIsRetried(t *testing.T) {
 	b := shortTimeoutAtContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	take(t, b, "dead", "a", long)
@@ -193,7 +193,7 @@ func TestGuardThatWaitsForItsRowRevivesNoLease(t *testing.T) {
 	}
 }
 
-// The steps of both may run in any order.
+// The steps of the return and of the leaving may run in any order.
 func TestWaiterThatReturnsWhileItLeavesIsGranted(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	for round := range 60 {
@@ -280,13 +280,13 @@ func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 				t.Error(o, err)
 			}
 		},
-		"one for who may have been granted it": func(t *testing.T, mutex string) {
+		"a refresh for an orphaned grant": func(t *testing.T, mutex string) {
 			acquires(t, mutex)
 			m := b.ref(mutex)
 			defer b.unref(m)
 			b.addOrphan(m, orphan{deadline: math.MaxInt64})
 		},
-		"one that began before it sat down": func(t *testing.T, mutex string) {
+		"a refresh that began before the wait": func(t *testing.T, mutex string) {
 			acquires(t, mutex)
 			m := b.ref(mutex)
 			defer b.unref(m)
@@ -309,7 +309,7 @@ func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 			w.granted(t)
 		})
 	}
-	t.Run("one before its own request was answered", func(t *testing.T) {
+	t.Run("a refresh before its own request was answered", func(t *testing.T) {
 		const mutex = "unanswered"
 		take(t, b, mutex, "a", long)
 		m := b.ref(mutex)
@@ -324,7 +324,7 @@ func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 	})
 }
 
-// The two rows determine the announced events.
+// The server derives the announced events from the two rows.
 func TestChangesBetweenTwoReads(t *testing.T) {
 	live := func(owner string, token uint64) row {
 		return row{owner: owner, token: token, version: token, live: true}

@@ -1,6 +1,6 @@
-// Package proxy has what the engines that keep their mutexes in a store share. Waiters are the
-// waiters of this server. EventLog has the events that the server knows of. QueueSettings are
-// settings that can change while the server runs.
+// Package proxy has the common parts of the engines that keep their mutexes in a store. Waiters are
+// the waiters of this server. EventLog has the events that the server knows of. QueueSettings are
+// settings that can change while the server runs. Timed measures the requests to a store.
 //
 //	commands ─▶ redis / mysql / zookeeper ─▶ the store
 //	                │         ▲
@@ -10,7 +10,7 @@
 // The store has the state of every mutex, and each engine has its own way to read and change it.
 // A reply of the store is durable, so outcomes carry no Seq: there is nothing left to commit.
 //
-// Invariants: a Ticket ends once, however grants, errors and the end of its wait race. A grant
-// whose waiter cannot get it is handed off. The EventLog has the beginning and the end of a tenure
-// once each, the beginning first.
+// Invariants: a Ticket ends exactly once, even if grants, errors and the end of its wait race. If a
+// waiter cannot receive its grant, the mutex is handed off. The EventLog has the beginning and the
+// end of a tenure once each, the beginning first.
 package proxy

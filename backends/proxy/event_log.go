@@ -17,10 +17,11 @@ const DefaultHistory = 10000
 //
 // A server can learn of the same change twice: from the reply of its own request, and from the
 // store. A tenure has one beginning and one end, known by its token. So the log ignores a second
-// one, as long as it keeps the first. It also ignores a beginning that arrives after its end.
+// event of the same beginning or end, as long as it keeps the first. It also ignores a beginning
+// that arrives after its end.
 type EventLog struct {
-	// ReorderWindow is how much later than an event of the next tenure an event of a tenure may
-	// arrive. For that long the log holds events back to bring them into order: see isEarly.
+	// ReorderWindow is by how much an event of a tenure may arrive after an event of the next
+	// tenure. The log holds early events back for that long, to bring them into order: see isEarly.
 	// 0 = events arrive in order. Set it before the first event.
 	ReorderWindow time.Duration
 
@@ -30,7 +31,7 @@ type EventLog struct {
 	// held are the events that are held back, by mutex; guarded by sending.
 	held map[string]*heldEvents
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	seq  simba.Seq
 	ring history.Ring
 	seen map[boundary]struct{}  // of the events in ring
@@ -46,7 +47,8 @@ type boundary struct {
 	end   bool
 }
 
-// boundaryOf returns the boundary that an event is; ok is false if it is none.
+// boundaryOf returns the boundary of an event; ok is false if the event neither begins nor ends a
+// tenure.
 func boundaryOf(e simba.Event) (b boundary, ok bool) {
 	switch e.Kind {
 	case simba.EventAcquired:
@@ -79,8 +81,8 @@ func (l *EventLog) Record(events ...simba.Event) (recorded int) {
 	return l.record(false, events)
 }
 
-// Announce is Record, and also publishes the notice of each new tenure on the mutex' channel. It is
-// for an engine whose store has no channels of its own.
+// Announce is Record, and also publishes the notice of each new tenure on the mutex' channel.
+// Engines use it if their store has no channels of its own.
 func (l *EventLog) Announce(events ...simba.Event) (recorded int) {
 	return l.record(true, events)
 }
@@ -101,7 +103,7 @@ func (l *EventLog) record(announce bool, events []simba.Event) (recorded int) {
 			recorded++
 		}
 	}
-	for _, e := range events { // after all of them: one may be the end for which another waits
+	for _, e := range events { // after all of them, since one may be the end that another waits for
 		l.releaseInOrder(e.Mutex)
 	}
 	return recorded
@@ -169,8 +171,8 @@ func (l *EventLog) Seq() simba.Seq {
 	return l.seq
 }
 
-// Holds returns the lengths of the tenures whose beginning and end the log has recorded.
-func (l *EventLog) Holds() simba.Durations {
+// TenureLengths returns the lengths of the tenures whose beginning and end the log has recorded.
+func (l *EventLog) TenureLengths() simba.Durations {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tenures.lengths

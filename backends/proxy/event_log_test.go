@@ -236,7 +236,7 @@ func TestEarlyTenureIsHeldBack(t *testing.T) {
 		c.Record(acquired("m", "d", 4))
 		want(append(in, "acquired d 4")...)
 
-		c.Record(acquired("m", "e", 5)) // no event of the end of d
+		c.Record(acquired("m", "e", 5)) // the end of d has not arrived
 		time.Sleep(99 * time.Millisecond)
 		want(append(in, "acquired d 4")...)
 		time.Sleep(time.Millisecond)
@@ -285,7 +285,7 @@ func TestAwaitWaitsForHeldEvents(t *testing.T) {
 			t.Errorf("waited %v for nothing", waited)
 		}
 
-		// The end of a comes after 30 ms.
+		// The end of a arrives after 30 ms.
 		c.Record(acquired("m", "b", 2))
 		time.AfterFunc(30*time.Millisecond, func() { c.Record(endOf(simba.EventExpired, "m", "a", 1)) })
 		in := []string{"acquired a 1", "expired a 1", "acquired b 2"}
@@ -294,7 +294,7 @@ func TestAwaitWaitsForHeldEvents(t *testing.T) {
 			t.Errorf("waited %v", waited)
 		}
 
-		// No event of the end of b comes. An event that is held back later does not prolong the
+		// No event of the end of b arrives. An event that is held back later does not prolong the
 		// wait.
 		c.Record(acquired("m", "c", 3))
 		time.AfterFunc(90*time.Millisecond, func() { c.Record(acquired("m", "d", 4)) })
@@ -315,12 +315,12 @@ func TestEndBeforeBeginningIsHeldBack(t *testing.T) {
 		c := NewEventLog(&recorder{}, 0)
 		c.ReorderWindow = 100 * time.Millisecond
 		c.Record(acquired("m", "a", 1))
-		// b was gone: the mutex was handed off to c.
+		// b had disconnected, so its server handed the mutex off to c.
 		c.Record(endOf(simba.EventReleased, "m", "b", 2), acquired("m", "c", 3))
 		if got := story(c, "m"); !slices.Equal(got, in[:1]) {
 			t.Errorf("%q, want %q", got, in[:1])
 		}
-		// The earlier reply.
+		// This is the earlier reply.
 		c.Record(endOf(simba.EventReleased, "m", "a", 1), acquired("m", "b", 2))
 		if got := story(c, "m"); !slices.Equal(got, in[:5]) {
 			t.Errorf("%q, want %q", got, in[:5])
@@ -329,7 +329,7 @@ func TestEndBeforeBeginningIsHeldBack(t *testing.T) {
 		if got := story(c, "m"); !slices.Equal(got, in) {
 			t.Errorf("%q, want %q", got, in)
 		}
-		c.Record(endOf(simba.EventReleased, "m", "f", 6)) // no event of its beginning
+		c.Record(endOf(simba.EventReleased, "m", "f", 6)) // the beginning of f has not arrived
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 		if got := story(c, "m"); !slices.Equal(got, append(in, "released f 6")) || len(c.held) != 0 {
@@ -354,7 +354,7 @@ func TestQueueSettings(t *testing.T) {
 	}
 }
 
-// Each change arrives twice: by the reply of its request, and by the store. Both may be late by
+// Each change arrives twice: in the reply to its request, and from the store. Both may be late by
 // less than ReorderWindow, and replies may overtake each other.
 func TestEventsFromReplyAndStoreAreRecordedInOrderOfTenures(t *testing.T) {
 	type arrival struct {

@@ -6,7 +6,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The documentation of SIMBA.HISTORY promises so many events of every engine with a store.
+// The documentation of SIMBA.HISTORY promises this many events for every engine with a store.
 func TestEventLogKeepsDocumentedHistory(t *testing.T) {
 	const documented = 10_000
 	c := NewEventLog(&recorder{}, 0)

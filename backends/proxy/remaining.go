@@ -3,7 +3,7 @@ package proxy
 import "time"
 
 // MaxRemaining is the largest result of Remaining: 100 years. Another program may have made a lease
-// without end, of which more remains than a time.Duration can hold.
+// without end. A time.Duration cannot hold what remains of it.
 const MaxRemaining = 100 * 365 * 24 * time.Hour
 
 // Remaining returns the time from now until end, both in Unix milliseconds; 0 if end has passed.

@@ -9,9 +9,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// How an EventLog brings the tenures of a mutex into order. An event that is early is held back: a
-// beginning until the tenure before has ended, an end until its own tenure has begun. Each is held
-// back for ReorderWindow at most. All methods but Await are called with sending held.
+// How an EventLog brings the tenures of a mutex into order. The log holds an early event back. It
+// holds a beginning until the tenure before has ended, and an end until its own tenure has begun.
+// It holds each for ReorderWindow at most. All methods but Await are called with sending held.
 
 // heldEvents are the events of a mutex that are held back, ordered by tenure. They are never empty.
 type heldEvents struct {
@@ -24,11 +24,11 @@ type heldEvents struct {
 type heldEvent struct {
 	simba.Event
 	announce bool
-	until    time.Time // then it is published, and so are those before it
+	until    time.Time // then the log publishes it, and all events before it
 }
 
-// isEarly reports whether an event must be held back. It must if it is early itself, or if an event
-// of its tenure or an earlier one is held back.
+// isEarly reports whether an event must be held back. That is so if it overtakes another event. It
+// is also so if the log holds back an event of the same or an earlier tenure.
 func (l *EventLog) isEarly(e simba.Event) bool {
 	if _, ok := boundaryOf(e); !ok || l.ReorderWindow == 0 {
 		return false

@@ -7,7 +7,7 @@ import (
 )
 
 // maxOpenTenures bounds the memory of tenureLengths. While so many tenures last, it does not
-// measure those that begin.
+// measure tenures that begin.
 const maxOpenTenures = 10_000
 
 // tenureLengths measures tenures from their events. It is not safe for concurrent use.
@@ -16,7 +16,7 @@ type tenureLengths struct {
 	lengths simba.Durations
 }
 
-// note takes the beginning or the end of a tenure.
+// note adds the beginning or the end of a tenure.
 func (t *tenureLengths) note(e simba.Event) {
 	if e.Kind == simba.EventAcquired {
 		if t.begun == nil {

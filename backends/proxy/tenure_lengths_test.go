@@ -6,7 +6,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-func TestHoldsMeasureATenureFromItsBeginningToItsEnd(t *testing.T) {
+func TestTenureLengthsRunFromBeginningToEnd(t *testing.T) {
 	l := NewEventLog(new(recorder), 0)
 	l.Record(
 		simba.Event{At: 1000, Kind: simba.EventAcquired, Mutex: "a", Token: 1},
@@ -16,13 +16,13 @@ func TestHoldsMeasureATenureFromItsBeginningToItsEnd(t *testing.T) {
 		simba.Event{At: 9000, Kind: simba.EventExpired, Mutex: "b", Token: 2},  // begun elsewhere
 		simba.Event{At: 9000, Kind: simba.EventBroken, Mutex: "c", Token: 5},
 	)
-	got := l.Holds()
+	got := l.TenureLengths()
 	if got.Count() != 1 || got.Micros != 2_000_000 {
 		t.Errorf("counted %d tenures of %d µs, want one of 2 s", got.Count(), got.Micros)
 	}
 }
 
-func TestHoldsBoundTheTenuresThatTheyMeasure(t *testing.T) {
+func TestTenureLengthsBoundTheOpenTenures(t *testing.T) {
 	var x tenureLengths
 	for i := range uint64(maxOpenTenures + 5) {
 		x.note(simba.Event{Kind: simba.EventAcquired, Mutex: string(binaryName(i)), Token: i + 1})

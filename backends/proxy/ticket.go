@@ -24,7 +24,7 @@ type Ticket struct {
 	next simba.Ticket
 }
 
-// ticketState is how far a Ticket is.
+// ticketState is the state of a Ticket.
 type ticketState uint8
 
 const (
@@ -51,8 +51,8 @@ func (t *Ticket) Grant(g Grant) bool {
 	return true
 }
 
-// Fail ends the wait of this ticket with an error: it wakes the waiter, and End(EndWoken) returns
-// the error. Until then the ticket still waits, so a grant that comes before End wins.
+// Fail ends the wait of this ticket with an error. It wakes the waiter, and End(EndWoken) returns
+// the error. Until End the ticket still waits. So a grant that arrives before End wins.
 func (t *Ticket) Fail(err error) {
 	w := t.waiters
 	w.mu.Lock()
@@ -67,7 +67,7 @@ func (t *Ticket) Fail(err error) {
 }
 
 // Withdraw ends a ticket whose request was answered at once. It reports whether the ticket still
-// waited: if not, it was granted or replaced meanwhile.
+// waited. If not, it was granted or replaced meanwhile.
 func (t *Ticket) Withdraw() bool {
 	state, _ := t.finish()
 	return state == waiting
@@ -115,11 +115,11 @@ func (t *Ticket) endNext(why simba.EndReason) (simba.Outcome, error) {
 }
 
 // successor returns the ticket that waits in place of this one, nil if there is none. An engine's
-// own ticket type has the method from the Ticket that it embeds.
+// own ticket type embeds a Ticket, and so has this method too.
 func (t *Ticket) successor() simba.Ticket { return t.next }
 
-// endGranted ends a wait with a grant. If the lease has expired, or does so before the client can
-// learn of it, the wait goes on: the request is made once more.
+// endGranted ends a wait with a grant. If the lease expires before the client can receive the
+// outcome, the wait goes on: endGranted makes the request once more.
 func (t *Ticket) endGranted(g Grant, why simba.EndReason) (simba.Outcome, error) {
 	o, err := t.keep(t.waiters.store.Granted(t, g))
 	expired := o.Status == simba.StatusTimeout && t.expired(g) && o.Owner != t.Request.Contender
@@ -146,9 +146,9 @@ func (t *Ticket) endFailed() (simba.Outcome, error) {
 	return simba.Outcome{}, t.failure
 }
 
-// expired reports whether a tenure ended by expiry. Otherwise another request of its contender has
-// released it, or it was broken. A store that counts whole milliseconds may end a lease almost one
-// millisecond early.
+// expired reports whether a tenure ended by expiry. Otherwise another request of the contender has
+// released the mutex, or the tenure was broken. A store that counts whole milliseconds may end a
+// lease almost one millisecond early.
 func (t *Ticket) expired(g Grant) bool {
 	return g.Ended || g.Token != 0 && time.Since(g.Since)+time.Millisecond >= t.Request.TTL+t.Request.Transition
 }

@@ -21,7 +21,7 @@ type Timed struct {
 // RequestStats are the figures of requests to a store.
 type RequestStats struct {
 	Durations simba.Durations
-	Failed    uint64 // the store did not answer, or refused what the engine needs
+	Failed    uint64 // the store did not answer, or refused something that the engine needs
 }
 
 // NewTimed returns a Timed of b.

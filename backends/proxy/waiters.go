@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -8,50 +9,49 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Waiters are the requests that wait on this server for a mutex: a Ticket for each. It calls its
-// Store, and wakes waiters, without holding a lock. Safe for concurrent use.
+// Waiters has a Ticket for each request that waits on this server for a mutex. It holds no lock
+// while it calls its Store or wakes a waiter. Safe for concurrent use.
 type Waiters struct {
 	store Store
 
-	mu        sync.Mutex                    // guards what follows, and fields of each Ticket
+	mu        sync.Mutex                    // guards the fields below, and fields of each Ticket
 	mutexes   map[string]map[string]*Ticket // by mutex, then by contender
 	lastOrder uint64                        // of the last Ticket that entered
 }
 
-// Store is what Waiters need from their engine when a wait ends. Its methods may wait for the
+// Store has the methods of an engine that Waiters call when a wait ends. A method may wait for the
 // store, up to the engine's timeout.
 type Store interface {
-	// Granted returns the outcome of a wait that ended with g. It is StatusAcquired with what is
-	// left of the windows, maybe nothing. It is StatusTimeout if that tenure has ended, and
+	// Granted returns the outcome of a wait that ended with g. Its status is StatusAcquired, with
+	// what is left of the windows, maybe nothing. It is StatusTimeout if that tenure has ended, and
 	// StatusQueued if the contender waits by another request. If the store has granted the ticket a
-	// later tenure, that is the outcome.
+	// later tenure, the outcome is of that tenure.
 	Granted(t *Ticket, g Grant) (simba.Outcome, error)
 	// Reacquire makes the request of t once more.
 	Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error)
 	// Replaced returns the outcome of a wait whose queue entry now belongs to another request of
-	// its contender. It is StatusQueued, or what that request has got by now.
+	// its contender. Its status is StatusQueued, or the status that the other request has by now.
 	Replaced(t *Ticket) (simba.Outcome, error)
 	// Leave removes the queue entry of a waiter to which this server knows of no grant. For EndGone
-	// it turns the entry into that of a polling waiter instead. If the store has granted the mutex
+	// it turns the entry into a polling waiter's entry instead. If the store has granted the mutex
 	// meanwhile, Leave hands it off for EndGone, and returns StatusAcquired for any other reason.
 	Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error)
-	// HandOff ends a tenure of which the waiter did not learn, unless the contender has renewed it,
-	// and hands the mutex off.
+	// HandOff hands the mutex off from a waiter that did not receive its grant. It does nothing if
+	// the contender has renewed that tenure.
 	HandOff(t *Ticket, g Grant) error
 }
 
 // Grant is a tenure that the store gave to a waiter.
 type Grant struct {
 	Token uint64
-	Since time.Time // not later than the start of the windows; for an engine that counts them here
-	Ended bool      // the waiter had a tenure that has expired, and no more is known of it
+	Since time.Time // when the windows began, or earlier; for an engine that counts them here
+	Ended bool      // the waiter's tenure has expired, and nothing else is known of it
 
 	// Ticket names the ticket to which the store granted the tenure, for an engine whose store
-	// knows tickets. The contender may wait by a later one, which has other windows. Waiters do not
-	// read it.
+	// knows tickets. The contender may wait by a later ticket, which has other windows. Waiters do
+	// not read it.
 	Ticket string
-	// Confirm has the engine read from the store what is left of the windows. Waiters do not read
-	// it.
+	// Confirm makes the engine ask the store what is left of the windows. Waiters do not read it.
 	Confirm bool
 }
 
@@ -95,7 +95,7 @@ func (w *Waiters) Grant(mutex, contender string, g Grant) bool {
 	return false
 }
 
-// Fail ends all waits for a mutex with an error that lasts until an operator acts.
+// Fail ends all waits for a mutex with an error that only an operator can resolve.
 func (w *Waiters) Fail(mutex string, err error) {
 	for _, t := range w.Waiting(mutex) {
 		t.Fail(err)
@@ -136,11 +136,7 @@ func (w *Waiters) Count(mutex string) int {
 func (w *Waiters) Mutexes() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	names := make([]string, 0, len(w.mutexes))
-	for name := range w.mutexes {
-		names = append(names, name)
-	}
-	return names
+	return slices.Collect(maps.Keys(w.mutexes))
 }
 
 // Len returns how many waits there are in all.

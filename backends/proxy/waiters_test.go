@@ -17,7 +17,7 @@ type fakeStore struct {
 	mu       sync.Mutex
 	calls    []string
 	ended    bool          // the tenure that Granted is called for
-	owner    string        // in the outcome of Granted then
+	owner    string        // in the outcome of Granted if ended
 	position int           // likewise
 	late     bool          // nothing of the lease is left when Granted returns
 	later    uint64        // the token of a later tenure of the ticket; 0 = none
@@ -27,7 +27,7 @@ type fakeStore struct {
 	err      error
 }
 
-// ownTicket is the ticket type of an engine that has its own.
+// ownTicket stands for the ticket type of an engine that has its own.
 type ownTicket struct{ *Ticket }
 
 func (s *fakeStore) note(format string, args ...any) {
@@ -154,11 +154,11 @@ func TestAbandonHandsOffTheLaterTenureOfEnd(t *testing.T) {
 	s.expect(t, "granted a 7", "hand off a 9")
 }
 
-// tooLate is a grant whose lease of a second has expired.
+// tooLate returns a grant whose lease of a second has expired.
 func tooLate() Grant { return Grant{Token: 7, Since: time.Now().Add(-time.Second)} }
 
-// endedBy returns the ticket of a wait for a lease of a second that ended with g. That tenure has
-// ended.
+// endedBy returns the ticket of a wait for a lease of a second. g has ended the wait, and that
+// tenure has ended.
 func endedBy(s *fakeStore, g Grant) *Ticket {
 	s.ended = true
 	l := NewWaiters(s)

@@ -11,11 +11,11 @@ import (
 // What the backend does with the reply of a script.
 
 const (
-	// checkAfter is when a mutex is reconciled after a grant to another server's waiter. By then
-	// that server should have confirmed the grant.
+	// checkAfter is how long after a grant to another server's waiter this server reconciles the
+	// mutex. By then the other server should have confirmed the grant.
 	checkAfter = 100 * time.Millisecond
-	// replyReorderWindow bounds by how much one reply may overtake another on its way into the
-	// event log.
+	// replyReorderWindow is how long the event log waits for the events of a reply that another
+	// reply has overtaken.
 	replyReorderWindow = 100 * time.Millisecond
 )
 
@@ -29,14 +29,16 @@ func (b *Backend) applyReply(mutex string, s *reply) {
 			b.endWait(mutex, g.contender, g.ticket, proxy.Grant{Confirm: true, Ended: g.expired})
 			continue
 		}
-		// Reconciling may find an earlier grant, so how much of its lease is left is not known.
+		// With status ok, the script may have found an earlier grant. The rest of its lease is not
+		// known, so the ticket must confirm it.
 		b.deliver(mutex, g.grant, proxy.Grant{Token: g.token, Since: s.sent, Confirm: s.status == "ok"}, true)
 	}
 	b.scheduleNext(mutex, s)
 }
 
-// scheduleNext schedules when to reconcile a mutex after a reply. Replies arrive in any order. For
-// a mutex with waiters or orphans, only reconcile itself sets a later time.
+// scheduleNext schedules when to reconcile a mutex after a reply. Replies arrive in any order. So
+// for a mutex with waiters or orphans here, scheduleNext only brings the time forward.
+// Backend.reconcile alone sets a later time.
 func (b *Backend) scheduleNext(mutex string, s *reply) {
 	changed := len(s.tickets) > 0
 	switch s.status {
@@ -75,13 +77,13 @@ func (b *Backend) recordOwner(mutex string, s *reply) {
 		return
 	}
 	e := simba.Event{At: s.acquired, Kind: simba.EventAcquired, Mutex: mutex, Owner: s.owner, Token: s.token}
-	// The reply of a reconciliation may overtake that of the confirmation: then the owner still
-	// waits.
+	// The tenure is a handoff if it ends a wait. The owner may still wait here, because this reply
+	// may have overtaken the reply of the confirmation.
 	if s.status == "confirmed" || len(s.tickets) > 0 || b.waiters.Find(mutex, s.owner) != nil {
 		e.Reason = "handoff"
 	}
 	if last, known := b.eventLog.Last(mutex); known && last.Token >= s.token {
-		return // a later reply has arrived before
+		return // a later reply has arrived already
 	}
 	b.eventLog.Record(e)
 }

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// How the backend runs a script, and what it makes of an error.
+// How the backend runs a script, and how it classifies an error.
 
 // ask runs a script on a mutex and applies its reply. Its errors are simba.ErrStopped,
 // *simba.UnavailableError and *simba.MisconfiguredError. After an error the script may have run.
@@ -48,23 +47,24 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 }
 
 var (
-	// errFull is the cause when Redis has no memory left for a new contender, in Redis' own words.
+	// errFull is the cause when Redis has no memory left for a new contender. The text is Redis'
+	// own.
 	errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'.")
 	// errLate is the cause when a granted lease may have ended before the reply arrived.
 	errLate = errors.New("the reply took longer than the lease")
 )
 
-// read reconciles a mutex and returns its state.
+// read returns the state of a mutex. The script first repairs it if needed.
 func (b *Backend) read(ctx context.Context, mutex string) (*reply, error) {
 	return b.ask(ctx, mutex, reconcileScript, "0", "", 0)
 }
 
 func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, mode, ticket string) (*reply, error) {
 	return b.ask(ctx, r.Mutex, acquireScript, r.Contender, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
-		mode, b.session(r.Session), ticket)
+		mode, proxy.Binding(b.id, r.Session), ticket)
 }
 
-// header returns the first arguments of every script: see lua/state.lua.
+// header returns the first arguments of every script: see lua/state.lua. The deadline is set later.
 func (b *Backend) header() [6]any {
 	return [6]any{
 		b.id, b.HandoffWindow().Milliseconds(), b.QueueGrace().Milliseconds(), b.inCluster(), nil, b.fenceTTL.Milliseconds(),
@@ -76,24 +76,6 @@ func (b *Backend) inCluster() string {
 		return "1"
 	}
 	return "0"
-}
-
-// session names a connection among those of all servers.
-func (b *Backend) session(id uint64) string {
-	if id == 0 {
-		return ""
-	}
-	return b.id + ":" + strconv.FormatUint(id, 10)
-}
-
-// boundSession returns the id in a session of this server, 0 for any other.
-func (b *Backend) boundSession(session string) uint64 {
-	text, own := strings.CutPrefix(session, b.id+":")
-	if !own {
-		return 0
-	}
-	id, _ := strconv.ParseUint(text, 10, 64) // it was made by session
-	return id
 }
 
 func tokenText(token uint64) string { return strconv.FormatUint(token, 10) }

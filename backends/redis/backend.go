@@ -33,18 +33,18 @@ type Backend struct {
 	subs     *subscriptions
 	counts   counts
 
-	mu             sync.Mutex // guards what follows
+	mu             sync.Mutex // guards the fields below
 	lastTicket     uint64
-	reconciling    map[string]bool            // mutexes being reconciled; true = then once more
+	reconciling    map[string]bool            // mutexes being reconciled; true = then once again
 	legacyReleases map[string][]legacyRelease // by mutex, for its next reconciliation
-	delivered      recentSet[delivery]
-	lateGrants     map[string]grant  // by ticket, see waitTicket
-	acknowledged   recentSet[string] // tickets whose End returned StatusAcquired
+	delivered      recentSet[delivery]        // grants that this server has handled
+	lateGrants     map[string]grant           // by ticket, see waitTicket
+	acknowledged   recentSet[string]          // tickets whose End returned StatusAcquired
 	orphans        map[string][]orphan
 }
 
-// Open connects to Redis and checks that it can keep locks. If it cannot, the error says so in one
-// line. Settings that only weaken a promise are logged as warnings.
+// Open connects to Redis and checks that Redis can keep locks. If Redis cannot, the error says why
+// in one line. Settings that only weaken a promise are logged as warnings.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	t, err := parseURL(o.URL)
 	switch {
@@ -80,7 +80,8 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	b.waiters = proxy.NewWaiters(waiterStore{b})
 	b.up = newUpstream(t, o.Timeout, b.tasks)
 	b.subs = newSubscriptions(b)
-	// go-redis heeds a context's deadline while it waits, but not its cancellation.
+	// go-redis respects a context's deadline, but not its cancellation. So a cancellation closes
+	// the connections.
 	stop := context.AfterFunc(ctx, func() { _ = b.up.close() })
 	err = b.start(ctx, t)
 	if !stop() {
@@ -115,15 +116,16 @@ func (b *Backend) start(ctx context.Context, t target) error {
 	return nil
 }
 
-// Close ends all goroutines and connections. Waiters that are still blocked keep their queue
-// entries, as after a crash: other servers find that this one is dead. It may be called again.
+// Close ends all goroutines and connections. Blocked waiters keep their queue entries, as after a
+// crash. Other servers detect that this server is dead, and remove the entries. Close may be called
+// more than once.
 func (b *Backend) Close() error {
 	if !b.tasks.stop() {
 		b.tasks.wg.Wait()
 		return nil
 	}
 	b.subs.close()
-	_ = b.up.close() // requests in flight fail; nothing can be done about it
+	_ = b.up.close() // requests in flight fail
 	b.tasks.wg.Wait()
 	return nil
 }
@@ -134,11 +136,11 @@ func newID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// maxBackground bounds the work at one node that no client waits for.
+// maxBackground is how many background tasks run at one node at a time.
 const maxBackground = 64
 
-// background runs f, which concerns a mutex, in a goroutine. At most maxBackground run for each
-// node at a time. A node that does not answer delays no work for the mutexes of another.
+// background runs f, a task on one mutex, in a goroutine. At most maxBackground tasks run for each
+// node at a time. So a node that does not answer delays only the tasks on its own mutexes.
 func (b *Backend) background(mutex string, f func(ctx context.Context)) {
 	b.tasks.start(func() {
 		limit := b.up.backgroundLimitFor(simba.MutexChannel(mutex))
@@ -168,8 +170,8 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	}
 	out := s.result()
 	if out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed {
-		// If the contender also waits, by a request from before this one, its wait ends too. If the
-		// wait began later, reconciling ends it.
+		// The contender may also wait by an earlier request. This reply ends that wait. If a wait
+		// began while this request ran, reconciling ends it.
 		if earlier == nil || !earlier.Grant(proxy.Grant{Token: s.token, Since: s.sent, Confirm: true}) {
 			if b.waiters.Find(r.Mutex, r.Contender) != nil {
 				b.schedule.bringForward(r.Mutex, time.Now())
@@ -194,7 +196,7 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (simba.Outcom
 
 // Release implements simba.Backend.
 func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, simba.Seq, error) {
-	var t *proxy.Ticket // of the contender's own wait, if this request ends it
+	var t *proxy.Ticket // of the contender's own wait, which this request ends; nil = none
 	if r.Token == 0 && r.Session == 0 {
 		t = b.waiters.Find(r.Mutex, r.Contender)
 	}
@@ -207,7 +209,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, si
 		}
 	}
 	s, err := b.ask(ctx, r.Mutex, releaseScript, r.Contender, tokenText(r.Token),
-		b.session(r.Session), r.Reason)
+		proxy.Binding(b.id, r.Session), r.Reason)
 	switch {
 	case err != nil:
 		if t != nil {
@@ -233,8 +235,8 @@ func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.
 		return simba.Tenure{}, 0, err
 	}
 	t := s.tenure()
-	if _, session := s.read(); !t.IsFree() {
-		t.Session = b.boundSession(session)
+	if _, session := s.readExtra(); !t.IsFree() {
+		t.Session = proxy.BoundSession(b.id, session)
 	}
 	return t, 0, nil
 }
@@ -265,8 +267,9 @@ func (b *Backend) Queue(ctx context.Context, mutex string, count int) ([]simba.Q
 	return entries, 0, nil
 }
 
-// History implements simba.Backend: it returns what this server did, or learned from Redis. It
-// waits for events that are held back, so that a client finds the events that it caused.
+// History implements simba.Backend. It returns the events that this server caused or received from
+// Redis. The event log holds some events back for a moment, to sort them. History waits for these,
+// so that a client finds the events that it caused.
 func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
 	if b.tasks.ctx.Err() != nil {
 		return nil, 0, simba.ErrStopped
@@ -277,7 +280,7 @@ func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.
 	return b.eventLog.Find(r), 0, nil
 }
 
-// Commit implements simba.Committer. It has nothing to do: what Redis has answered is durable.
+// Commit implements simba.Committer. It has nothing to do: a change is complete when Redis replies.
 func (b *Backend) Commit(_ context.Context, seq simba.Seq) error {
 	if seq != 0 && b.tasks.ctx.Err() != nil {
 		return simba.ErrStopped

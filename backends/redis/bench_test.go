@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// spread runs b.N pairs by some clients at a time.
+// spread runs pair b.N times, by several clients at a time.
 func spread(b *testing.B, clients int, pair func(client int)) {
 	b.ResetTimer()
 	start := time.Now()
@@ -30,7 +30,7 @@ func spread(b *testing.B, clients int, pair func(client int)) {
 	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "pairs/s")
 }
 
-// BenchmarkUncontended measures acquire and release, each client with its own mutex. It compares
+// BenchmarkUncontended measures acquire and release. Each client has its own mutex. It compares
 // them with Simba's scripts, sent directly to the same Redis.
 func BenchmarkUncontended(b *testing.B) {
 	s := stores.Redis(b)
@@ -66,8 +66,8 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-// BenchmarkHandoff measures the time from a release until the next waiter, of the same server, has
-// the outcome.
+// BenchmarkHandoff measures the time from a release until the next waiter has the outcome. Both are
+// clients of one server.
 func BenchmarkHandoff(b *testing.B) {
 	s := stores.Redis(b)
 	e := serve(b, "redis://"+s.Addr, noNotices{})

@@ -9,8 +9,9 @@ import (
 
 // How the server catches up with what happened while it was not subscribed.
 
-// onConfirmed reconciles the mutexes that a newly confirmed channel concerns, if somebody waits for
-// them here. Earlier messages are lost. Other servers skipped waiters that they could not reach.
+// onConfirmed handles a newly confirmed channel. It reconciles the mutexes of the channel that have
+// waiters here. Messages from before the confirmation are lost, and other servers have passed over
+// waiters that they could not reach.
 func (s *subscriptions) onConfirmed(channel string) {
 	if channel == s.serverChannel() || channel == contenderGlob {
 		for _, m := range s.b.waiters.Mutexes() {
@@ -23,9 +24,10 @@ func (s *subscriptions) onConfirmed(channel string) {
 	}
 }
 
-// onResubscribed reconciles all mutexes that concern this server, since anything can have happened
-// while a connection was down. It also repeats the notices of reservations to polling contenders
-// whose channels were interrupted. For a new channel, Subscribed repeats them.
+// onResubscribed handles a restored connection. It reconciles all mutexes that concern this server,
+// since anything can have happened while the connection was down. It also repeats the notices of
+// reservations to polling contenders whose channels were interrupted. For a new channel,
+// Backend.Subscribed repeats them.
 func (s *subscriptions) onResubscribed() {
 	now := time.Now()
 	for _, m := range s.b.waiters.Mutexes() {
@@ -62,8 +64,8 @@ type interruption struct {
 	count   int // see subscription.interruptions
 }
 
-// renotify repeats the notices of reservations to polling contenders by their channels at one
-// node, one after another. A later call for the same node replaces it.
+// renotify repeats the notices of reservations on the channels of polling contenders at one node,
+// one after another. A later call for the same node replaces a running one.
 func (s *subscriptions) renotify(sub *subscriber, channels []interruption) {
 	s.mu.Lock()
 	sub.renotification++

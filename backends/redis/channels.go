@@ -51,7 +51,8 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	return 0, nil
 }
 
-// patternSubscribed notes a client's glob and returns those of the server's globs that it needs.
+// patternSubscribed notes a client's glob. It returns the server's globs that may match the same
+// channels.
 func (s *subscriptions) patternSubscribed(glob string) (needed []string) {
 	fixed := glob
 	if i := strings.IndexAny(glob, `*?[\`); i >= 0 {
@@ -80,7 +81,8 @@ func (s *subscriptions) hasSubscriber(mutex string) bool {
 	return hasPatterns || s.b.notices.Subscribed(simba.MutexChannel(mutex)) || s.b.notices.Subscribed(simba.EventChannel(mutex))
 }
 
-// runSweeps unsubscribes unneeded channels, and ages out handled grants.
+// runSweeps regularly unsubscribes from channels that nobody needs, and forgets old grants that
+// were handled.
 func (b *Backend) runSweeps() {
 	ticker := time.NewTicker(unsubscribeAfter)
 	defer ticker.Stop()
@@ -142,8 +144,8 @@ func (s *subscriptions) neededChannels(before time.Time) map[string]bool {
 	return needed
 }
 
-// prunePatterns forgets the globs to which no client subscribes and none has subscribed since an
-// instant. It returns how many are left.
+// prunePatterns forgets the globs to which no client subscribes, and to which none has subscribed
+// since an instant. It returns how many are left.
 func (s *subscriptions) prunePatterns(before time.Time) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,7 +24,7 @@ func (b *Backend) check(ctx context.Context, t target, warn warnFunc) error {
 	return nil
 }
 
-// warnFunc logs something that weakens a promise.
+// warnFunc logs a warning about a setting that weakens a promise.
 type warnFunc func(message string, args ...any)
 
 // checkNode checks one master.
@@ -33,13 +33,13 @@ func (b *Backend) checkNode(ctx context.Context, t target, client *redis.Client,
 	if t.topology == sentinel {
 		name = "the primary " + t.master
 	}
-	node := client.Conn() // one connection, so that the write check concerns the same node
+	node := client.Conn() // one connection, so that all checks reach the same node
 	defer func() { _ = node.Close() }()
 	if err := node.Ping(ctx).Err(); err != nil {
 		return explain(err, name)
 	}
 	info, err := node.Info(ctx, "server", "replication", "cluster").Result()
-	if err != nil && strings.Contains(err.Error(), "syntax") { // one section before 7.0
+	if err != nil && strings.Contains(err.Error(), "syntax") { // before 7.0 INFO takes one section
 		info, err = node.Info(ctx).Result()
 	}
 	if err != nil {
@@ -134,7 +134,7 @@ func checkChannels(ctx context.Context, client *redis.Client, name string, warn 
 	return nil
 }
 
-// explain returns an error of one line that says what to do about an error at the start.
+// explain turns an error at the start into an error of one line that says what to do.
 func explain(err error, name string) error {
 	text := err.Error()
 	switch {

@@ -9,15 +9,16 @@ import (
 // clock estimates what a node's clock shows, from the node's replies. Safe for concurrent use.
 type clock struct{ last atomic.Pointer[reading] }
 
-// reading says that the node's clock showed millis between at-uncertainty and at.
+// reading is one reading of the node's clock. At some instant between at-uncertainty and at, the
+// clock showed millis.
 type reading struct {
 	millis      int64
 	at          time.Time // on this server's clock
 	uncertainty time.Duration
 }
 
-// maxReadingAge is how long a reading is preferred to one that is less exact. In that time two
-// clocks drift apart by a few milliseconds at most.
+// maxReadingAge is how long a reading is preferred to later ones that are less exact. In that time
+// two clocks drift apart by a few milliseconds at most.
 const maxReadingAge = 10 * time.Second
 
 // update notes what the node's clock showed between sent and now.
@@ -29,7 +30,8 @@ func (c *clock) update(millis int64, sent time.Time) {
 	}
 }
 
-// replace is update for a clock that was set meanwhile: earlier readings no longer count.
+// replace is update for a clock that was set. It drops the earlier reading, even if that was more
+// exact.
 func (c *clock) replace(millis int64, sent time.Time) {
 	now := time.Now()
 	c.last.Store(&reading{millis, now, now.Sub(sent)})
@@ -38,8 +40,8 @@ func (c *clock) replace(millis int64, sent time.Time) {
 // noDeadline is the deadline of a script at a node whose clock is not known yet.
 const noDeadline = "9007199254740992"
 
-// atNode returns what the node's clock shows at an instant of this server's clock, or somewhat
-// less.
+// atNode returns what the node's clock will show at an instant of this server's clock. The result
+// may be somewhat too early, never too late.
 func (c *clock) atNode(at time.Time) string {
 	last := c.last.Load()
 	if last == nil {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// connections are all open connections to Redis: those of go-redis' pools, of the subscribers, and
-// to Sentinels. go-redis closes a connection that fails, but not the others to the same node.
-// Safe for concurrent use.
+// connections is the set of open connections to Redis: those of go-redis' pools, those of the
+// subscribers, and those to Sentinels. go-redis closes a connection that fails, but not the others
+// to the same node. closeBefore closes those too. Safe for concurrent use.
 type connections struct {
 	mu   sync.Mutex // guards open
 	open map[*connection]struct{}
@@ -39,7 +39,7 @@ func (s *connections) add(conn net.Conn, addr string) net.Conn {
 }
 
 // closeBefore closes the connections to an address that were opened before an instant. An empty
-// address stands for all.
+// address stands for all addresses.
 func (s *connections) closeBefore(addr string, before time.Time) {
 	var list []*connection
 	s.mu.Lock()
@@ -70,8 +70,8 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// SyscallConn implements syscall.Conn. go-redis tests idle connections with this, so it skips one
-// that was closed here.
+// SyscallConn implements syscall.Conn. go-redis calls it to test an idle connection. The error
+// makes go-redis drop a connection that closeBefore has closed.
 func (c *connection) SyscallConn() (syscall.RawConn, error) {
 	if c.closed.Load() {
 		return nil, net.ErrClosed
@@ -82,7 +82,8 @@ func (c *connection) SyscallConn() (syscall.RawConn, error) {
 	return opaque{}, nil
 }
 
-// opaque stands for the socket of a TLS connection. Its bytes say nothing about the connection.
+// opaque stands for the socket of a TLS connection. go-redis' test of it always succeeds, because
+// the test cannot judge encrypted bytes.
 type opaque struct{}
 
 func (opaque) Control(func(uintptr)) error    { return nil }

@@ -40,7 +40,7 @@ func (c *counts) add(s *reply) {
 	}
 }
 
-// Stats implements simba.Backend. The mutexes and polling waiters at Redis are not counted.
+// Stats implements simba.Backend. Held, Mutexes and Polling are -1, since only Redis knows them.
 func (b *Backend) Stats() simba.Stats {
 	return simba.Stats{
 		Held: -1, Mutexes: -1, Polling: -1,
@@ -48,7 +48,7 @@ func (b *Backend) Stats() simba.Stats {
 		Acquired: b.counts.acquired.Load(), Renewed: b.counts.renewed.Load(),
 		Released: b.counts.released.Load(), Expired: b.counts.expired.Load(),
 		Broken: b.counts.broken.Load(), Handoffs: b.counts.handoffs.Load(),
-		Holds: b.eventLog.Holds(),
-		Seq:   b.eventLog.Seq(), Token: b.counts.token.Load(),
+		TenureLengths: b.eventLog.TenureLengths(),
+		Seq:           b.eventLog.Seq(), Token: b.counts.token.Load(),
 	}
 }

@@ -16,8 +16,8 @@ func TestCrashOfSyncingRedisLosesNothingAcknowledged(t *testing.T) {
 	backendtest.Crash(t, e, 8, s.Kill, s.Start)
 }
 
-// The estimate of Redis' clock only sets the deadline of a script. If that refuses a script too
-// early, the server sends the script again. Redis counts the windows.
+// The estimate of Redis' clock only sets the deadline of a script. If the deadline refuses a script
+// too early, the server sends the script again. Redis' own clock counts the windows.
 func TestWrongClockEstimateMovesNoLease(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})

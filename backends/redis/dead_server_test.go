@@ -52,7 +52,7 @@ func TestWaitersOfDeadServerAreRemovedTogether(t *testing.T) {
 			left++
 		}
 	}
-	if tenures != 3 || left != 2 { // of a, w0 and b; the other two of the dead server
+	if tenures != 3 || left != 2 { // the tenures are of a, w0 and b
 		t.Errorf("%d tenures, %d left: %v", tenures, left, events)
 	}
 }

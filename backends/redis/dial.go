@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dialer returns a dialer for go-redis that never fails: a connection that could not be made fails
-// at its first use, with the same error. After several failed dials go-redis would otherwise dial
-// only once a second, by a goroutine that outlives its client.
+// dialer returns a dialer for go-redis that never returns an error. If a dial fails, it returns a
+// connection whose first use fails with the same error. Otherwise, after several failed dials,
+// go-redis would start a goroutine that dials once a second. That goroutine outlives its client.
 func dialer(timeout time.Duration, secure *tls.Config, all *connections) func(context.Context, string, string) (net.Conn, error) {
 	dial := redis.NewDialer(&redis.Options{DialTimeout: timeout, TLSConfig: secure})
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {

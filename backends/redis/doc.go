@@ -6,9 +6,10 @@
 //	   │                        ▼
 //	Waiters ◀─ subscriptions ◀─ PUBLISH to other servers, contenders and subscribers
 //
-// Redis has the state of a mutex, and only the scripts in lua/ change it. They read Redis' clock,
-// never a server's. A script that finds the mutex free hands it off in the same step. The keys of a
-// mutex share a hash tag, and so a slot:
+// Redis holds the state of each mutex. Our servers change it only by the scripts in lua/. The
+// scripts read Redis' clock, never a server's clock. A script that finds the mutex free hands it
+// off in the same step. A server gives each wait of a client a ticket, which names the wait in
+// Redis. The keys of a mutex share a hash tag, and so a slot:
 //
 //	simba:{m}            the lock: the owner's id, expires with the lease
 //	simba:{m}:contender  the queue: contenders in order of arrival
@@ -16,21 +17,38 @@
 //	simba:{m}:token      the tenure's token, expires with the lease
 //	simba:{m}:tenure     the record: what the lock cannot hold, such as windows and reservation
 //	simba:{m}:waiting    what the queue cannot hold, such as each waiter's server and ticket
-//	simba:{m}:ended      tickets whose tenure ended by a command before their server got the grant
+//	simba:{m}:ended      tickets whose tenure a command ended before their server got the grant
 //
-// Simba's own scripts know only some of these: the queue up to 3.1, fence and token from 3.3. Our
-// scripts compare these keys with the record, and so find what other programs did. A tenure that
-// began without our scripts has its own token, or gets one when a script first finds it. A waiter
-// whose queue entry another program removed gets it back, in the order of its record.
+// Simba's own scripts use the lock and some of the other keys: up to 3.1 the queue, from 3.3 fence
+// and token. Our scripts compare these keys with the record. So they find changes by other
+// programs. A tenure that began without our scripts may have a token of Simba's. Otherwise our
+// first script that finds the tenure gives it one. Another program may remove the queue entries of
+// our waiters. Our scripts restore them in their earlier order.
 //
-// A primary that was demoted goes on answering on old connections. So each answer comes from a
-// script that also writes, even if the write changes nothing (writable.go). If a node refuses, the
-// server closes its connections to it (connections.go). The server also checks that each subscriber
-// is connected to the node that commands go to (subscriber_probe.go).
+// A demoted primary still answers on old connections, and its data may be stale. So every script
+// also writes, even if the write changes nothing (writable.go). If a node refuses the write, the
+// server closes its connections to that node (connections.go). The server also checks that its
+// pub/sub connection leads to the same node as its commands (subscriber_probe.go).
 //
 // Some changes happen without a request: a lease ends, a message or a reply is lost. The server
-// finds them by reconciling a mutex. It does so when the end of a lease concerns this server
-// (schedule.go), and when the outcome of a request is unknown. It also does so when a subscriber
-// has reconnected. A script whose reply is lost may have run. So the server never repeats a request
-// by itself, except when Redis refused to run it (NOSCRIPT, MOVED, ASK).
+// finds them by reconciling the mutex: reconcile.lua repairs its state and returns it
+// (reconcile.go). The server reconciles a mutex at the end of each lease that concerns its clients
+// (schedule.go). It also does so after a request with an unknown outcome, and after its pub/sub
+// connection was interrupted.
+//
+// A script whose reply is lost may have run. So the server repeats a request only if the script has
+// certainly done nothing: after NOSCRIPT, MOVED, ASK, a failed dial or a missed deadline.
+//
+// # Files
+//
+//	backend.go, ask.go, reply.go, apply.go   a request: run a script, parse and apply its reply
+//	scripts.go, lua/                         the scripts
+//	wait.go, ticket.go, waiterstore.go       a wait, from its request to its end
+//	grants.go, orphans.go                    grants that arrive, and waits that could not be ended
+//	reconcile.go, schedule.go                repairs without a request, and when they are due
+//	upstream.go, pipeline.go, clock.go       from a script to a node, in batches, with deadlines
+//	dial.go, connections.go, writable.go     connections, and how stale ones are found
+//	subscriptions.go, subscriber*.go         pub/sub connections, one for each master
+//	channels.go, messages.go, catch_up.go    what to subscribe to, messages, and what was missed
+//	url.go, check.go, lasting.go             the URL, checks at the start, kinds of errors
 package redis

@@ -57,7 +57,7 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 	b.SetQueueGrace(time.Minute)
 	b.SetHandoffWindow(0)
 
-	// The mutexes from before the memory is full. Each name says what the mutex is for.
+	// These mutexes exist before the memory is full. Each name says what the mutex is for.
 	tokens := make(map[string]uint64)
 	hold := func(mutex string, ttl time.Duration, session uint64) {
 		o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: mutex, Contender: "a", TTL: ttl, Session: session})

@@ -19,15 +19,16 @@ type delivery struct {
 }
 
 // confirmGrant checks a grant that a message carried, notes in Redis that this server has it, and
-// delivers it. In a cluster, the script may have counted no subscriber and granted the mutex to
-// someone else. The message arrives all the same, because every node receives it.
+// delivers it. In a cluster, the other server's script may have counted no subscriber. Then it has
+// granted the mutex to another waiter. The message arrives all the same, because a cluster sends it
+// to every node.
 func (b *Backend) confirmGrant(ctx context.Context, mutex string, g grant) {
 	s, err := b.ask(ctx, mutex, confirmScript, g.contender, tokenText(g.token), g.ticket, "received")
 	switch {
 	case err != nil:
 		b.schedule.bringForward(mutex, time.Now().Add(retryAfter)) // finds the grant again
 	case s.owner == g.contender && s.token == g.token:
-		isNew := s.extra == int64(1) // else the server had it before, and has handled it
+		isNew := s.extra == int64(1) // false = the server had the grant before, and has handled it
 		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.began()}, isNew)
 	default:
 		b.schedule.bringForward(mutex, time.Now())
@@ -59,9 +60,9 @@ func (b *Backend) deliver(mutex string, g grant, with proxy.Grant, isNew bool) {
 	}
 }
 
-// noteEarlierGrant handles a grant of an earlier ticket, whose contender waits by a later one. The
-// tenure may have ended long ago. If not, the later ticket's request renews it. Should that request
-// have run before the earlier ticket's, reconciling finds the tenure.
+// noteEarlierGrant handles a grant to an earlier ticket of a contender that now waits by a later
+// ticket. The tenure may have ended long ago. If it runs, the later ticket's request renews it. If
+// Redis ran that request first, reconciling finds the tenure.
 func (b *Backend) noteEarlierGrant(mutex string, later *proxy.Ticket, g grant) {
 	b.mu.Lock()
 	entryOf(later).earlier = g

@@ -14,7 +14,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Orders of replies, messages and requests that happen on a busy server, made by hand.
+// These tests make by hand the orders of replies, messages and requests that happen on a busy
+// server.
 
 func TestOrphanIsEndedWhateverElseHappensToItsMutex(t *testing.T) {
 	s := stores.Redis(t)
@@ -42,7 +43,7 @@ func TestOrphanIsEndedWhateverElseHappensToItsMutex(t *testing.T) {
 
 func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	s := stores.Redis(t)
-	// End waits during many requests.
+	// End waits while many requests run.
 	b := openSoon(t, Options{URL: "redis://" + s.Addr, Notices: newListener(), Timeout: time.Minute})
 	defer b.Close()
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -63,14 +64,14 @@ func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	until(t, "End waits", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return p.idle != nil
+		return p.restoringEnded != nil
 	})
 	b.applyReply("m", runScript(t, b, "m", releaseScript, "a", "0", "", ""))
 	mustStay(t, b, "m", "c")
 	b.mu.Lock()
 	p.restoring--
-	close(p.idle)
-	p.idle = nil
+	close(p.restoringEnded)
+	p.restoringEnded = nil
 	b.mu.Unlock()
 	if o := <-ended; o.Status != simba.StatusAcquired {
 		t.Errorf("%+v; Redis has %+v", o, owner(t, b, "m"))
@@ -80,13 +81,13 @@ func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	}
 }
 
-// wakeFunc is a waiter that calls a function when it is woken. Here that is when a later request of
-// its contender has replaced it, and has not yet reached Redis.
+// wakeFunc is a waiter that calls a function when it is woken. In these tests a later request of
+// its contender wakes it, before that request reaches Redis.
 type wakeFunc func()
 
 func (f wakeFunc) Wake() { f() }
 
-// hook is a listener that calls first at the first notice. That function must not cause a notice.
+// hook is a listener that calls first at the first notice. first must not cause another notice.
 type hook struct {
 	*listener
 	once  sync.Once
@@ -135,7 +136,7 @@ func TestAbandonHandsOffGrantFoundByEnd(t *testing.T) {
 	}
 }
 
-// The server has not received the grant, and finds by reconciling that the tenure has ended.
+// The server has not received the grant. By reconciling, it finds that the tenure has ended.
 func TestUnreceivedTenureEndsTheWaitUnlessItExpired(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -277,7 +278,7 @@ func awaitIdle(t *testing.T, b *Backend, mutex, contender string) {
 	})
 }
 
-// unsubscribeReleases has the server receive no notice of a mutex' release.
+// unsubscribeReleases makes the server miss all notices of a mutex' release.
 func unsubscribeReleases(b *Backend, mutex string) {
 	for _, channel := range []string{simba.MutexChannel(mutex), contenderGlob} {
 		b.subs.subscriberForChannel(channel).unsubscribe(channel)

@@ -10,15 +10,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Which of Redis' errors are lasting: they come back until an operator acts. An error that is not
-// known here counts as transient, since to wait too long is better than to give up too soon.
+// This file decides which of Redis' errors are lasting: they come back until an operator acts. An
+// error that is not listed counts as transient, since waiting too long is better than giving up too
+// soon.
 
 var (
 	// lastingCodes are the codes of errors that last until the settings, the users or a key of
 	// Redis are changed.
 	lastingCodes = []string{"WRONGTYPE", "NOPERM", "NOAUTH", "WRONGPASS", "DENIED"}
 
-	// lastingTexts are the beginnings of such errors with the code ERR.
+	// lastingTexts are the beginnings of lasting errors with the code ERR.
 	lastingTexts = []string{
 		"unknown command", "Unknown Redis command", "unknown subcommand",
 		"AUTH ", "Client sent AUTH", "invalid password",
@@ -26,22 +27,23 @@ var (
 		"This instance has cluster support disabled",
 	}
 
-	// transientCodes are the codes of transient errors inside a script. All others are lasting: our
-	// scripts run without an error if the keys and the user's rights are right.
+	// transientCodes are the codes of transient errors inside a script. All other errors inside a
+	// script are lasting: our scripts fail only if a key or the user's rights are wrong.
 	transientCodes = []string{
 		"OOM", "READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MOVED", "ASK", "CROSSSLOT",
 		"MISCONF", // Redis cannot write to its disk
 	}
 
-	// transientTexts are parts of such errors without a code of their own.
+	// transientTexts are parts of transient errors inside a script that have no code of their own.
 	transientTexts = []string{"Script killed", "non local key"}
 
 	// deniedTexts are parts of Redis' error for a missing right inside a script. Redis up to 7.0
 	// names neither the command nor the key.
 	deniedTexts = []string{"NOPERM ", "The user executing the script can't "}
 
-	// scriptPrefix and scriptSuffix say where in a script Redis met an error. Redis before 7, and
-	// an error that Lua raised, have the prefix.
+	// scriptPrefix and scriptSuffix match the part of an error that says where in a script it
+	// occurred. Redis before 7 adds the prefix, Redis from 7 the suffix. An error that Lua raised
+	// has the prefix too.
 	scriptPrefix = regexp.MustCompile(`user_script: ?\d+: `)
 	scriptSuffix = regexp.MustCompile(` script: [0-9a-f]{40}, on @user_script:\d+\.$`)
 )
@@ -70,8 +72,8 @@ func lasting(err error) error {
 	return nil
 }
 
-// cutScriptPosition cuts off an error's text where in a script Redis met it. It reports whether the
-// text said so.
+// cutScriptPosition removes from an error's text where in a script the error occurred. inScript
+// reports whether the text said that.
 func cutScriptPosition(text string) (_ string, inScript bool) {
 	if at := scriptSuffix.FindStringIndex(text); at != nil {
 		text, inScript = text[:at[0]], true

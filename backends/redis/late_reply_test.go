@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Replies that arrive late, made by hand.
+// These tests apply replies late, by hand.
 
 func TestOutcomeHasWindowsOfTheGrantedTicket(t *testing.T) {
 	s := stores.Redis(t)
@@ -56,8 +56,8 @@ func TestHistoryWaitsForLateReply(t *testing.T) {
 	}
 }
 
-// Nobody waits at this server. A polling waiter is in the queue at Redis, and relies on the
-// reconciliation that the request of the owner before it scheduled.
+// Nobody waits at this server. A polling waiter is in the queue at Redis. It relies on the
+// reconciliation that the owner's request scheduled.
 func TestOlderReplyPutsOffNoReconciliation(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})

@@ -14,11 +14,12 @@ import (
 
 // What the server does with messages that it receives from Redis.
 
-// foreignDelay is how long the server waits before it takes a notice for another program's. The
-// reply of a request of its own may arrive after the notice that the same script published.
+// foreignDelay is how long the server waits before it attributes a notice to another program. A
+// script of this server may have published the notice, and its reply may arrive a little later.
 const foreignDelay = 5 * time.Millisecond
 
-// onMessage handles a message. It must not wait: its subscriber handles no other message meanwhile.
+// onMessage handles a message. It must not block, because its subscriber handles no other message
+// meanwhile.
 func (s *subscriptions) onMessage(m *redis.Message) {
 	if m.Pattern == contenderGlob {
 		s.onContenderNotice(m.Channel, m.Payload)
@@ -102,16 +103,16 @@ func (b *Backend) recordEvent(mutex, payload string) {
 		return
 	}
 	if e.Via == b.id && e.Token == 0 {
-		return // recorded from the reply; the event log recognizes events that have a token
+		return // recorded from the reply; the event log drops duplicates only by their token
 	}
 	b.eventLog.Record(simba.Event{
 		At: e.At, Kind: eventKinds[e.Event], Mutex: mutex, Owner: e.Owner, Token: e.Token, Reason: e.Reason,
 	})
 }
 
-// onAcquiredNotice reconciles a mutex if a notice announces a tenure that is not known here: it may
-// have begun without our scripts. Waiters do not need this, because the server reconciles their
-// mutexes at the end of each lease.
+// onAcquiredNotice reconciles a mutex if a notice announces a tenure that this server does not
+// know. The tenure may have begun without our scripts. Waiters do not need this, because the server
+// reconciles their mutexes at the end of each lease.
 func (b *Backend) onAcquiredNotice(mutex, payload string) {
 	owner, ok := strings.CutPrefix(payload, "acquired@@")
 	if !ok || !b.subs.hasSubscriber(mutex) {

@@ -115,8 +115,7 @@ func TestForeignKeyIsNamedAndNotChanged(t *testing.T) {
 			before := c.Dump(t.Context(), theirs.key).Val()
 			lock := c.Get(t.Context(), "simba:{m}").Val()
 			err := q.run(t.Context(), b)
-			// An owner renews without reading the queue. It releases without reading it if nobody
-			// waits.
+			// A renewal does not read the queue. A release without waiters does not read it either.
 			if !theirs.owned || err != nil {
 				mustBeMisconfigured(t, name, err, "key "+theirs.key+" ")
 				if now := c.Get(t.Context(), "simba:{m}").Val(); now != lock {
@@ -229,7 +228,7 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 		{
 			"another type at a key", "simba:{m4}:tenure",
 			func() {
-				// At once: the server may write the key between the two.
+				// In one transaction, since the server may write the key between the two commands.
 				_, err := c.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 					p.Rename(t.Context(), "simba:{m4}:tenure", "kept")
 					p.RPush(t.Context(), "simba:{m4}:tenure", "x")
@@ -255,7 +254,7 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 		}
 		fault.harm()
 		asked := time.Now()
-		// A cut connection is another error first.
+		// The first error may be that the connection was cut.
 		until(t, fault.name+": a request is refused", func() bool {
 			_, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "c", TTL: time.Second})
 			refusal := (*simba.MisconfiguredError)(nil)
@@ -273,7 +272,8 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 		}
 		t.Logf("%s: the wait ended after %v", fault.name, time.Since(asked))
 		fault.repair()
-		// This takes less than w's lease: a tenure that Redis grants to w meanwhile is handed off.
+		// Redis may have granted the mutex to w meanwhile. That tenure is handed off, so this takes
+		// less than w's lease.
 		until(t, fault.name+": another contender acquires after the repair", func() bool {
 			o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "d", TTL: time.Minute})
 			return err == nil && (o.Status == simba.StatusAcquired || o.Status == simba.StatusRenewed)
@@ -311,7 +311,7 @@ func TestLastingErrors(t *testing.T) {
 	const needs = ": the user needs " + neededRights
 	const at7 = " script: ab81a0e4e11674d35e5af392da84baadf7c6da22, on @user_script:1."
 	const at6 = "ERR Error running script (call to f_ab81a0e4e11674d35e5af392da84baadf7c6da22): @user_script:12: "
-	for _, e := range []struct{ text, names string }{ // names "" = it is transient
+	for _, e := range []struct{ text, names string }{ // names "" = the error is transient
 		{"WRONGTYPE Operation against a key holding the wrong kind of value" + at7, "WRONGTYPE Operation against a key holding the wrong kind of value"},
 		{at6 + "@user_script: 12: WRONGTYPE Operation against a key", "WRONGTYPE Operation against a key"},
 		{at6 + "user_script:12: key simba:{m} is not a string", "key simba:{m} is not a string"},

@@ -12,7 +12,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// What servers do about release notices of Simba up to 3.1, which go to one contender only.
+// These tests check how servers handle release notices of Simba up to 3.1, which go to one
+// contender only.
 
 func TestWakeupsAreKeptIfReconcilingFails(t *testing.T) {
 	s := stores.Redis(t)
@@ -35,7 +36,7 @@ func TestWakeupsAreKeptIfReconcilingFails(t *testing.T) {
 	}
 }
 
-// releaseThenRun has a contender of Simba release the mutex, and runs a script of ours before the
+// releaseThenRun makes a contender of Simba release the mutex. It runs a script of ours before the
 // server can reconcile the mutex.
 func releaseThenRun(t testing.TB, j *simbaContender, b *Backend, s *script, args ...any) {
 	t.Helper()
@@ -135,8 +136,8 @@ func TestOldReleaseRecordedByRequestReachesContenderWithoutQueue(t *testing.T) {
 	}
 }
 
-// beforeAnOldRelease returns an owner of 3.1, whose release will notify a dead contender, and a
-// waiter of a version without a queue.
+// beforeAnOldRelease returns two contenders of Simba. owns is an owner of 3.1, whose release will
+// notify a dead contender. waits is a waiter of a version without a queue.
 func beforeAnOldRelease(t testing.TB, addr string, b *Backend, of seeds.Generation, mutex string) (owns, waits *simbaContender) {
 	t.Helper()
 	j := newSimbaContender(t, addr, seeds.Simba31, mutex, "J0")
@@ -171,7 +172,7 @@ func awaitReconciled(t testing.TB, b *Backend, mutex string) {
 	})
 }
 
-// 3.2 knows no token either, but publishes its release on the mutex' channel.
+// Simba 3.2 has no tokens either, but publishes its release on the mutex' channel.
 func TestReleaseBySimba32IsAnnouncedOnce(t *testing.T) {
 	s := stores.Redis(t)
 	for _, by := range grantNothing {
@@ -264,7 +265,7 @@ func TestNotifiedSimbaContenderIsFirstIfItQueuesAgainBeforeReconciling(t *testin
 	awaitIdle(t, b, "m", "first")
 	awaitIdle(t, b, "m", "second")
 	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberForChannel(contenderGlob).confirmed(contenderGlob) })
-	<-time.After(time.Second) // its scores are whole seconds, and the next must be larger
+	<-time.After(time.Second) // Simba's scores are whole seconds, and the next must be larger
 	again := func(p redis.Pipeliner) { next.send(p, next.of.Acquire, 60_000) }
 	releaseThenRunAmid(t, nothing, again, j, b, guardScript, "x", int64(60_000), int64(0), "0")
 	granted(t, first, ticket)
@@ -297,8 +298,8 @@ func TestNotifiedSimbaContenderIsFirstIfAnotherAcquiresInSameStep(t *testing.T) 
 	}
 }
 
-// J1 queues behind X, whose tenure ends before the server reconciles the mutex. Then J1 does not
-// use its reservation.
+// J1 queues behind X. X's tenure ends before the server reconciles the mutex. J1 does not use the
+// reservation that it gets.
 func TestContenderThatMissesItsReservationIsNotNext(t *testing.T) {
 	s := stores.Redis(t)
 	b := subscribedTo(t, s.Addr, "m")
@@ -335,8 +336,8 @@ func TestContenderThatMissesItsReservationIsNotNext(t *testing.T) {
 	}
 }
 
-// A script reads all waiters only if another program may have changed the queue, since that takes
-// long.
+// Reading all waiters takes long. So a script does it only if another program may have changed the
+// queue.
 func TestExpiryOfOwnLeaseReadsNoWaiters(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})

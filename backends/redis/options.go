@@ -12,22 +12,22 @@ const DefaultTimeout = 3 * time.Second
 
 // Options are the options of Open.
 type Options struct {
-	// URL names the server, its Sentinels or the nodes of a cluster:
+	// URL names the server, its Sentinels or the nodes of a cluster. Required.
 	//
 	//	redis://[user:password@]host:port[/db]
 	//	redis+sentinel://[user:password@]host:port,host:port/primary[/db]
 	//	redis+cluster://[user:password@]host:port,host:port
 	//
-	// With TLS the schemes are rediss://, rediss+sentinel:// and rediss+cluster://. Its query may
-	// have these parameters. Required.
+	// With TLS the schemes are rediss://, rediss+sentinel:// and rediss+cluster://. The query of
+	// the URL may have these parameters:
 	//
 	//	tls-ca, tls-cert, tls-key        PEM files
 	//	tls-server-name
 	//	sentinel-user, sentinel-password
 	//	pool-size                        connections per node; 0 = 10 per processor
 	//	allow-eviction=true              accept a Redis that evicts keys
-	//	fence-ttl                        how long after a lease the key simba:{m}:fence of an idle
-	//	                                 mutex lives, such as 720h; by default for ever
+	//	fence-ttl                        how long simba:{m}:fence outlives the last lease of a
+	//	                                 mutex, such as 720h; by default for ever
 	URL string
 	// Timeout bounds each request to Redis; 0 = DefaultTimeout.
 	Timeout time.Duration

@@ -2,17 +2,19 @@ package redis
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// orphan is a ticket whose wait has ended, while Redis may still hold its queue entry or tenure:
-// the request that ends it failed. Reconciling the mutex tries again.
+// orphan is a ticket whose wait has ended, but whose queue entry or tenure may still be in Redis:
+// the request to end it failed. Each reconciliation of the mutex tries again.
 type orphan struct {
 	contender string
 	ticket    string
-	until     time.Time // then it can hold nothing
+	until     time.Time // by then Redis holds nothing of it
 }
 
 // orphanTicket makes a ticket an orphan.
@@ -32,14 +34,10 @@ func (b *Backend) addOrphan(mutex string, o orphan) {
 func (b *Backend) orphanedMutexes() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	mutexes := make([]string, 0, len(b.orphans))
-	for m := range b.orphans {
-		mutexes = append(mutexes, m)
-	}
-	return mutexes
+	return slices.Collect(maps.Keys(b.orphans))
 }
 
-// endOrphans ends the orphans of a mutex in Redis. After an error some are left.
+// endOrphans ends the orphans of a mutex in Redis. After an error, the remaining ones stay orphans.
 func (b *Backend) endOrphans(ctx context.Context, mutex string) error {
 	b.mu.Lock()
 	list := b.orphans[mutex]

@@ -72,8 +72,8 @@ func TestLateOwnNoticeEndsNoReservation(t *testing.T) {
 	}
 }
 
-// The server handles both notices in one reconciliation, during the reservation of a contender of
-// Simba.
+// The server handles both notices in one reconciliation. Meanwhile a contender of Simba has the
+// reservation.
 func TestLateOwnNoticeEndsNoReservationOfSimbaContender(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
@@ -104,12 +104,12 @@ func TestLateOwnNoticeEndsNoReservationOfSimbaContender(t *testing.T) {
 		t.Fatal(err)
 	}
 	if record := j.client.Get(t.Context(), seeds.Lease("m")+":tenure").Val(); !strings.Contains(record, "jvm") {
-		t.Errorf("it has no reservation any more: %q", record)
+		t.Errorf("jvm has no reservation any more: %q", record)
 	}
 	j.mustAcquire()
 }
 
-// blockReconciling has a server not reconcile a mutex by itself: it takes the mutex for being
+// blockReconciling keeps a server from reconciling a mutex by itself. It marks the mutex as being
 // reconciled.
 func blockReconciling(t testing.TB, b *Backend, mutex string) {
 	t.Helper()
@@ -124,7 +124,7 @@ func blockReconciling(t testing.TB, b *Backend, mutex string) {
 	})
 }
 
-// A request has recorded J's release as unnotified. No reconciliation clears that, since 3.2
+// A request has recorded J's release as unnotified. No reconciliation clears that, since Simba 3.2
 // notifies no single contender.
 func TestLateOwnNoticeIsNotTakenForRecordedRelease(t *testing.T) {
 	s := stores.Redis(t)

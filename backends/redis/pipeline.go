@@ -32,18 +32,18 @@ type pipeline struct {
 	// onResult gets the error of each request, nil included, and when the request was sent.
 	onResult func(client *redis.Client, sent time.Time, err error)
 
-	mu            sync.Mutex // guards what follows
+	mu            sync.Mutex // guards the fields below
 	queue         []*request
 	inFlight      int // batches
 	lastBatchSize int // in requests
 }
 
-// request is one run of a script. Its reply and err are set before done is closed, and read after
-// that only.
+// request is one run of a script. Its reply and err are set before done is closed. They may be read
+// only after that.
 type request struct {
 	args []any // the command: EVALSHA and its arguments
 
-	abandoned atomic.Bool // nobody waits for the reply: not sent, if it is still queued
+	abandoned atomic.Bool // the caller has given up: a queued request is not sent any more
 	done      chan struct{}
 	reply     any
 	err       error
@@ -143,7 +143,8 @@ func (p *pipeline) sendBatches() {
 	}
 }
 
-// nextBatch appends the requests of the next batch. If there are none, the caller counts as idle.
+// nextBatch appends the requests of the next batch. If there are none, the caller must stop: it no
+// longer counts in inFlight.
 func (p *pipeline) nextBatch(batch []*request) []*request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,8 +165,8 @@ func (p *pipeline) nextBatch(batch []*request) []*request {
 	return batch
 }
 
-// send sends a batch and ends its requests. If the node lacks a script, it loads the scripts and
-// sends the requests of that script again: they have not run.
+// send sends a batch and completes its requests. If the node lacks a script, the requests of that
+// script have not run. Then send loads the scripts and sends these requests again.
 func (p *pipeline) send(ctx context.Context, batch []*request) {
 	missing := p.exchange(ctx, batch, false)
 	if len(missing) == 0 {
@@ -176,9 +177,9 @@ func (p *pipeline) send(ctx context.Context, batch []*request) {
 	}
 }
 
-// exchange sends a batch. It ends the requests, except those whose script the node lacks: these it
-// returns. With load it loads the scripts first, on the same connection, since another connection
-// may lead to another node.
+// exchange sends a batch and completes its requests. It returns, uncompleted, those whose script
+// the node lacks. If load is set, it first loads the scripts on the same connection, since another
+// connection may lead to another node.
 func (p *pipeline) exchange(ctx context.Context, batch []*request, load bool) (missing []*request) {
 	cmds := make([]*redis.Cmd, len(batch))
 	pipe := p.client.Pipeline()
@@ -190,7 +191,8 @@ func (p *pipeline) exchange(ctx context.Context, batch []*request, load bool) (m
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
 	}
 	sent := time.Now()
-	// The first error. Commands have no error of their own if no connection could be made.
+	// err is the first error. If no connection could be made, the commands have no error of their
+	// own.
 	_, err := pipe.Exec(ctx)
 	for i, r := range batch {
 		r.reply, r.err = cmds[i].Result()

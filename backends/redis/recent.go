@@ -1,6 +1,7 @@
 package redis
 
-// recentSet is a set that forgets an element when rotate was called twice since it was added.
+// recentSet is a set that forgets old elements. An element stays until the second call of rotate
+// after it was added.
 type recentSet[K comparable] struct{ young, old map[K]struct{} }
 
 // add adds k, and reports whether it is new.

@@ -10,15 +10,15 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Reconciling: work on a mutex that no request triggers.
+// Reconciling repairs the state of a mutex in the background. No client's request triggers it.
 
 const (
 	// reconcileInterval is the longest time between two reconciliations of a mutex that somebody
 	// waits for here.
 	reconcileInterval = 10 * time.Second
-	// retryAfter is when a mutex is reconciled after a request whose outcome is unknown.
+	// retryAfter is how long after a request with an unknown outcome its mutex is reconciled.
 	retryAfter = 300 * time.Millisecond
-	// refusedAfter is when a mutex is reconciled again after Redis has refused to.
+	// refusedAfter is how long after a lasting error a mutex is reconciled again.
 	refusedAfter = 2 * time.Second
 	// maxRestored is how many waiters of a mutex one reconciliation restores.
 	maxRestored = 64
@@ -31,8 +31,8 @@ type legacyRelease struct{ contender, releaser string }
 // late.
 const maxLegacyReleases = 16
 
-// reconcileSoon reconciles a mutex in the background. If that is being done already, the mutex is
-// reconciled once more afterwards: an outage would otherwise pile up goroutines.
+// reconcileSoon reconciles a mutex in the background. If it is being reconciled already, it is
+// reconciled again afterwards. So goroutines do not pile up during an outage.
 func (b *Backend) reconcileSoon(mutex string) {
 	b.mu.Lock()
 	_, busy := b.reconciling[mutex]
@@ -54,7 +54,8 @@ func (b *Backend) reconcileSoon(mutex string) {
 }
 
 // reconcile ends the orphans of a mutex, and runs the reconcile script for the waiters here. The
-// script hands the mutex off if it is free. Then reconcile schedules the next time.
+// script hands the mutex off if it is free. Then reconcile schedules the mutex' next
+// reconciliation.
 func (b *Backend) reconcile(ctx context.Context, mutex string) {
 	if err := b.endOrphans(ctx, mutex); err != nil {
 		b.retryReconcile(mutex, err)
@@ -63,7 +64,7 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 	waiting := b.waiters.Waiting(mutex)
 	waiting = waiting[:min(len(waiting), maxRestored)]
 	if len(waiting) > 0 && !b.subs.reachable(mutex) {
-		waiting = nil // no grant could reach them; onConfirmed reconciles once more
+		waiting = nil // no grant could reach them; onConfirmed reconciles the mutex again
 	}
 	s, err := b.runReconcile(ctx, mutex, "", waiting)
 	if err != nil {
@@ -73,7 +74,7 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 	if err := b.subscriptionError(mutex); err != nil {
 		b.waiters.Fail(mutex, err)
 	}
-	waiters, _ := s.read()
+	waiters, _ := s.readExtra()
 	switch {
 	case b.waiters.Count(mutex) > 0:
 		at := time.Now().Add(reconcileInterval)
@@ -87,8 +88,8 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 }
 
 // runReconcile runs the reconcile script. The script restores the queue entries of tickets that
-// have lost theirs. It also takes the legacy releases of the mutex into account. If renotify names
-// a polling contender, the script repeats the notice of its reservation.
+// have lost theirs. It also handles the legacy releases of the mutex. If renotify names a polling
+// contender, the script repeats the notice of its reservation.
 func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, waiting []*proxy.Ticket) (*reply, error) {
 	args := make([]any, 0, 3+6*len(waiting))
 	var restoring []*queueEntry
@@ -102,21 +103,21 @@ func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, wait
 	for _, t := range waiting {
 		r, e := t.Request, entryOf(t)
 		if e.score == "" || e.restoreStopped {
-			continue // its first or last request is running
+			continue // the ticket's first or last request is running
 		}
 		e.restoring++
 		restoring = append(restoring, e)
 		args = append(args, r.Contender, e.score, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
-			b.session(r.Session), e.ticket)
+			proxy.Binding(b.id, r.Session), e.ticket)
 	}
 	b.mu.Unlock()
 	s, err := b.ask(ctx, mutex, reconcileScript, args...)
 	b.mu.Lock()
 	for _, e := range restoring {
 		e.restoring--
-		if e.restoring == 0 && e.idle != nil {
-			close(e.idle)
-			e.idle = nil
+		if e.restoring == 0 && e.restoringEnded != nil {
+			close(e.restoringEnded)
+			e.restoringEnded = nil
 		}
 	}
 	if err != nil {
@@ -137,8 +138,8 @@ func (b *Backend) keepReleasesLocked(mutex string, earlier []legacyRelease) {
 	}
 }
 
-// retryReconcile schedules a mutex again after it could not be reconciled. If the error lasts until
-// an operator acts, the waits for the mutex end with it.
+// retryReconcile schedules a mutex again after it could not be reconciled. If the error is lasting,
+// the waits for the mutex end with that error.
 func (b *Backend) retryReconcile(mutex string, err error) {
 	refusal := (*simba.MisconfiguredError)(nil)
 	if !errors.As(err, &refusal) {
@@ -149,7 +150,8 @@ func (b *Backend) retryReconcile(mutex string, err error) {
 	b.schedule.bringForward(mutex, time.Now().Add(refusedAfter))
 }
 
-// subscriptionError returns why the node of a mutex delivers no grants here, if that lasts.
+// subscriptionError returns a lasting error that keeps the node of a mutex from delivering grants
+// to this server, nil if there is none.
 func (b *Backend) subscriptionError(mutex string) error {
 	sub := b.subs.subscriberForKey(endedContext, simba.MutexChannel(mutex))
 	if sub == nil || sub.confirmed(b.subs.serverChannel()) {

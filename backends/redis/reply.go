@@ -18,12 +18,12 @@ type reply struct {
 	token    uint64
 	acquired int64
 	ttlAt    int64
-	ends     int64 // of the lease; of a free mutex the end of its reservation, 0 = not reserved
+	ends     int64 // of the lease; of a free mutex, of its reservation, 0 = not reserved
 	now      int64
 	position int
-	extra    any   // see each script
+	extra    any   // what only this script returns: see its file in lua/
 	due      int64 // when to reconcile the mutex; 0 = no need
-	tickets  []ticketNews
+	tickets  []ticketReport
 	events   []simba.Event
 
 	sent time.Time // when the request was sent
@@ -36,10 +36,10 @@ type grant struct {
 	ticket    string
 }
 
-// ticketNews says that a ticket was granted a tenure, and whether that has ended.
-type ticketNews struct {
+// ticketReport says that a ticket was granted a tenure, and whether that tenure has ended.
+type ticketReport struct {
 	grant        // its token is 0 if the tenure has ended
-	expired bool // it ended by expiry
+	expired bool // the tenure has ended because the lease expired
 }
 
 var errReply = errors.New("redis: unexpected reply of a script; does an incompatible version use the same keys?")
@@ -49,8 +49,8 @@ var eventKinds = map[string]simba.EventKind{
 	"broken": simba.EventBroken, "queued": simba.EventQueued, "left": simba.EventLeft,
 }
 
-// parseReply parses the reply of a script that ran with args: the short one of its fast path, or
-// the one of reply in waiters.lua.
+// parseReply parses the reply of a script that ran with args. A fast path returns three values, the
+// function reply in waiters.lua twelve.
 func parseReply(mutex string, by *script, args []any, raw any) (s *reply, err error) {
 	list, ok := raw.([]any)
 	if !ok || len(list) != 12 && len(list) != 3 {
@@ -77,7 +77,7 @@ func parseReply(mutex string, by *script, args []any, raw any) (s *reply, err er
 		return nil, errReply
 	}
 	for i := 0; i < len(grants); i += 3 {
-		g := ticketNews{grant: grant{contender: grants[i].(string), ticket: grants[i+2].(string)}}
+		g := ticketReport{grant: grant{contender: grants[i].(string), ticket: grants[i+2].(string)}}
 		switch fate := grants[i+1].(string); fate {
 		case "expired":
 			g.expired = true
@@ -104,7 +104,7 @@ func parseReply(mutex string, by *script, args []any, raw any) (s *reply, err er
 }
 
 // clockOf returns what the node's clock showed, 0 if the reply does not say. late reports that the
-// script did nothing, because its deadline had passed.
+// script's deadline had passed, so that it did nothing.
 func clockOf(raw any) (now int64, late bool) {
 	list, _ := raw.([]any)
 	switch len(list) {
@@ -145,15 +145,15 @@ func parseShortReply(mutex string, by *script, args, list []any) (*reply, error)
 var acquireStatuses = map[string]simba.Status{
 	"acquired": simba.StatusAcquired, "renewed": simba.StatusRenewed, "busy": simba.StatusBusy,
 	"queued": simba.StatusQueued, "waiting": simba.StatusWaiting,
-	"timeout": simba.StatusTimeout, // of leave
+	"timeout": simba.StatusTimeout, // of leave.lua
 }
 
-// result returns the outcome of an acquire or leave script.
+// result returns the outcome in a reply of acquire.lua or leave.lua.
 func (s *reply) result() simba.Outcome { return s.outcome(acquireStatuses[s.status]) }
 
-// outcome returns the outcome of a request. An owner's windows are counted from before the request
-// was sent, so they never end later than at Redis. For others they are counted from the reply, so
-// that a client which sleeps until then does not ask too early.
+// outcome returns the outcome of a request with a given status. An owner's windows count from when
+// the request was sent. So they end no later than at Redis. For other contenders they count from
+// the reply. So a client that sleeps until their end does not ask too early.
 func (s *reply) outcome(status simba.Status) simba.Outcome {
 	o := simba.Outcome{
 		Status: status, Owner: s.owner, Token: s.token, Position: s.position,
@@ -169,7 +169,8 @@ func (s *reply) outcome(status simba.Status) simba.Outcome {
 // wholeMillis rounds d down to whole milliseconds, at least 0.
 func wholeMillis(d time.Duration) time.Duration { return max(d, 0).Truncate(time.Millisecond) }
 
-// began returns an instant of this server's clock that is not later than the start of the windows.
+// began returns when the lease began, on this server's clock. The result may be somewhat too early,
+// never too late.
 func (s *reply) began() time.Time { return s.sent.Add(-proxy.Remaining(s.acquired, s.now)) }
 
 // reconcileAt returns when to reconcile the mutex, on this server's clock; not before it is due.
@@ -177,8 +178,8 @@ func (s *reply) reconcileAt() time.Time {
 	return time.Now().Add(proxy.Remaining(s.now, s.due) + time.Millisecond)
 }
 
-// read returns the extra of reconcile: the number of waiters, and the session of the lease.
-func (s *reply) read() (waiters int64, session string) {
+// readExtra parses the extra of reconcile.lua: the number of waiters, and the session of the lease.
+func (s *reply) readExtra() (waiters int64, session string) {
 	if extra, _ := s.extra.([]any); len(extra) == 2 {
 		waiters, _ = extra[0].(int64)
 		session, _ = extra[1].(string)
@@ -186,12 +187,12 @@ func (s *reply) read() (waiters int64, session string) {
 	return waiters, session
 }
 
-// tenure returns the reply of reconcile, but not its session.
+// tenure returns the tenure in a reply of reconcile.lua, without its session.
 func (s *reply) tenure() simba.Tenure {
 	if s.owner == "" {
 		return simba.Tenure{}
 	}
-	waiters, _ := s.read()
+	waiters, _ := s.readExtra()
 	return simba.Tenure{
 		Owner: s.owner, Token: s.token,
 		AcquiredAt: s.acquired, TTLAt: s.ttlAt, TransitionAt: s.ends, Now: s.now,

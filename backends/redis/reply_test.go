@@ -12,7 +12,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// asReply turns JSON into what the client library makes of a reply: int64, strings, lists and nil.
+// asReply turns JSON into the values that go-redis makes of a reply: int64, strings, lists and nil.
 func asReply(v any) any {
 	switch v := v.(type) {
 	case json.Number:

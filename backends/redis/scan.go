@@ -91,7 +91,7 @@ func (u *upstream) pick(ctx context.Context, node *redis.Client, keys []string, 
 		case !ok || seen[mutex]:
 			continue
 		case r.Held && queued && !r.Contended, r.Contended && !queued && !r.Held:
-			continue // the other key is listed too
+			continue // if the mutex matches, SCAN lists its other key too
 		case r.Match != nil && !r.Match(mutex):
 			continue
 		}

@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// schedule says when the server reconciles which mutex: one time for each. A move to a later time
-// costs a map lookup only. The mutex moves in the heap when its earlier time comes.
+// schedule holds for each mutex when the server reconciles it next. A move to a later time costs a
+// map lookup only. The heap entry moves when its earlier time comes.
 //
-// Replies arrive in any order. So each time has an asOf: what Redis' clock showed when the script
-// ran whose reply asked for that time. A time is put off or cancelled only by a reply with a later
-// asOf. If Redis' clock is set back, mutexes are reconciled too early for a while.
-// Safe for concurrent use.
+// Replies arrive in any order. So each time has an asOf: what Redis' clock showed in the reply that
+// set the time. Only a reply with a later asOf may put the time off or cancel it. If Redis' clock
+// is set back, mutexes are reconciled too early for a while. Safe for concurrent use.
 type schedule struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	byMutex map[string]*dueTime
 	heap    dueTimes
 	wake    chan struct{} // capacity 1: the first time is earlier than before
@@ -31,14 +30,14 @@ type dueTime struct {
 	index  int
 }
 
-// neverPutOff is a later asOf than that of any reply.
+// neverPutOff is later than the asOf of any reply.
 const neverPutOff = math.MaxInt64
 
 func newSchedule() *schedule {
 	return &schedule{byMutex: make(map[string]*dueTime), wake: make(chan struct{}, 1)}
 }
 
-// set sets the time of a mutex. It puts an earlier time off only if that has an earlier asOf.
+// set sets the time of a mutex. It puts an earlier time off only if that time has an earlier asOf.
 func (s *schedule) set(mutex string, at time.Time, asOf int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +55,8 @@ func (s *schedule) bringForward(mutex string, at time.Time) {
 	}
 }
 
-// cancel removes the time of a mutex, unless that has a later asOf. In the same millisecond the
-// release wins: a waiter behind the next owner sets a new time.
+// cancel removes the time of a mutex, unless that time has a later asOf. If both have the same
+// asOf, cancel wins: a waiter behind the next owner sets a new time.
 func (s *schedule) cancel(mutex string, asOf int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,6 +66,7 @@ func (s *schedule) cancel(mutex string, asOf int64) {
 	}
 }
 
+// setLocked sets the time of a mutex. It moves the heap entry only to an earlier time.
 func (s *schedule) setLocked(mutex string, at time.Time, asOf int64) {
 	d := s.byMutex[mutex]
 	if d != nil {

@@ -17,20 +17,20 @@ type script struct {
 // suffixes are the suffixes of a mutex' keys, in the order of KEYS in lua/state.lua.
 var suffixes = [...]string{"", ":contender", ":tenure", ":waiting", ":ended", ":fence", ":token"}
 
-// command returns the command that runs a script on a mutex. header are the first of ARGV, which
-// every script takes; the deadline among them is set later.
+// command returns the command that runs a script on a mutex. header holds the arguments that every
+// script takes. Its deadline is set when the request is sent.
 func (s *script) command(mutex string, header [6]any, args ...any) []any {
 	all := make([]any, 0, deadlineArg+2+len(args))
 	all = append(all, "evalsha", s.sha, len(suffixes))
 	keys := keysOf(mutex)
 	for i := range keys {
-		all = append(all, &keys[i]) // go-redis takes pointers, which cost no allocation each
+		all = append(all, &keys[i]) // a pointer to a string saves an allocation
 	}
 	all = append(all, header[:]...)
 	return append(all, args...)
 }
 
-// keysOf returns the keys of a mutex, which share one piece of memory.
+// keysOf returns the keys of a mutex. All are parts of one string, to save allocations.
 func keysOf(mutex string) *[len(suffixes)]string {
 	lock := simba.MutexChannel(mutex)
 	all := lock + strings.Join(suffixes[:], lock) // the first suffix is empty
@@ -42,8 +42,9 @@ func keysOf(mutex string) *[len(suffixes)]string {
 	return keys
 }
 
-// A script is a concatenation: writable, state, its fast path or first lines if it has any, steps,
-// waiters, and its body.
+// Redis runs each script as one text, a concatenation. It begins with writable.lua and state.lua.
+// The script's fast path or first lines follow, if it has any. Then come steps.lua, waiters.lua and
+// the script's body.
 
 //go:embed lua/writable.lua
 var writableLua string

@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// farToken is larger than any that the clock makes, so the next is one more.
+// farToken is larger than any token that the clock makes. So the next token is one more.
 const farToken = "9007199254740000"
 
 func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
@@ -111,7 +111,8 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 					clock = append(clock, now)
 					if step.s == reconcileScript {
 						list := slices.Clone(reply.([]any))
-						// The ends of windows. Both paths count them from the same instant.
+						// These are the ends of windows. Both paths count them from the same
+						// instant.
 						for _, at := range []int{4, 5, 9} {
 							list[at] = list[at].(int64) - list[3].(int64)
 						}
@@ -135,7 +136,8 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 	}
 }
 
-// dump returns the keys of Redis and what was published. It replaces the times of the runs.
+// dump returns the keys of Redis and the published messages as text. It replaces the times in clock
+// by names, since each run has other times.
 func dump(t *testing.T, c *redis.Client, published *redis.PubSub, clock []int64) string {
 	t.Helper()
 	if err := c.Publish(t.Context(), "simba-end", "").Err(); err != nil {

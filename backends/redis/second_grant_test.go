@@ -81,7 +81,7 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 	t.Run("in the last millisecond of the first", func(t *testing.T) {
 		const m = "last"
 		w, ticket, first, second := twice(t, m)
-		// By this server's clock the first lease has 100 µs left.
+		// By this server's clock, 100 µs of the first lease are left.
 		first.sent = time.Now().Add(-200*time.Millisecond + 900*time.Microsecond)
 		b.applyReply(m, first)
 		w.await(t)
@@ -114,8 +114,8 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 	})
 }
 
-// Redis confirms the tenure, and the lease has expired when the reply arrives. How many requests
-// the server sends before is not known, so several waiters end at different times.
+// Redis confirms the tenure, but the lease has expired when the reply arrives. The server sends an
+// unknown number of requests before. So several waiters end at different times.
 func TestWaiterWhoseGrantIsConfirmedTooLateWaitsOn(t *testing.T) {
 	t.Parallel()
 	s := stores.Redis(t)

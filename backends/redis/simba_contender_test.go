@@ -131,7 +131,7 @@ func granted(t testing.TB, w *waiter, ticket simba.Ticket) simba.Outcome {
 	return o
 }
 
-// isCurrent reports whether a token is that of the current tenure.
+// isCurrent reports whether a token is the current tenure's token.
 func isCurrent(t testing.TB, b *Backend, mutex string, token uint64) bool {
 	t.Helper()
 	ok, _, err := b.Check(t.Context(), mutex, token)
@@ -155,9 +155,9 @@ func readToken(t testing.TB, c *redis.Client, key string) uint64 {
 	return n
 }
 
-// atOnce bounds what must not wait for a timer. It is shorter than the leases and handoff windows
-// of the tests. It is also shorter than the time to the next reconciliation, which is at least
-// nextReconcile after awaitIdle. A busy machine may need much of it.
+// atOnce is the limit for what must happen without waiting for a timer. It is shorter than the
+// leases and handoff windows of the tests. After awaitIdle, the next reconciliation is at least
+// nextReconcile away, which is longer too. The limit is long because machines may be busy.
 const atOnce = nextReconcile - time.Second
 
 // nextReconcile is how long no reconciliation is due after awaitIdle.

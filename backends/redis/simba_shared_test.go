@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// The order in which contenders of Simba and ours get a mutex that they share.
+// These tests check the order in which contenders of Simba and ours get a mutex that they share.
 
 func TestSimbaReleaseToDeadContenderGrantsBlockedWaiterAtOnce(t *testing.T) {
 	s := stores.Redis(t)
@@ -57,7 +57,7 @@ func TestContenderNotifiedBySimbaReleaseHasReservation(t *testing.T) {
 		b := serve(t, "redis://"+s.Addr, newListener())
 		b.SetHandoffWindow(time.Minute)
 		mutex := "m" + of.Name
-		// The release is always one of 3.1, since 2.9 does not receive its own notices.
+		// The releaser is always of 3.1, since contenders of 2.9 do not receive their own notices.
 		j := newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "J0")
 		j.mustAcquire()
 		next := newSimbaContender(t, s.Addr, of, mutex, "J1").subscribe()
@@ -130,7 +130,8 @@ func TestReleaseThatDeletesTheQueueKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// Queue entries are also restored if another contender queues after the queue was deleted.
+// Another contender queues after the queue was deleted. Our queue entries are restored all the
+// same.
 func TestOurEntriesReturnToQueueThatSimbaRecreates(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -296,7 +297,7 @@ func TestWithoutHandoffWindowSimbaContenderIsNotifiedOnceAndStaysQueued(t *testi
 	if o, _ := acquire(t, b, "m", "b", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Fatalf("%+v", o)
 	}
-	// Once each on its own channel and on the mutex'.
+	// One notice is on the contender's own channel, and one on the mutex' channel.
 	notices := 0
 	for _, payload := range j.receive("acquired@@b") {
 		if payload == "released@@a" {
@@ -356,7 +357,7 @@ func TestWaiterIsNotifiedAgainAfterTenureInItsReservation(t *testing.T) {
 		j := newSimbaContender(t, s.Addr, of, mutex, "J")
 		j.mustAcquire()
 		j.release()
-		// The notice names J if the server saw its tenure.
+		// The notice names J if the server saw J's tenure.
 		e.receive(t, channel, func(payload string) bool { return payload == "released@@a" || payload == "released@@J" })
 		if o, _ := acquire(t, b, mutex, "p", time.Minute, nil); o.Status != simba.StatusAcquired {
 			t.Errorf("%+v", o)

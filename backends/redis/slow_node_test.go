@@ -9,8 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// A stuck node affects no mutex of other nodes. Each reconciliation there takes the whole timeout
-// of a request, and far more are due than run at a time.
+// A stuck node affects no mutex of other nodes. At the stuck node, each reconciliation takes the
+// whole timeout of a request. Far more of them are due than run at a time.
 func TestStuckNodeDelaysNoGrantAtOtherNodes(t *testing.T) {
 	c := stores.RedisCluster(t, "--cluster-node-timeout", "60000") // no failover in the test
 	url := "redis+cluster://" + strings.Join(c.Addrs, ",")
@@ -45,7 +45,8 @@ func TestStuckNodeDelaysNoGrantAtOtherNodes(t *testing.T) {
 		start := time.Now()
 		release(t, other, m, "a")
 		waiters[m].await(t)
-		// Behind the reconciliations it would take five timeouts. A busy machine may need some.
+		// Behind the reconciliations the grant would take five timeouts. A busy machine may need
+		// some of them.
 		if took := time.Since(start); took > 3*b.timeout {
 			t.Errorf("the waiter for %s was granted it after %v", m, took)
 		}

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,11 +11,11 @@ import (
 )
 
 // subscriber is the pub/sub connection to one node. It reconnects whenever the connection breaks,
-// and subscribes again. It has its own read loop, because that of go-redis drops messages when
-// they arrive fast, and does not report a reconnect. Safe for concurrent use.
+// and subscribes again. It has its own read loop, because go-redis' loop drops messages when they
+// arrive fast, and does not report a reconnect. Safe for concurrent use.
 type subscriber struct {
 	client  *redis.Client
-	timeout time.Duration // a node that sends nothing for so long is taken for dead
+	timeout time.Duration // a node that sends nothing for so long counts as dead
 
 	onMessage   func(m *redis.Message)
 	onConfirmed func(channel string) // the node has confirmed a subscription
@@ -27,7 +29,7 @@ type subscriber struct {
 	// subscriptions.mu.
 	renotification uint64
 
-	mu            sync.Mutex // guards what follows
+	mu            sync.Mutex // guards the fields below
 	channels      map[string]*subscription
 	toSubscribe   []string
 	toUnsubscribe []string
@@ -44,10 +46,10 @@ type subscriber struct {
 	stop    context.CancelFunc
 }
 
-// subscription is a channel, or a glob of channels, that is wanted.
+// subscription is a channel, or a glob of channels, that the server wants to receive.
 type subscription struct {
 	pattern     bool
-	initial     bool          // wanted when the connection was made, and not yet answered
+	initial     bool          // wanted when the connection was made; the node has not answered yet
 	confirmed   chan struct{} // closed when the node has confirmed it
 	isConfirmed bool
 	wantedAt    time.Time // the last call of subscribe
@@ -70,8 +72,9 @@ func newSubscriber(client *redis.Client, timeout time.Duration) *subscriber {
 	}
 }
 
-// subscribe subscribes to a channel, unless that is done. The Go channel closes when the node has
-// confirmed. After an interruption there is a new one.
+// subscribe subscribes to a channel, unless it is subscribed already. The returned Go channel
+// closes when the node has confirmed the subscription. After an interruption, subscribe returns a
+// new Go channel.
 func (s *subscriber) subscribe(name string, pattern bool) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,8 +118,8 @@ func (s *subscriber) sweep(before time.Time, keep func(name string, pattern bool
 	}
 }
 
-// removeLocked unsubscribes from a channel. It reports whether no initial subscription is awaited
-// any more because of that.
+// removeLocked unsubscribes from a channel. resubscribed reports whether this was the last initial
+// subscription that was awaited.
 func (s *subscriber) removeLocked(name string, sub *subscription) (resubscribed bool) {
 	delete(s.channels, name)
 	s.toUnsubscribe = append(s.toUnsubscribe, name)
@@ -124,8 +127,8 @@ func (s *subscriber) removeLocked(name string, sub *subscription) (resubscribed 
 	return s.answeredLocked(sub)
 }
 
-// answeredLocked notes that an initial subscription is no longer awaited. It reports whether it
-// was the last one.
+// answeredLocked notes that an initial subscription is no longer awaited. resubscribed reports
+// whether it was the last one.
 func (s *subscriber) answeredLocked(sub *subscription) (resubscribed bool) {
 	if !sub.initial {
 		return false
@@ -162,11 +165,7 @@ func (s *subscriber) confirmed(name string) bool {
 func (s *subscriber) names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := make([]string, 0, len(s.channels))
-	for name := range s.channels {
-		list = append(list, name)
-	}
-	return list
+	return slices.Collect(maps.Keys(s.channels))
 }
 
 // err returns why the last connection ended or a subscription was refused, nil if neither.
@@ -199,7 +198,7 @@ func (s *subscriber) interrupted() map[string]int {
 	return list
 }
 
-// markCaughtUp notes that the server has caught up with so many interruptions of a channel.
+// markCaughtUp notes with how many interruptions of a channel the server has caught up.
 func (s *subscriber) markCaughtUp(name string, interruptions int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ const (
 	maxReconnectPause = 500 * time.Millisecond
 )
 
-// run keeps a connection until ctx ends.
+// run keeps a connection open until ctx ends. It reconnects when the connection breaks.
 func (s *subscriber) run(ctx context.Context) {
 	delay := minReconnectPause
 	for ctx.Err() == nil {
@@ -190,7 +190,7 @@ func (s *subscriber) sendChanges(ps *redis.PubSub) error {
 	return nil
 }
 
-// read handles what the node sends until the connection ends.
+// read handles the node's messages and replies until the connection ends.
 func (s *subscriber) read(ctx context.Context, ps *redis.PubSub) error {
 	for {
 		got, err := ps.ReceiveTimeout(endedContext, s.timeout)
@@ -201,7 +201,7 @@ func (s *subscriber) read(ctx context.Context, ps *redis.PubSub) error {
 		switch {
 		case err == nil:
 		case errors.As(err, &refusal) && redis.HasErrorPrefix(err, "NOPERM"):
-			if !strings.Contains(err.Error(), "'ping'") { // which shows that the node is alive
+			if !strings.Contains(err.Error(), "'ping'") { // a refused PING shows a living node
 				s.refuse(err)
 			}
 			continue

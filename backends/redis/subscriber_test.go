@@ -84,7 +84,7 @@ func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 	e.subscribe(t, b, channel)
 	acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "p", time.Minute, nil)
-	// The message goes to another connection, which ends.
+	// Another connection receives the message, and ends.
 	r := b.subs.subscriberForChannel(channel)
 	r.unsubscribe(channel)
 	lost := c.Subscribe(t.Context(), channel)
@@ -105,8 +105,8 @@ func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 	}
 }
 
-// A notice is repeated only on a channel that was interrupted. For a new channel Subscribed does
-// that, and a second notice would be wrong.
+// The server repeats a notice only on a channel that was interrupted. On a new channel,
+// Backend.Subscribed sends the notice, and a second one would be wrong.
 func TestNewChannelDoesNotCountAsInterrupted(t *testing.T) {
 	r := newSubscriber(nil, time.Second)
 	resubscribed := 0

@@ -20,9 +20,9 @@ type subscriptions struct {
 	b       *Backend
 	timeout time.Duration // see subscriber.timeout
 
-	mu          sync.Mutex // guards what follows, and each subscriber's renotification
+	mu          sync.Mutex // guards the fields below, and each subscriber's renotification
 	subscribers map[*redis.Client]*subscriber
-	patterns    map[string]time.Time // the globs of clients, and when one last subscribed to each
+	patterns    map[string]time.Time // by glob of clients: when one last subscribed
 }
 
 // The globs that match the channels of all mutexes. The server compares a client's own glob with
@@ -30,9 +30,9 @@ type subscriptions struct {
 const (
 	noticeGlob = "simba:{*"
 	eventGlob  = "simba-events:{*"
-	// contenderGlob matches the channels of all contenders. Simba up to 3.1 publishes a release on
-	// that of the next contender only, which may be no client of this server. The brackets around
-	// the colon keep the glob from being the name of a channel.
+	// contenderGlob matches the channels of all contenders. Simba up to 3.1 publishes a release
+	// only on the next contender's channel. That contender may be a client of another program. The
+	// brackets around the colon keep the glob from being the name of a channel.
 	contenderGlob = "simba:{*}[:]*"
 )
 
@@ -81,7 +81,7 @@ func (s *subscriptions) close() {
 }
 
 // waitReachable waits until the node of a mutex delivers grants that other servers publish for
-// waiters here. The function that it returns reports whether that has been so ever since.
+// waiters here. since reports whether the node has done so without interruption ever since.
 func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (since func() bool, err error) {
 	err = fmt.Errorf("no node is known for mutex %s", mutex)
 	for {
@@ -122,8 +122,9 @@ func (s *subscriptions) subscriberForKey(ctx context.Context, key string) *subsc
 	return s.subscribers[c]
 }
 
-// subscriberForChannel returns the subscriber of the node that has a channel's slot, nil if none is
-// known.
+// subscriberForChannel returns the subscriber that subscribes to a channel. In a cluster it is that
+// of the channel's slot. Globs, and slots without a subscriber, get the subscriber with the first
+// address. It returns nil if there is no subscriber.
 func (s *subscriptions) subscriberForChannel(channel string) *subscriber {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +176,7 @@ func (s *subscriptions) all() []*subscriber {
 	return list
 }
 
-// followMasters gives each master a subscriber, and moves channels to the node of their slot.
+// followMasters gives each master a subscriber, and moves channels to the subscriber of their slot.
 func (s *subscriptions) followMasters(ctx context.Context) error {
 	masters, err := s.b.up.masters(ctx)
 	if err != nil {
@@ -219,6 +220,7 @@ func (s *subscriptions) followMasters(ctx context.Context) error {
 	return nil
 }
 
+// startLocked makes the subscriber of a master and starts its goroutines. The caller holds s.mu.
 func (s *subscriptions) startLocked(c *redis.Client) *subscriber {
 	sub := newSubscriber(c, s.timeout)
 	sub.onMessage, sub.onConfirmed, sub.onResubscribed = s.onMessage, s.onConfirmed, s.onResubscribed

@@ -31,7 +31,8 @@ func (t waitTicket) End(why simba.EndReason) (simba.Outcome, error) {
 	return o, err
 }
 
-// keepLateGrants keeps the newest late grant of a ticket until its End returns.
+// keepLateGrants makes mustHandOff keep the newest late grant of a ticket, until the ticket's End
+// returns.
 func (b *Backend) keepLateGrants(ticket string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,9 +41,9 @@ func (b *Backend) keepLateGrants(ticket string) {
 	}
 }
 
-// mustHandOff reports whether a grant that ended no wait is to be handed off. If the End of its
-// ticket has yet to return, the grant is kept for that. If End returned StatusAcquired, the client
-// has the tenure.
+// mustHandOff reports whether a grant that ended no wait is to be handed off. If its ticket's End
+// has not returned yet, mustHandOff keeps the grant for End instead. If End returned
+// StatusAcquired, the client has the tenure.
 func (b *Backend) mustHandOff(g grant) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

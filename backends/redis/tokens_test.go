@@ -157,7 +157,7 @@ func TestTokensOfSimbaAndOursGrowAfterFlush(t *testing.T) {
 	}
 }
 
-// Old Simba's renewal moves the end of the lock, and not that of the token.
+// Old Simba's renewal moves the end of the lock, but not the end of the token.
 func TestOldSimbaRenewalProlongsTheToken(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})

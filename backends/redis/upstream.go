@@ -21,15 +21,16 @@ type upstream struct {
 
 	connections *connections
 
-	mu           sync.RWMutex // guards nodes
-	nodes        map[*redis.Client]*pipeline
-	unknownLimit chan struct{} // the backgroundLimit of all keys whose node is not known
+	mu           sync.RWMutex // guards pipelines
+	pipelines    map[*redis.Client]*pipeline
+	unknownLimit chan struct{} // limits background tasks for keys whose node is not known
 }
 
+// newUpstream makes the clients for a target. They connect at their first request.
 func newUpstream(t target, timeout time.Duration, tasks *tasks) *upstream {
 	u := &upstream{
 		timeout: timeout, tasks: tasks,
-		connections: newConnections(), nodes: make(map[*redis.Client]*pipeline),
+		connections: newConnections(), pipelines: make(map[*redis.Client]*pipeline),
 		unknownLimit: make(chan struct{}, maxBackground),
 	}
 	// go-redis must not retry a request: it cannot know whether a script has run.
@@ -98,22 +99,22 @@ func (u *upstream) masters(ctx context.Context) ([]*redis.Client, error) {
 	return list, err
 }
 
-// pipeline returns the pipeline of a master, a new one if it has none.
+// pipeline returns the pipeline of a master. If there is none, it makes one.
 func (u *upstream) pipeline(c *redis.Client) *pipeline {
 	u.mu.RLock()
-	p := u.nodes[c]
+	p := u.pipelines[c]
 	u.mu.RUnlock()
 	if p != nil {
 		return p
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if p = u.nodes[c]; p == nil {
+	if p = u.pipelines[c]; p == nil {
 		p = &pipeline{
 			client: c, timeout: u.timeout, tasks: u.tasks, onResult: u.closeIfReadOnly,
 			backgroundLimit: make(chan struct{}, maxBackground),
 		}
-		u.nodes[c] = p
+		u.pipelines[c] = p
 	}
 	return p
 }
@@ -131,9 +132,9 @@ func (u *upstream) backgroundLimitFor(key string) chan struct{} {
 func (u *upstream) retain(masters []*redis.Client) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for c := range u.nodes {
+	for c := range u.pipelines {
 		if !slices.Contains(masters, c) {
-			delete(u.nodes, c)
+			delete(u.pipelines, c)
 		}
 	}
 }
@@ -141,7 +142,8 @@ func (u *upstream) retain(masters []*redis.Client) {
 // maxRedirects bounds how often a request follows a moved slot.
 const maxRedirects = 4
 
-// redialPause gives the nodes of a cluster time to agree on which node is down.
+// redialPause is the pause before the next try after a node was unreachable. In that time the nodes
+// of a cluster can agree on which node is down.
 const redialPause = 100 * time.Millisecond
 
 // run runs a script at the master that has a key. It follows MOVED and ASK: a node that returns
@@ -152,7 +154,7 @@ func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (
 		return nil, err
 	}
 	var reply any
-	var lost error
+	var unrouted error
 	for range maxRedirects {
 		reply, err = u.pipeline(client).do(ctx, s, args)
 		if err == nil || u.cluster == nil {
@@ -163,14 +165,15 @@ func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (
 		var dial *net.OpError
 		switch {
 		case errors.As(err, &dial) && dial.Op == "dial":
-			// Nothing was sent. Nodes learn of a failover one after another, so the slot may
-			// have a new master that the node asked last did not know.
+			// Nothing was sent, so the script has not run. The slot may have a new master. Nodes
+			// learn of a failover one after another, so the state may have to be reloaded more than
+			// once.
 			u.cluster.ReloadState(ctx)
 			pause(ctx, redialPause)
 			if ctx.Err() != nil {
 				return nil, err
 			}
-			if client, lost = u.clientFor(ctx, key); lost != nil {
+			if client, unrouted = u.clientFor(ctx, key); unrouted != nil {
 				return nil, err
 			}
 		case isAsk:
@@ -239,8 +242,8 @@ func redirect(err error, prefix string) (addr string, ok bool) {
 	return addr, ok
 }
 
-// discard is a logger for go-redis, which logs every failed dial whatever the log level. The
-// backend returns or logs such errors itself.
+// discard is a logger for go-redis that drops everything. go-redis logs every failed dial, at any
+// log level. The backend returns or logs those errors itself.
 type discard struct{}
 
 func (discard) Printf(context.Context, string, ...any) {}

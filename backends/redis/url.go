@@ -83,12 +83,12 @@ func parseTarget(raw string) (t target, err error) {
 	return t, t.setQuery(u.RawQuery, secure)
 }
 
-// splitHosts parses a URL without its list of hosts, which it returns separately: url.Parse takes
+// splitHosts cuts the list of hosts out of a URL and parses the rest, because url.Parse accepts
 // only one host.
 func splitHosts(raw string) (u *url.URL, hosts string, err error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
-		return nil, "", errors.New("it has no scheme, such as redis://host:6379")
+		return nil, "", errors.New("the scheme is missing: write redis://host:6379")
 	}
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {
@@ -110,6 +110,7 @@ func splitHosts(raw string) (u *url.URL, hosts string, err error) {
 	return u, hosts, nil
 }
 
+// setHosts parses the list of hosts. A host without a port gets the default port.
 func (t *target) setHosts(hosts string) error {
 	port := "6379"
 	if t.topology == sentinel {
@@ -134,6 +135,8 @@ func (t *target) setHosts(hosts string) error {
 	return nil
 }
 
+// setPath parses the path. Behind Sentinel it begins with the primary's name. The number of the
+// database follows.
 func (t *target) setPath(path string) error {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	if parts[0] == "" {
@@ -159,6 +162,7 @@ func (t *target) setPath(path string) error {
 	return nil
 }
 
+// setQuery parses the parameters of the query. If secure is true, it also prepares TLS.
 func (t *target) setQuery(raw string, secure bool) error {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
@@ -212,6 +216,7 @@ func (t *target) setQuery(raw string, secure bool) error {
 	return err
 }
 
+// tlsConfig returns the TLS configuration for these parameters; "" = not given.
 func tlsConfig(ca, cert, key, name string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name}
 	if ca != "" {

@@ -22,7 +22,7 @@ type queueEntry struct {
 	score          string        // its order in the queue, "" = not known
 	restoreStopped bool          // reconciling no longer restores the entry
 	restoring      int           // how many running reconciliations may restore it
-	idle           chan struct{} // closed when restoring falls to 0; nil = nobody waits for that
+	restoringEnded chan struct{} // closed when restoring falls to 0; nil = nobody awaits that
 	earlier        grant         // of an earlier ticket of its contender; the zero value = none
 }
 
@@ -42,7 +42,7 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 	t, e := b.enter(r)
 	s, err := b.acquire(ctx, r, "wait", e.ticket)
 	if err != nil {
-		if !t.Withdraw() { // a message was faster than the error: End returns the outcome
+		if !t.Withdraw() { // a message has ended the wait already: End returns the outcome
 			return simba.Outcome{Status: simba.StatusWaiting}, waitTicket{t, b}, nil
 		}
 		b.orphanTicket(t)
@@ -59,13 +59,13 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 		t.Withdraw() // if a message ended the wait meanwhile, the reply is newer
 		return out, nil, nil
 	}
-	// Before the score is set, because from then on reconciling may find another grant.
+	// This comes before the score is set, because from then on reconciling may find another grant.
 	b.keepLateGrants(e.ticket)
 	b.mu.Lock()
 	e.score, _ = s.extra.(string)
 	b.mu.Unlock()
 	b.subs.subscribeReleases(r.Mutex)
-	next := time.Now() // a server that could not reach this one may have removed the entry
+	next := time.Now() // another server that could not reach this one may have removed the entry
 	if reachable() {
 		next = next.Add(reconcileInterval)
 	}
@@ -84,7 +84,7 @@ func (b *Backend) enter(r simba.AcquireRequest) (*proxy.Ticket, *queueEntry) {
 }
 
 // stopRestoring stops reconciliations from restoring a ticket's queue entry, and waits for those
-// that run.
+// that are running.
 func (b *Backend) stopRestoring(ctx context.Context, t *proxy.Ticket) error {
 	e := entryOf(t)
 	b.mu.Lock()
@@ -93,13 +93,13 @@ func (b *Backend) stopRestoring(ctx context.Context, t *proxy.Ticket) error {
 		b.mu.Unlock()
 		return nil
 	}
-	if e.idle == nil {
-		e.idle = make(chan struct{})
+	if e.restoringEnded == nil {
+		e.restoringEnded = make(chan struct{})
 	}
-	idle := e.idle
+	ended := e.restoringEnded
 	b.mu.Unlock()
 	select {
-	case <-idle:
+	case <-ended:
 		return nil
 	case <-ctx.Done():
 		return b.requestError(ctx.Err())
@@ -114,7 +114,7 @@ func (b *Backend) allowRestoring(t *proxy.Ticket) {
 }
 
 // endReplaced ends the wait of a ticket that another request of its contender has replaced.
-// waiterStore.Granted reads the outcome.
+// waiterStore.Granted then asks Redis for the outcome.
 func (b *Backend) endReplaced(mutex, contender, ticket string) {
 	b.endWait(mutex, contender, ticket, proxy.Grant{Confirm: true})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// waiterStore is a Backend as the proxy.Store of its Waiters.
+// waiterStore makes a Backend the proxy.Store that its Waiters call.
 type waiterStore struct{ *Backend }
 
 // Granted implements proxy.Store.
@@ -32,7 +32,7 @@ func (b waiterStore) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, err
 		b.orphanTicket(t)
 		return simba.Outcome{}, err
 	}
-	if s.status == "confirmed" { // it owns that tenure, or a later one that this ticket was granted
+	if s.status == "confirmed" { // that tenure, or a later one of this ticket
 		return s.outcome(simba.StatusAcquired), nil
 	}
 	if s.position > 0 { // the contender waits at another server, or polls

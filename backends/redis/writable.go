@@ -10,11 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// How the server makes sure that a reply comes from a node that takes writes. A primary that was
-// demoted goes on answering reads on its old connections. So each read is in a script with a write
-// that changes nothing, and such a node refuses the script. The scripts on one mutex do so in
-// steps.lua. The scripts below do so for everything else. See lua/writable.lua for the write, and
-// lua/reconcile_fast.lua for why it comes last and is not replicated.
+// How the server makes sure that a reply comes from a node that takes writes. A demoted primary
+// still answers reads on its old connections. So each read is in a script that also writes, and a
+// demoted primary refuses the script. The write changes nothing. The scripts on one mutex write in
+// steps.lua or in their fast paths. The scripts below do so for all other requests. See
+// lua/writable.lua for the write, and lua/reconcile_fast.lua for why it comes last and is not
+// replicated.
 var (
 	writeCheckLua = writableLua + `requireWritable(KEYS[1]) return 1`
 	// ARGV  1 cursor  2 pattern  3 count
@@ -43,9 +44,9 @@ func refusesWrites(err error) bool {
 }
 
 // closeIfReadOnly closes a node's connections if the error of a request says that the node takes no
-// writes. It spares those that were opened after the request was sent: the address may lead to
+// writes. It keeps those that were opened after the request was sent, since the address may lead to
 // another node by now. Behind Sentinel it closes the connections to the Sentinels too, since
-// go-redis dials them by the same Dialer; go-redis reconnects.
+// go-redis dials them by the same Dialer. go-redis connects to them again.
 func (u *upstream) closeIfReadOnly(node *redis.Client, sent time.Time, err error) {
 	if !refusesWrites(err) {
 		return
@@ -57,7 +58,7 @@ func (u *upstream) closeIfReadOnly(node *redis.Client, sent time.Time, err error
 	u.connections.closeBefore(addr, sent)
 }
 
-// eval runs one of the scripts above whose only key is that of the write check.
+// eval runs one of the scripts above. Its only key is the key of the write check.
 func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, args ...any) (any, error) {
 	key, err := u.writeCheckKey(ctx, node)
 	if err != nil {

@@ -40,7 +40,7 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	if err == nil && out.Status == simba.StatusWaiting {
 		return out, t, nil
 	}
-	if !t.Withdraw() { // it was granted or superseded meanwhile; End returns the outcome
+	if !t.Withdraw() { // the ticket was granted or replaced meanwhile; End returns the outcome
 		return simba.Outcome{Status: simba.StatusWaiting}, t, nil
 	}
 	if err != nil {
@@ -115,10 +115,10 @@ func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireReq
 	b.mu.Unlock()
 	switch {
 	case owner && ended:
-		// Its own contender asks, so end the lease even if another server created it.
+		// The node's own contender asks. So end the lease even if another server created the node.
 		return out, false, b.expire(ctx, n)
 	case owner:
-		if err := b.renew(ctx, n, r.TTL, r.Transition, b.binding(r.Session)); err != nil {
+		if err := b.renew(ctx, n, r.TTL, r.Transition, proxy.Binding(b.id, r.Session)); err != nil {
 			return out, false, err
 		}
 		b.setUnacknowledged(n, t != nil && unacknowledged)
@@ -133,7 +133,7 @@ func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireReq
 	case i < 0:
 		b.forgetDeleted(n)
 		return out, false, nil
-	case i == 0 && ended: // another server may have reported it as the owner
+	case i == 0 && ended: // another server may have reported the contender as the owner
 		return out, false, b.expire(ctx, n)
 	case i == 0:
 		return b.becomeOwner(ctx, n, r, t, n == *made)
@@ -154,7 +154,7 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		}
 	}
 	rec := &record{
-		Mutex: r.Mutex, Contender: r.Contender, Kind: kindAsking, Creator: b.id, Server: b.id, Session: b.binding(r.Session),
+		Mutex: r.Mutex, Contender: r.Contender, Kind: kindAsking, Creator: b.id, Server: b.id, Session: proxy.Binding(b.id, r.Session),
 		TTL: r.TTL.Milliseconds(), Transition: r.Transition.Milliseconds(),
 	}
 	if t != nil {
@@ -190,7 +190,7 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		return out, false, nil
 	}
 	other, err := b.olderNode(ctx, s, k, names[:at])
-	// The first node may own the mutex, or have owned it.
+	// The contender may own the mutex by the first node, or have owned it.
 	if err == nil && other != nil && other.child == names[0] {
 		other, err = b.decided(ctx, s, r.Mutex, other.child)
 	}
@@ -266,7 +266,7 @@ func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.A
 	blocked := b.waitsLocked(k)
 	// A poll does not change the windows of a blocked request of the same contender.
 	if t != nil || !blocked {
-		n.ttl, n.transition, n.binding = r.TTL, r.Transition, b.binding(r.Session)
+		n.ttl, n.transition, n.binding = r.TTL, r.Transition, proxy.Binding(b.id, r.Session)
 	}
 	if blocked {
 		if n.kind != kindBlocked || n.foreign || b.elsewhereLocked(n) {
@@ -322,7 +322,7 @@ func (b *Backend) checkBusy(ctx context.Context, s *session, r simba.AcquireRequ
 	}
 	mark := protected + contenderMark(r.Contender)
 	if slices.ContainsFunc(names, func(c string) bool { return strings.HasPrefix(c, mark) }) {
-		return out, false, nil // it may be the contender's own node
+		return out, false, nil // the first node may be the contender's own
 	}
 	return b.refuse(ctx, s, r, names, "")
 }
@@ -336,12 +336,12 @@ func (b *Backend) expire(ctx context.Context, n *node) error {
 	return ignoreNoNode(err)
 }
 
-// unblock turns the node of a contender whose connection broke into that of a polling waiter.
+// unblock makes a blocked waiter whose connection broke a polling waiter.
 func (b *Backend) unblock(k nodeKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.nodeLocked(k)
-	// Another connection may have superseded the broken one.
+	// Another connection may have replaced the broken one.
 	if n == nil || n.kind != kindBlocked || b.waitsLocked(k) || b.elsewhereLocked(n) {
 		return
 	}

@@ -25,8 +25,8 @@ func (b *Backend) removeMissedAhead(ctx context.Context, s *session, mutex strin
 	return 0, nil
 }
 
-// removeIfMissed deletes a node if it is that of such a waiter. It reports whether the node is
-// gone.
+// removeIfMissed deletes a node if its polling waiter missed its reservation or was unreachable. It
+// reports whether the node is gone.
 func (b *Backend) removeIfMissed(ctx context.Context, s *session, mutex, child string) (removed bool, err error) {
 	for deadline := time.Now().Add(decideWithin); ; {
 		b.mu.Lock()
@@ -85,8 +85,8 @@ func (b *Backend) undoCreate(ctx context.Context, n *node) (kept bool, err error
 	return kept, nil
 }
 
-// yieldTo deletes a new node. If its contender has an older one, yieldTo adds that to the known
-// nodes; nil = it has none.
+// yieldTo deletes a new node. older is the contender's older node, nil = none. yieldTo adds it to
+// the known nodes.
 func (b *Backend) yieldTo(ctx context.Context, n, older *node) error {
 	kept, err := b.undoCreate(ctx, n)
 	if err == nil && !kept && older != nil {

@@ -6,8 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -35,7 +33,7 @@ type Backend struct {
 	close context.CancelFunc
 	all   sync.WaitGroup // requests and background work
 
-	mu       sync.Mutex // guards what follows; never held during I/O, logging or waiting
+	mu       sync.Mutex // guards the fields below; never held during I/O, logging or waiting
 	closed   bool
 	mutexes  map[string]*mutex
 	creating map[guid]struct{} // nodes that are being created
@@ -60,9 +58,9 @@ var (
 	_ proxy.Store   = (*Backend)(nil)
 )
 
-// Open connects to the ensemble and checks that it can keep mutexes there. The chroot must exist,
-// nodes can be created, and the ensemble supports container nodes (ZooKeeper 3.5). An error has one
-// line and says what is wrong.
+// Open connects to the ensemble and checks that it can keep mutexes. The chroot must exist, the
+// user must have the right to create nodes, and the ensemble must support container nodes
+// (ZooKeeper 3.5). An error has one line and says what is wrong.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	o.ensureDefaults()
 	target, err := o.validate()
@@ -120,8 +118,8 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// enter begins a request, which the returned function ends. Its context ends with the deadline or
-// with Close.
+// enter begins a request. The caller calls the returned function at its end. The returned context
+// ends with the deadline or with Close.
 func (b *Backend) enter(ctx context.Context) (context.Context, func(), error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,24 +159,6 @@ func (b *Backend) failed(err error) error {
 		return b.misconfigured(err)
 	}
 	return &simba.UnavailableError{Engine: "zookeeper", Err: err}
-}
-
-// binding returns the name of a connection of this server in lease records; "" = none.
-func (b *Backend) binding(session uint64) string {
-	if session == 0 {
-		return ""
-	}
-	return b.id + ":" + strconv.FormatUint(session, 10)
-}
-
-// boundSession returns the session that a binding names, 0 if it is none of this server.
-func (b *Backend) boundSession(binding string) uint64 {
-	text, own := strings.CutPrefix(binding, b.id+":")
-	if !own {
-		return 0
-	}
-	session, _ := strconv.ParseUint(text, 10, 64) // it was made by binding
-	return session
 }
 
 // keyLock lets one request of a contender for a mutex run at a time.
@@ -227,19 +207,19 @@ func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.
 // Stats implements simba.Backend. Held and Mutexes are unknown: only Scan reads the ensemble.
 func (b *Backend) Stats() simba.Stats {
 	return simba.Stats{
-		Held:     -1,
-		Mutexes:  -1,
-		Blocked:  int64(b.waiters.Len()),
-		Polling:  -1,
-		Acquired: b.counters.acquired.Load(),
-		Renewed:  b.counters.renewed.Load(),
-		Released: b.counters.released.Load(),
-		Expired:  b.counters.expired.Load(),
-		Broken:   b.counters.broken.Load(),
-		Handoffs: b.counters.handoffs.Load(),
-		Holds:    b.eventLog.Holds(),
-		Seq:      b.eventLog.Seq(),
-		Token:    b.counters.token.Load(),
+		Held:          -1,
+		Mutexes:       -1,
+		Blocked:       int64(b.waiters.Len()),
+		Polling:       -1,
+		Acquired:      b.counters.acquired.Load(),
+		Renewed:       b.counters.renewed.Load(),
+		Released:      b.counters.released.Load(),
+		Expired:       b.counters.expired.Load(),
+		Broken:        b.counters.broken.Load(),
+		Handoffs:      b.counters.handoffs.Load(),
+		TenureLengths: b.eventLog.TenureLengths(),
+		Seq:           b.eventLog.Seq(),
+		Token:         b.counters.token.Load(),
 	}
 }
 

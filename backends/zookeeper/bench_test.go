@@ -49,7 +49,7 @@ func recipe(c *zk.Conn, mutex string) error {
 	return c.Delete(path, -1)
 }
 
-// BenchmarkUncontended has 64 clients that acquire and release, each a mutex of its own.
+// BenchmarkUncontended measures acquire and release by 64 clients. Each has a mutex of its own.
 func BenchmarkUncontended(b *testing.B) {
 	srv := stores.ZooKeeper(b)
 	first := raw(b, srv.Addr)
@@ -88,7 +88,7 @@ func BenchmarkUncontended(b *testing.B) {
 	})
 }
 
-// BenchmarkHot has 64 clients of one mutex.
+// BenchmarkHot measures 64 clients of one mutex.
 func BenchmarkHot(b *testing.B) {
 	srv := stores.ZooKeeper(b)
 	engine := open(b, zookeeper.Options{Servers: srv.Addr})

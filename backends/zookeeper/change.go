@@ -11,16 +11,16 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// All writes of latch nodes and leases. The caller holds the key's lock. Each function retries
-// until the outcome is known or ctx ends. After that, an unknown outcome is reconciled in the
-// background.
+// This file has all writes of latch nodes and leases. The caller holds the key's lock. Each
+// function retries until the outcome is known or ctx ends. After that, an unknown outcome is
+// reconciled in the background.
 
 // condition says when a node may be deleted.
 type condition uint8
 
 const (
-	thisVersion condition = iota // if its lease has not changed
-	// asWaiter also requires that its contender waits and is not being granted the mutex.
+	thisVersion condition = iota // the node's lease has not changed
+	// asWaiter also requires that the node's contender waits and is not being granted the mutex.
 	asWaiter
 )
 
@@ -245,8 +245,8 @@ func (b *Backend) retryWrite(ctx context.Context, n *node, err error) error {
 	return nil // the connection broke: the version shows whether the write was done
 }
 
-// reload reads a node's lease. It adopts what another server has written, or what an earlier write
-// of this server without an answer has done. It also sets a watch if this server created the node.
+// reload reads a node's lease. It adopts what another server has written. It also adopts an earlier
+// write of this server that had no answer. It also sets a watch if this server created the node.
 func (b *Backend) reload(ctx context.Context, n *node) error {
 	read := n.s.get
 	if !n.foreign {
@@ -285,8 +285,8 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 		} else {
 			b.adoptLocked(n, rec, &lease.stat)
 			if n.kind == kindPolling && b.waitsLocked(n.key()) {
-				// The contender moved here, and its last server wrote only later that nobody waits
-				// there.
+				// The contender moved to this server. Its last server wrote only later that nobody
+				// waits there.
 				n.kind, n.reservedUntil, n.idle = kindBlocked, time.Time{}, false
 				b.scheduleWriteLocked(n, 0)
 			}
@@ -321,8 +321,9 @@ func (b *Backend) leaseChanged(g guid) {
 }
 
 // adoptLocked sets a node to what its lease says. If another server renewed it, the creator counts
-// the windows from when it learns of that. That is never too short, and never by the ensemble's
-// clock. The flag Over changes nothing for a server that counts the same lease already.
+// the windows from when it learns of that. So the windows are never too short, and never depend on
+// the ensemble's clock. The flag Over changes nothing for a server that counts the same lease
+// already.
 func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
 	now := time.Now()
 	since := now

@@ -6,11 +6,11 @@ import (
 )
 
 // storeClock estimates the clock of the ensemble's leader. No lease depends on it, since it may
-// step. It serves to report the end of a lease that another server counts.
+// step. The engine uses it to report the end of a lease that another server counts.
 //
 // Each exchange with the leader bounds how far its clock is ahead of this server's. A longer
-// exchange gives wider bounds. So bounds only become tighter, unless they contradict: then the
-// leader's clock was set, or there is a new leader.
+// exchange gives wider bounds. So the bounds only become tighter. If new bounds contradict them,
+// the leader's clock was set, or there is a new leader.
 type storeClock struct {
 	known atomic.Pointer[bounds] // nil = unknown: the local wall clock is used
 }
@@ -53,7 +53,7 @@ func (c *storeClock) latest(ms int64) time.Time {
 	return epoch.Add(time.Duration(at - baseWall))
 }
 
-// wall returns the wall clock at t: that of the epoch, advanced by the monotonic clock.
+// wall returns the wall clock at t: the wall clock at epoch, advanced by the monotonic clock.
 func wall(t time.Time) int64 { return baseWall + int64(t.Sub(epoch)) }
 
 var baseWall = epoch.UnixNano()

@@ -7,7 +7,7 @@ import (
 
 func TestLateAnswerDoesNotMoveTheLeadersClock(t *testing.T) {
 	const rough = 20 * time.Millisecond
-	// On the leader's clock, from the start of the late exchange.
+	// The durations are on the leader's clock, from the start of the late exchange.
 	for name, shown := range map[string]time.Duration{
 		"read before the ensemble stopped": time.Millisecond,
 		"read when it went on":             10 * time.Second,
@@ -31,7 +31,7 @@ func TestLateAnswerDoesNotMoveTheLeadersClock(t *testing.T) {
 func TestEndOfAForeignLeaseIsNotReportedEarly(t *testing.T) {
 	var c storeClock
 	start := time.Now()
-	// Read at the very end.
+	// The leader reads its clock at the very end of the exchange.
 	c.observe(start.Add(time.Hour).UnixMilli(), start.Add(-400*time.Millisecond), start)
 	if c.latest(start.Add(time.Hour).UnixMilli()).Before(start.Truncate(time.Millisecond)) {
 		t.Error("what was granted now is counted from before")

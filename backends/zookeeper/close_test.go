@@ -11,9 +11,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// closeAfterRenewal returns a server that is to be closed. It created the node of x, which waited
-// there for a mutex that a client of another server owned. Then x became the owner through that
-// server, and the first server does not know it yet.
+// closeAfterRenewal returns the server here, which the test closes. It created the node of x. x
+// waited there for a mutex that a client of the server there owned. Then x became the owner through
+// the server there. The server here does not know that yet.
 func closeAfterRenewal(t *testing.T, addr, mutex string, ttl time.Duration, before func(here *Backend)) (here, there *Backend, n *node) {
 	t.Helper()
 	ctx := context.Background()
@@ -64,7 +64,7 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 				here.mu.Lock()
 				rec, version := w.recordLocked(time.Now()), w.version
 				here.mu.Unlock()
-				// As if by a write of its own without an answer.
+				// This stands for a write of its own server that had no answer.
 				_, err := w.s.change(ctx, w, rec, version)
 				must(t, err)
 			})
@@ -98,7 +98,7 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 	})
 }
 
-// owns checks that a tenure is running.
+// owns checks that the tenure of a node is running.
 func owns(t *testing.T, b *Backend, n *node) {
 	t.Helper()
 	if o, _, err := b.Owner(context.Background(), n.mutex); err != nil || o.Owner != n.contender || o.Token != n.token {

@@ -13,8 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// The end of a tenure or of a wait, concurrent with what another server, or another request, does
-// with the same node.
+// In these tests a tenure or a wait ends. At the same time another server, or another request, uses
+// the same node.
 
 // must fails the test if a preparing step fails.
 func must(t *testing.T, err error) {
@@ -95,9 +95,9 @@ func leaveQueueAsOwner(t *testing.T, mutex string, here, there, creator *Backend
 	acquireAs(t, creator, o, simba.StatusAcquired)
 	acquireAs(t, creator, x, simba.StatusQueued)
 	n := creator.nodeAt(k)
-	// Otherwise other servers presume that it owns the mutex.
+	// Without a written lease, other servers would presume that x owns the mutex.
 	until(t, creator, "its lease is written", func() bool { return n.writeAt.IsZero() })
-	// like its release
+	// as its release does
 	unlock, err := here.lockKey(ctx, k)
 	must(t, err)
 	s, err := here.current(ctx, mutex)
@@ -109,11 +109,11 @@ func leaveQueueAsOwner(t *testing.T, mutex string, here, there, creator *Backend
 	must(t, err)
 	acquireAs(t, there, x, simba.StatusAcquired)
 	if err := here.leaveQueue(ctx, s, k); !errors.Is(err, errChanged) {
-		t.Errorf("%s: it leaves the queue: %v", mutex, err)
+		t.Errorf("%s: x leaves the queue: %v", mutex, err)
 	}
 	unlock()
 	if ok, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: x.Contender}); !ok || err != nil {
-		t.Errorf("%s: it releases what it acquired: %v, %v", mutex, ok, err)
+		t.Errorf("%s: x releases the mutex: %v, %v", mutex, ok, err)
 	}
 }
 
@@ -134,12 +134,12 @@ func releaseEndedLease(t *testing.T, creator, other *Backend) {
 		owner = tenure.Owner
 	}
 	if ok, _, err := other.Release(ctx, simba.ReleaseRequest{Mutex: k.mutex, Contender: k.contender}); ok || err != nil {
-		t.Errorf("it releases it: %v, %v", ok, err)
+		t.Errorf("the contender releases the mutex: %v, %v", ok, err)
 	}
 }
 
-// reconcileEndedLease lets a server reconcile a tenure that another server renewed last and that
-// has ended since.
+// reconcileEndedLease lets a server reconcile a tenure that has ended. Another server renewed it
+// last.
 func reconcileEndedLease(t *testing.T, creator, other *Backend) {
 	ctx := context.Background()
 	k := nodeKey{"over", "x"}
@@ -166,7 +166,7 @@ func reconcileEndedLease(t *testing.T, creator, other *Backend) {
 	must(t, creator.reconcile(ctx, n.s, k))
 	names, err := n.s.children(ctx, k.mutex)
 	if kept := creator.nodeAt(k); kept != nil || len(names) != 0 || err != nil {
-		t.Errorf("it is kept: %+v, %v, %v", kept, names, err)
+		t.Errorf("the node is kept: %+v, %v, %v", kept, names, err)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			_, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "granted", Contender: "o"})
 			released <- err
 		}()
-		until(t, b, "it is being granted", func() bool { return n.granting })
+		until(t, b, "x is being granted the mutex", func() bool { return n.granting })
 		out, err := ticket.End(simba.EndTimeout)
 		if err != nil || out.Status != simba.StatusAcquired || out.Token != n.token {
 			t.Errorf("x: %+v, %v", out, err)
@@ -219,19 +219,19 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			t.Errorf("after that: %+v, %v", o, err)
 		}
 	})
-	t.Run("what it was granted, though it was to be queued again", func(t *testing.T) {
+	t.Run("withdrawn, though it was to be queued again", func(t *testing.T) {
 		k := nodeKey{"withdrawn", "x"}
 		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute, Waiter: sleepingWaiter{}})
-		unlock, err := b.lockKey(ctx, k) // like its request
+		unlock, err := b.lockKey(ctx, k) // as its request does
 		must(t, err)
 		rejoined := make(chan struct{})
 		go func() {
 			defer close(rejoined)
 			b.rejoinOne(ticket)
 		}()
-		until(t, b, "it is to be queued again", func() bool { return b.keyLocks[k].users == 2 })
+		until(t, b, "x is to be queued again", func() bool { return b.keyLocks[k].users == 2 })
 		if !ticket.Withdraw() {
-			t.Error("it was granted before")
+			t.Error("x was granted the mutex before")
 		}
 		unlock()
 		<-rejoined
@@ -243,13 +243,13 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		must(t, b.renew(ctx, n, time.Minute, 0, ""))
 		b.setUnacknowledged(n, true)
 	}
-	t.Run("passed on, if its connection closes while it is being granted", func(t *testing.T) {
+	t.Run("handed off, if its connection closes while it is being granted", func(t *testing.T) {
 		n := disconnectDuringRejoin(t, b, link, "granting", func(*node) {})
-		until(t, b, "it is passed on", func() bool { return n.forgotten })
+		until(t, b, "the mutex is handed off", func() bool { return n.forgotten })
 	})
-	t.Run("passed on, if its connection closes while it is granted again", func(t *testing.T) {
+	t.Run("handed off, if its connection closes while it is granted again", func(t *testing.T) {
 		n := disconnectDuringRejoin(t, b, link, "again", handedOff)
-		until(t, b, "it is passed on", func() bool { return n.forgotten })
+		until(t, b, "the mutex is handed off", func() bool { return n.forgotten })
 	})
 	t.Run("its contender's, if an earlier wait has returned it", func(t *testing.T) {
 		n := disconnectDuringRejoin(t, b, link, "earlier", func(n *node) {
@@ -285,7 +285,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		must(t, err)
 		defer b.Close()
 		ticket := waitBehindO(t, b, "nobody's")
-		// Like another request without a node.
+		// Another request without a node holds the lock too.
 		unlock, err := b.lockKey(ctx, nodeKey{"nobody's", "x"})
 		must(t, err)
 		_, err = ticket.End(simba.EndTimeout)
@@ -350,7 +350,7 @@ func TestHandoffOvertakenByARenewalChangesNothing(t *testing.T) {
 	ticket := waitBehindO(t, b, "m")
 	o, x := b.nodeAt(nodeKey{"m", "o"}), b.nodeAt(nodeKey{"m", "x"})
 	until(t, b, "their leases are written", func() bool { return o.writeAt.IsZero() && x.writeAt.IsZero() })
-	unlock, err := b.lockKey(ctx, o.key()) // like o's release
+	unlock, err := b.lockKey(ctx, o.key()) // as o's release does
 	must(t, err)
 	b.mu.Lock()
 	x.granting = true
@@ -383,7 +383,7 @@ func TestHandoffSkipsNoNodeThatMayStillExist(t *testing.T) {
 	acquireAs(t, b, simba.AcquireRequest{Mutex: "m", Contender: "p"}, simba.StatusQueued)
 	waitFor(t, b, "m")
 	p := b.nodeAt(nodeKey{"m", "p"})
-	unlock, err := b.lockKey(ctx, p.key()) // so that the rest of it stays
+	unlock, err := b.lockKey(ctx, p.key()) // so that p's latch node stays
 	must(t, err)
 	must(t, p.s.remove(ctx, p.s.lease(p.guid)))
 	if err := b.reload(ctx, p); !errors.Is(err, zk.ErrNoNode) {
@@ -401,5 +401,5 @@ func TestHandoffSkipsNoNodeThatMayStillExist(t *testing.T) {
 		t.Fatalf("o: %v, %v", ok, err)
 	}
 	x := b.nodeAt(nodeKey{"m", "x"})
-	until(t, b, "x has it when that is gone", func() bool { return x.kind == kindOwner })
+	until(t, b, "x owns the mutex when p's latch node is gone", func() bool { return x.kind == kindOwner })
 }

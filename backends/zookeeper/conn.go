@@ -42,13 +42,13 @@ func (d dialer) dial(network, address string, timeout time.Duration) (net.Conn, 
 	return t, nil
 }
 
-// trackedConn is a connection with a bound on the handshake, where the library would wait for ten
+// trackedConn is a connection that bounds the handshake. Otherwise the library would wait for ten
 // times its timeout. It records when bytes last arrived.
 //
 // It also tracks the session's zxid instead of the library. After a reconnect the library asks
 // which of its watches missed a change since a zxid. While it builds that request, replies already
 // advance its zxid. With the newer zxid, a watch would miss a change. So trackedConn clears the
-// zxid in replies. In requests it fills in the one that the session had when this connection was
+// zxid in replies. In requests it fills in the zxid that the session had when this connection was
 // opened.
 type trackedConn struct {
 	net.Conn
@@ -168,7 +168,7 @@ func (r *reply) take(p []byte) (zxid int64) {
 // hosts returns the configured servers in turn, by name. A name is resolved each time, so a server
 // may move.
 type hosts struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	servers []string
 	at      int // index of the next
 	tried   int // since the last success

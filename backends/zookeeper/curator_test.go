@@ -23,7 +23,7 @@ import (
 type jvm struct {
 	t   testing.TB
 	in  io.WriteCloser
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the fields below
 	out map[string]chan string
 }
 
@@ -110,7 +110,7 @@ func (j *jvm) send(format string, args ...any) {
 	fmt.Fprintf(j.in, format+"\n", args...)
 }
 
-// await waits until the JVM reports what about a contender. It ignores other reports.
+// await waits until the JVM makes the report what about a contender. It ignores other reports.
 func (j *jvm) await(id, what string) error {
 	deadline := time.After(patience)
 	for {
@@ -240,7 +240,7 @@ func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 	if ok, _, err := b.Check(ctx, "m", owner.Token); err != nil || !ok {
 		t.Errorf("its token: %v, %v", ok, err)
 	}
-	// It would not notice that its node is gone, and would lead beside the next leader.
+	// A JVM's leader would not notice that its node is gone, and would lead beside the next leader.
 	if ok, _, err := b.Break(ctx, "m", "test"); ok || !errors.Is(err, simba.ErrNotServed) {
 		t.Errorf("break: %v, %v", ok, err)
 	}

@@ -12,11 +12,12 @@
 //
 // ZooKeeper knows sessions but no leases. So the server in whose session a node was created, its
 // creator, ends the lease by its own monotonic clock and deletes the node. Latch node and lease are
-// created and deleted in one step. Every change names the version of the lease that it knows. So a
-// renewal through another server and the end of the lease exclude each other. The creator watches
-// longer leases to see what other servers do. A node whose request had no answer is an orphan: the
-// server looks for its guid until it is known to be gone (orphans.go). It keeps the node if its
-// contender has continued with it through another server.
+// created and deleted in one step. Every change names the version of the lease that its server has
+// read. So a renewal through another server and the end of the lease exclude each other. The
+// creator watches leases that last longer, to see what other servers do. A node whose request had
+// no answer is an orphan. Its server looks for its guid until the node is certainly gone
+// (orphans.go). The server keeps the node if the contender has continued with it through another
+// server.
 //
 //	ACQUIRE   one multi: create both nodes, write the mutex' node. The answer has the zxid, the
 //	          leader's clock and the number of nodes: if that is 1, no other request is needed
@@ -27,23 +28,23 @@
 //	          woken after its lease has been written
 //
 // Before a server reports the end of a lease, it records the end in the ensemble. It deletes the
-// node, or, if it is not the creator, writes the flag Over to the lease (markOver). Both happen at
-// the version that was read, so a renewal under way fails and reads again. A server that counts the
+// node, or, if it is not the creator, writes the flag Over to the lease (markOver). Both name the
+// version that was read, so a renewal under way fails and reads again. A server that counts the
 // lease by its own clock may still renew it for the same owner: no lease depends on the ensemble's
 // clock.
 //
-// A new lease node says "asking" until its creator writes the outcome, a little later: most leases
-// are over by then. Another server treats it as an owner's if it is the first and the list has not
-// changed since its creation. Otherwise that server waits briefly. It counts the windows from the
-// creation of the node, so the creator does the same.
+// A new lease node says "asking" until its creator writes the outcome. The creator does so a little
+// later, since most leases are over by then. Another server treats an "asking" node as an owner's
+// if it is the first and the list has not changed since its creation. Otherwise that server waits
+// briefly. It counts the windows from the creation of the node, so the creator does the same.
 //
 // A node lives as long as its session. While the ensemble cannot be reached, every request fails.
 // This server gives up the session and all its leases two thirds of the session timeout after the
 // last confirmed exchange. That is before the ensemble can let another contender in. Other servers
-// may renew its leases while the ensemble still has the session. So the server closes the session
-// when its timeout has passed. It uses the next session only when the old session's marker is gone.
-// In that session, the remaining waiters go to the end of the queue. A server has several sessions,
-// and each mutex belongs to one of them.
+// may renew these leases while the ensemble still has the session. So this server closes the old
+// session when its timeout has passed. It uses the next session only when the old session's marker
+// is gone. In the next session, the remaining waiters go to the end of the queue. A server has
+// several sessions, and each mutex belongs to one of them.
 //
 // Differences from the other engines:
 //
@@ -55,6 +56,6 @@
 //     BREAK refuses it, since a LeaderLatch would not notice.
 //
 // Lock order: a key's lock before Backend.mu, which is never held during I/O. The lock of a key is
-// held to change the nodes of its contender. Nobody holds two: BREAK and flagListeners take the
-// lock of another contender's key while they hold none.
+// held to change the nodes of its contender. Nobody holds two of them: BREAK and flagListeners take
+// the lock of another contender's key while they hold none.
 package zookeeper

@@ -11,7 +11,7 @@ import (
 // firstNode is the first node of a mutex as a watcher last saw it.
 type firstNode struct {
 	child    string
-	own      bool // this server created it, and announces its tenures elsewhere
+	own      bool // this server created it; other code announces its tenures
 	owned    bool
 	event    simba.Event // Owner and Token of a foreign node
 	end      time.Time   // of its lease, as far as this server knows
@@ -29,7 +29,7 @@ func (b *Backend) evaluate(w *watcher, v *view) (incomplete bool) {
 		if began {
 			b.announceFree(w.mutex, reserved)
 		} else {
-			b.skipFreeNotice(w.mutex) // it was free before the first subscription
+			b.skipFreeNotice(w.mutex) // the mutex was free before the first subscription
 		}
 		return incomplete
 	}
@@ -66,13 +66,13 @@ func (b *Backend) serveFirst(n *node, only bool) {
 	switch {
 	case n.forgotten || n.kind == kindOwner:
 		b.mu.Unlock()
-	case b.elsewhereLocked(n): // the other server will grant it, or is gone
+	case b.elsewhereLocked(n): // the other server will grant the mutex, or is gone
 		if n.reservedUntil.IsZero() {
 			n.reservedUntil = now.Add(n.s.negotiated())
 			b.armLocked(n)
 		}
 		b.mu.Unlock()
-	case n.kind == kindBlocked && (!waits || n.granting): // it is leaving, or is being granted
+	case n.kind == kindBlocked && (!waits || n.granting): // the waiter leaves, or is being granted
 		b.mu.Unlock()
 	case n.kind == kindBlocked:
 		n.granting = true
@@ -164,7 +164,7 @@ func (b *Backend) evaluateForeign(w *watcher, v *view, child string) (incomplete
 	}
 	before := v.first
 	b.mu.Lock()
-	if n.undecidedLocked() && v.pzxid == int64(n.token) { // it was the first from its creation on
+	if n.undecidedLocked() && v.pzxid == int64(n.token) { // the first from its creation on
 		n.kind = kindOwner
 	}
 	known := v.began || w.fresh
@@ -193,5 +193,5 @@ func (b *Backend) evaluateForeign(w *watcher, v *view, child string) (incomplete
 		}
 		b.notices.Publish(simba.ContenderChannel(w.mutex, n.contender), simba.ReleasedNotice(old))
 	}
-	return !now.owned // it may be granted the mutex without a change of the listing
+	return !now.owned // the node may become the owner's without a change of the listing
 }

@@ -13,13 +13,19 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-func TestMutexReportedFreeGoesToTheNextRequest(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
+func openHere(t *testing.T, servers string) *Backend {
+	t.Helper()
+	b, err := Open(context.Background(), Options{Servers: servers, Notices: stubNotices{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func TestMutexReportedFreeGoesToTheNextRequest(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	b := openHere(t, srv.Addr)
 	for i := range 10 {
 		if acquireBesideTheOldNode(t, b, fmt.Sprint("m", i)) {
 			return
@@ -86,16 +92,7 @@ func acquireBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 func twoServers(t *testing.T) (one, other *Backend) {
 	t.Helper()
 	srv := stores.ZooKeeper(t)
-	var servers [2]*Backend
-	for i := range servers {
-		b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { b.Close() })
-		servers[i] = b
-	}
-	return servers[0], servers[1]
+	return openHere(t, srv.Addr), openHere(t, srv.Addr)
 }
 
 func TestNewOwnerIsNotRefused(t *testing.T) {
@@ -118,11 +115,7 @@ func TestNewOwnerIsNotRefused(t *testing.T) {
 
 func TestNodeDeletedDuringAReadIsNoLeaderLatch(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := openHere(t, srv.Addr)
 	ctx := context.Background()
 	k := nodeKey{"m", "a"}
 	if _, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Second}); err != nil {
@@ -152,7 +145,7 @@ func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := creator.nodeAt(k)
-		unlock, err := creator.lockKey(ctx, k) // like a slow request
+		unlock, err := creator.lockKey(ctx, k) // as a slow request does
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,14 +172,10 @@ func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 	}
 }
 
-// Either clock may be right: the leader's may have stepped.
+// Either clock may be right, since the leader's clock may have stepped.
 func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := openHere(t, srv.Addr)
 	ctx := context.Background()
 	k := nodeKey{"m", "a"}
 	r := simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}
@@ -196,7 +185,7 @@ func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 	}
 	n := b.nodeAt(k)
 	b.mu.Lock()
-	wrong := *n // as on a server whose clock is a minute ahead
+	wrong := *n // a server whose clock is a minute ahead would see this
 	b.mu.Unlock()
 	wrong.since = wrong.since.Add(-time.Minute)
 	for errors.Is(err, zk.ErrBadVersion) || err == nil && !wrong.over {

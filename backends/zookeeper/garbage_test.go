@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Lease nodes that hold what no server writes.
+// In these tests lease nodes hold bytes that no server writes.
 
 func overwriteLease(t *testing.T, n *node) {
 	t.Helper()

@@ -23,7 +23,7 @@ func (b *Backend) handOff(n *node) {
 func (b *Backend) grantWaiter(n *node) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
-	err := b.grantWaiterWithLock(ctx, n)
+	err := b.tryGrantWaiter(ctx, n)
 	b.mu.Lock()
 	n.granting = false
 	b.mu.Unlock()
@@ -42,7 +42,8 @@ func (b *Backend) grantWaiter(n *node) {
 	b.rejoin(n.mutex)
 }
 
-func (b *Backend) grantWaiterWithLock(ctx context.Context, n *node) error {
+// tryGrantWaiter makes one attempt of grantWaiter, under the key's lock.
+func (b *Backend) tryGrantWaiter(ctx context.Context, n *node) error {
 	unlock, err := b.lockKey(ctx, n.key())
 	if err != nil {
 		return err

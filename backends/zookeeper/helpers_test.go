@@ -20,7 +20,7 @@ const patience = 20 * time.Second
 
 // recordedNotices is a simba.Notices. It records what is published on the subscribed channels.
 type recordedNotices struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	channels map[string]bool
 	patterns map[string]bool
 	said     []string

@@ -28,7 +28,7 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (out simba.Ou
 		if n == nil || r.Token != 0 && r.Token != n.token {
 			h, err := b.inspect(ctx, s, r.Mutex)
 			if err == nil && h.owned && !h.bare && h.contender == r.Contender && (r.Token == 0 || r.Token == h.token) {
-				return errChanged // it has become the owner meanwhile
+				return errChanged // the contender has become the owner meanwhile
 			}
 			out = h.outcome(simba.StatusLost)
 			return err
@@ -66,7 +66,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released
 			return b.leaveQueue(ctx, s, k)
 		}
 		b.mu.Lock()
-		bound := r.Session == 0 || n.binding == b.binding(r.Session)
+		bound := r.Session == 0 || n.binding == proxy.Binding(b.id, r.Session)
 		b.mu.Unlock()
 		if !bound || r.Token != 0 && r.Token != n.token {
 			return nil
@@ -92,7 +92,7 @@ func (b *Backend) leaveQueue(ctx context.Context, s *session, k nodeKey) error {
 	switch {
 	case over:
 		err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventExpired}, thisVersion)
-	case undecided: // its creator has yet to write whether it owns the mutex
+	case undecided: // the creator has yet to write whether the node owns the mutex
 		return errChanged
 	default:
 		err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: "left"}, asWaiter)
@@ -175,7 +175,7 @@ func (b *Backend) withLock(ctx context.Context, k nodeKey, f func(*session) erro
 		case ctx.Err() != nil, errors.Is(err, errUnknown), lasting(err), certain(err) && !errors.Is(err, zk.ErrNoNode):
 			return err
 		case errors.Is(err, errSessionOver):
-			// It may have been done, and a new attempt could meet another tenure.
+			// The request may have been done, and a new attempt could meet another tenure.
 			return errUnknown
 		case errors.Is(err, errChanged): // another server has yet to write the outcome
 			b.pause(decidePause)
@@ -188,9 +188,9 @@ func (b *Backend) withLock(ctx context.Context, k nodeKey, f func(*session) erro
 var errChanged = errors.New("the node was changed meanwhile")
 
 // owned returns the node by which a contender owns the mutex, or nil if it does not. Before it
-// returns nil for an ended lease, the end is recorded in the ensemble (markOver, expire). If the
-// request names another token than that of the known node, another server may have granted a later
-// tenure. Then owned reads the ensemble.
+// returns nil for an ended lease, it records the end in the ensemble (markOver, expire). The
+// request may name another token than the known node has. Then another server may have granted a
+// later tenure, so owned reads the ensemble.
 func (b *Backend) owned(ctx context.Context, s *session, k nodeKey, token uint64) (*node, error) {
 	for {
 		n := b.nodeAt(k)
@@ -254,7 +254,7 @@ func (b *Backend) owned(ctx context.Context, s *session, k nodeKey, token uint64
 			}
 			continue
 		}
-		// It waits, unless it has become the owner through another server.
+		// The contender waits, unless it has become the owner through another server.
 		if err := b.reload(ctx, n); err != nil {
 			if ignoreNoNode(err) == nil {
 				continue
@@ -266,7 +266,7 @@ func (b *Backend) owned(ctx context.Context, s *session, k nodeKey, token uint64
 		}
 		b.mu.Lock()
 		undecided := n.foreign && n.undecidedLocked()
-		if undecided { // its creator has not written the outcome: treat the node as an unknown one
+		if undecided { // the creator has not written the outcome: treat the node as an unknown one
 			b.dropLocked(n)
 		}
 		b.mu.Unlock()

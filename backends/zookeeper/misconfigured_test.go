@@ -37,8 +37,8 @@ func setACL(t testing.TB, c *zk.Conn, path string, acl []zk.ACL) {
 	}
 }
 
-// freeACL gives everybody all rights to the node of a mutex if it exists. ZooKeeper deletes it a
-// second after its last child.
+// freeACL gives everybody all rights to the node of a mutex, if the node exists. ZooKeeper deletes
+// the node a second after its last child.
 func freeACL(t testing.TB, c *zk.Conn, path string) {
 	t.Helper()
 	if _, err := c.SetACL(path, zk.WorldACL(zk.PermAll), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -86,8 +86,8 @@ func TestOwnerRenewsWithoutCreatePermission(t *testing.T) {
 	}
 }
 
-// mustRenewByAllCommands checks that a renews through the server that granted it the mutex m, and
-// through another.
+// mustRenewByAllCommands checks that a renews its lease of mutex m through the server that granted
+// it, and through another.
 func mustRenewByAllCommands(t *testing.T, one, two *zookeeper.Backend, a simba.Outcome) {
 	t.Helper()
 	for name, b := range map[string]*zookeeper.Backend{"its server": one, "another server": two} {
@@ -232,7 +232,7 @@ func deleteAll(c *zk.Conn, path string) {
 	_ = c.Delete(path, -1)
 }
 
-// A session is lost, and its successor must not create its marker.
+// A session is lost, and the next session has no right to create its marker.
 func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
@@ -294,7 +294,7 @@ func TestWaiterGetsTheMissingPermission(t *testing.T) {
 		w.await(t)
 		_, err := ticket.End(simba.EndWoken)
 		mustBeMisconfigured(t, path, err, "no permission")
-		if right == zk.PermRead { // the lease is gone with the wait
+		if right == zk.PermRead { // the waiter's lease is gone since its wait has ended
 			freeACL(t, o, path)
 		}
 		await(t, "another contender gets it", func() bool { out, err := ask(two, m, "x"); return err == nil && out.Owner == "x" })

@@ -36,13 +36,13 @@ type node struct {
 	token        uint64 // its czxid
 	foreign      bool
 	bare         bool      // a JVM's, without a lease
-	made         time.Time // when it was first known to exist
+	made         time.Time // when this server first knew that the node exists
 	creator      string    // id of the creator, as in records
 	onlyOwnAhead bool      // this server created all nodes ahead of it; guarded by Backend.mu
 
 	// Guarded by Backend.mu. Only the holder of the key's lock changes the ensemble.
 	kind           kind
-	server         string // whose client last asked for it
+	server         string // the server whose client last asked for the mutex by this node
 	ttl            time.Duration
 	transition     time.Duration
 	binding        string
@@ -55,7 +55,7 @@ type node struct {
 	// Until presumedUntil, others may report a node with an "asking" record as an owner's. It is
 	// zero for other nodes.
 	presumedUntil time.Time
-	// renewalStart is when an owner's last renewal began. It may have succeeded without an
+	// renewalStart is when an owner's last renewal began. The renewal may have succeeded without an
 	// answer.
 	renewalStart  time.Time
 	expiresAt     time.Time // of a polling waiter: when its entry expires
@@ -92,13 +92,13 @@ func (n *node) left(now time.Time) (ttl, transition time.Duration) {
 	return max(0, n.ttl-passed), max(0, n.ttl+n.transition-passed)
 }
 
-// ownsLocked reports whether its contender owns the mutex.
+// ownsLocked reports whether the node's contender owns the mutex.
 func (n *node) ownsLocked(now time.Time) bool {
 	return !n.forgotten && n.kind == kindOwner && now.Before(n.end())
 }
 
-// endedLocked reports whether its contender was the owner, or others may have reported that, and
-// its lease has ended.
+// endedLocked reports whether the node's contender was the owner and its lease has ended. A
+// contender that others may have reported as the owner counts too.
 func (n *node) endedLocked(now time.Time) bool {
 	if n.kind == kindOwner {
 		return !n.ownsLocked(now)
@@ -106,7 +106,7 @@ func (n *node) endedLocked(now time.Time) bool {
 	return !n.presumedUntil.IsZero() && !now.Before(n.presumedUntil)
 }
 
-// missedLocked reports whether a first node is that of a polling waiter that missed its
+// missedLocked reports whether a first node belongs to a polling waiter that missed its
 // reservation.
 func (n *node) missedLocked(now time.Time) bool {
 	return n.kind == kindPolling && (n.idle || !n.reservedUntil.IsZero() && !now.Before(n.reservedUntil))
@@ -240,8 +240,8 @@ func (b *Backend) armLocked(n *node) {
 	}
 }
 
-// runDue does what is due for a node: it ends its lease, its reservation or its entry, writes the
-// lease node, or sets the watch.
+// runDue does what is due for a node. It ends the lease, the reservation or the queue entry, writes
+// the lease node, or sets the watch.
 func (b *Backend) runDue(n *node) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
@@ -261,6 +261,7 @@ func (b *Backend) runDue(n *node) {
 	}
 }
 
+// runDueWithLock is runDue for a caller that holds the key's lock.
 func (b *Backend) runDueWithLock(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	now := time.Now()
@@ -346,7 +347,8 @@ func ignoreNoNode(err error) error {
 	return err
 }
 
-// scheduleWriteLocked schedules a write of the lease node, with what this server's client wants.
+// scheduleWriteLocked schedules a write of the lease node, with the windows that this server's
+// client wants.
 func (b *Backend) scheduleWriteLocked(n *node, after time.Duration) {
 	n.server = b.id
 	n.writeAt = time.Now().Add(after)

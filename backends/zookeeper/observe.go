@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // head describes the first node of a mutex. The zero head means that there is none.
@@ -18,7 +19,7 @@ type head struct {
 	child     string
 	contender string
 	token     uint64
-	owned     bool // it owns the mutex; else the mutex is reserved for it
+	owned     bool // the contender owns the mutex; else the mutex is reserved for it
 	bare      bool // a JVM's, without a lease
 	binding   string
 
@@ -108,11 +109,11 @@ func (b *Backend) headOf(ctx context.Context, s *session, mutex, child string) (
 	}
 }
 
-// markOver records in the ensemble that a lease has ended by a clock, before anybody reports its
-// end. Otherwise a renewal that is under way could still continue the lease. It first gives the
-// creator time to delete the node. Then it writes the flag Over to the lease node. It does not
-// delete the node, since the clock may be the ensemble's and that may step. It returns zk.ErrNoNode
-// if the node was deleted, zk.ErrBadVersion if its lease was changed.
+// markOver records in the ensemble that a lease has ended by a clock. That comes before anybody
+// reports its end. Otherwise a renewal that is under way could still continue the lease. It first
+// gives the creator time to delete the node. Then it writes the flag Over to the lease node. It
+// does not delete the node, since the clock may be the ensemble's, which may step. It returns
+// zk.ErrNoNode if the node was deleted, zk.ErrBadVersion if its lease was changed.
 func (b *Backend) markOver(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	s, over, version := n.s, n.over, n.version
@@ -146,8 +147,8 @@ func (b *Backend) markOver(ctx context.Context, n *node) error {
 
 const (
 	// decideWithin is how long to wait for a creator to write whether a new first node is an
-	// owner's. After that it counts as an owner's: its creator was probably cut off after it
-	// replied so.
+	// owner's. After that the node counts as an owner's: its creator was probably cut off after it
+	// had replied so.
 	decideWithin = 10 * ownerWriteDelay
 	decidePause  = 5 * time.Millisecond
 )
@@ -182,7 +183,8 @@ func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) 
 		}
 		b.mu.Lock()
 		if undecided && n.foreign && time.Now().After(deadline) {
-			// It owns the mutex since it became the first, and nobody knows when that was.
+			// The node's contender owns the mutex since the node became the first. Nobody knows
+			// when that was.
 			if n.kind == kindBlocked && !n.over {
 				n.since = time.Now()
 			}
@@ -200,7 +202,8 @@ func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) 
 	}
 }
 
-// undecidedLocked reports whether its creator has yet to write whether it is an owner's.
+// undecidedLocked reports whether the node's creator has yet to write whether the node is an
+// owner's.
 func (n *node) undecidedLocked() bool {
 	return n.kind == kindAsking || n.kind == kindBlocked && n.server == n.creator
 }
@@ -287,7 +290,7 @@ func (b *Backend) readNode(ctx context.Context, s *session, mutex, child string)
 	}
 	b.mu.Lock()
 	b.adoptLocked(n, rec, &lease.stat)
-	// The best estimate of what is left of the lease.
+	// This is the best estimate of what is left of the lease.
 	if since := b.clock.latest(n.acquiredAt); since.Before(n.since) {
 		n.since = since
 	}
@@ -295,8 +298,9 @@ func (b *Backend) readNode(ctx context.Context, s *session, mutex, child string)
 	return n, nil
 }
 
-// leaseless handles a node whose lease was missing when it was read. It returns nil if the latch
-// node is gone by now: nodes of this engine go together with their leases. Otherwise it is a JVM's.
+// leaseless handles a latch node whose lease was missing when it was read. It returns nil if the
+// latch node is gone by now, since a node of this engine and its lease are deleted together.
+// Otherwise the node is a JVM's.
 func (b *Backend) leaseless(ctx context.Context, n *node, stat *zk.Stat) (*node, error) {
 	_, err := n.s.get(ctx, n.s.latch(n.mutex, n.child))
 	switch {
@@ -309,9 +313,9 @@ func (b *Backend) leaseless(ctx context.Context, n *node, stat *zk.Stat) (*node,
 	return n, nil
 }
 
-// latchOnly sets the state of a node without a lease, as a JVM's LeaderLatch creates it. It owns
-// the mutex while it is the first. Nobody knows how long that will be, so its windows are the
-// session timeout.
+// latchOnly sets the state of a node without a lease, as a JVM's LeaderLatch creates it. Its
+// contender owns the mutex while the node is the first. Nobody knows how long that will be, so the
+// windows are the session timeout.
 func (b *Backend) latchOnly(n *node, stat *zk.Stat) {
 	n.kind, n.bare, n.acquiredAt = kindOwner, true, stat.Ctime
 	n.ttl = n.s.negotiated()
@@ -327,7 +331,7 @@ func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.
 	t := simba.Tenure{
 		Owner: h.contender, Token: h.token, AcquiredAt: h.acquiredAt, Now: h.now,
 		TTL: h.ttlLeft, Transition: h.transitionLeft, Waiters: h.waiters(),
-		Session: b.boundSession(h.binding),
+		Session: proxy.BoundSession(b.id, h.binding),
 	}
 	t.TTLAt = t.AcquiredAt + h.ttl.Milliseconds()
 	t.TransitionAt = t.TTLAt + h.transition.Milliseconds()
@@ -354,8 +358,8 @@ func (b *Backend) inspectRequest(ctx context.Context, mutex string) (h head, err
 	return h, b.failed(err)
 }
 
-// retryRead runs f, which only reads, or returns errUnknown if it may have changed something. It
-// repeats f if the connection breaks. The mutex "" stands for all.
+// retryRead runs f, which only reads. If f may have changed something after all, f returns
+// errUnknown. It repeats f if the connection breaks. The mutex "" stands for all.
 func (b *Backend) retryRead(ctx context.Context, mutex string, f func(*session) error) error {
 	for {
 		s, err := b.current(ctx, mutex)

@@ -9,11 +9,12 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// maxOrphans bounds the orphans. Beyond it the session is given up, which deletes its nodes.
+// maxOrphans bounds the orphans. If there are more, the server gives the session up, and the
+// ensemble deletes its nodes.
 const maxOrphans = 10000
 
 // addOrphan records a node that no client knows of, and starts its deletion in the background. If
-// another server has changed its lease since version, the node is kept.
+// another server has changed the node's lease since version, the node is kept.
 func (b *Backend) addOrphan(k nodeKey, g guid, version int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,8 +94,8 @@ func (b *Backend) reconcile(ctx context.Context, s *session, k nodeKey) error {
 	return nil
 }
 
-// deleteOrphan deletes an orphan's nodes. If its contender continued with it through another
-// server, it keeps them.
+// deleteOrphan deletes an orphan's nodes. It keeps them if the contender has continued with them
+// through another server.
 func (b *Backend) deleteOrphan(ctx context.Context, s *session, k nodeKey, g guid, version int32) error {
 	for {
 		child, err := s.find(ctx, k.mutex, g)
@@ -153,8 +154,8 @@ func (b *Backend) adoptOrphan(ctx context.Context, s *session, child string, g g
 // orphanUnknownNodes looks for nodes of this session that this server does not know. Requests that
 // arrived late have created them, and no client knows of them, so they become orphans. A listing
 // may be older than what this server knows. So a node first becomes a suspect, and an orphan when
-// it is listed again. It skips recorded orphans: a second record, without the known version, could
-// keep or delete the wrong node. It reports whether there are suspects.
+// it is listed again. It skips recorded orphans. A second record would lack the known version, and
+// could keep or delete the wrong node. It reports whether there are suspects.
 func (b *Backend) orphanUnknownNodes(s *session, mutex string, children []string, suspects map[guid]bool) bool {
 	seen := make(map[guid]bool)
 	b.mu.Lock()

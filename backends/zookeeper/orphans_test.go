@@ -8,8 +8,8 @@ import (
 )
 
 // An orphan is recorded under its key, with the version of its lease that its server knew. A
-// watcher that lists it meanwhile must not record it again without a version. Otherwise the second
-// record could delete the node that the first one keeps, or keep the one that it deletes.
+// watcher that lists the orphan meanwhile must not record it again without a version. The second
+// record could delete a node that the first record keeps, or keep a node that the first deletes.
 func TestOrphanIsNotRecordedTwice(t *testing.T) {
 	creator, other := twoServers(t)
 	ctx := context.Background()
@@ -28,7 +28,7 @@ func TestOrphanIsNotRecordedTwice(t *testing.T) {
 				elsewhere := other.nodeAt(k)
 				until(t, other, "its lease is written by the other", func() bool { return elsewhere.writeAt.IsZero() })
 			}
-			unlock, err := creator.lockKey(ctx, k) // so that only the test reconciles it
+			unlock, err := creator.lockKey(ctx, k) // so that only the test reconciles the orphan
 			must(t, err)
 			defer unlock()
 			if !c.after {
@@ -48,7 +48,7 @@ func TestOrphanIsNotRecordedTwice(t *testing.T) {
 			suspects := make(map[guid]bool)
 			for range 3 {
 				if creator.orphanUnknownNodes(n.s, k.mutex, names, suspects) || creator.hasOrphans(nodeKey{k.mutex, ""}) {
-					t.Fatal("it is taken for a stray")
+					t.Fatal("the orphan is recorded again")
 				}
 			}
 			must(t, creator.reconcile(ctx, n.s, k))

@@ -10,12 +10,12 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Tenures that other servers had to presume, since the server that created the node was delayed.
+// In these tests the creator of a node is delayed, and other servers have to presume its tenure.
 
-// delayedRequest is a request of x that has created its node behind o's. It is delayed until the
-// link heals. At that time it reads whether o's node can be removed. Or it waits in the queue, if
-// its own server created o's node. o's node is deleted meanwhile, so the other server treats x as
-// the owner.
+// delayedRequest is a request of x. It has created x's node behind o's node, and is delayed until
+// the link heals. If its own server created o's node, the request waits in the queue. Otherwise it
+// is about to read whether o's node can be removed. Meanwhile o's node is deleted, so the other
+// server treats x as the owner.
 type delayedRequest struct {
 	far, near *Backend
 	link      *stores.Link
@@ -27,7 +27,8 @@ type delayedRequest struct {
 	out       simba.Outcome // valid after answered
 }
 
-// delayRequest doubles ttl while a busy machine lets the windows end too early.
+// delayRequest makes a delayedRequest. If a busy machine lets the windows end too early, it tries
+// again with twice the ttl.
 func delayRequest(t *testing.T, addr string, queued bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *delayedRequest {
 	t.Helper()
 	for ; ; ttl *= 2 {
@@ -65,7 +66,7 @@ func tryDelayRequest(t *testing.T, addr string, queued bool, ttl time.Duration, 
 		if !o.writeAt.IsZero() {
 			return false
 		}
-		o.watchAt = time.Time{} // so that only x's request reads it
+		o.watchAt = time.Time{} // so that only x's request reads o's lease
 		return true
 	})
 	h.asked = time.Now()
@@ -107,7 +108,7 @@ func (h *delayedRequest) awaitEnd(t *testing.T) {
 	}
 }
 
-// mustRenew checks that another request begins the windows again.
+// mustRenew checks that another request of x renews the lease.
 func (h *delayedRequest) mustRenew(t *testing.T) {
 	t.Helper()
 	before := time.Now()
@@ -188,7 +189,7 @@ func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
 				h = &delayedRequest{far: far, near: near, request: simba.AcquireRequest{Mutex: fmt.Sprint(t.Name(), ttl), Contender: "x", TTL: ttl, Transition: ttl}}
 				acquireAs(t, near, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
 				var err error
-				// So that its lease is not written.
+				// The lock keeps x's lease from being written.
 				unlock, err = far.lockKey(ctx, nodeKey{h.request.Mutex, "x"})
 				must(t, err)
 				h.asked = time.Now()
@@ -214,8 +215,9 @@ func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
 
 func TestWindowsOfARecoveredNodeBeginWithTheFirstAttempt(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	// A reset for the reply to an earlier request may also hit the second attempt. Then the third
-	// attempt creates the node, and the windows begin with that. That hardly happens each time.
+	// A reset that is meant for the reply to an earlier request may hit the second attempt too.
+	// Then the third attempt creates the node, and the windows begin with that. This hardly happens
+	// each time.
 	var late time.Duration
 	for try := range 3 {
 		if late = windowsAfterSecondAttempt(t, srv.Addr, fmt.Sprint("m", try)); late <= 0 {
@@ -226,7 +228,7 @@ func TestWindowsOfARecoveredNodeBeginWithTheFirstAttempt(t *testing.T) {
 }
 
 // windowsAfterSecondAttempt returns how long after the second attempt the windows of a node begin.
-// The first attempt is lost, and then a reply.
+// The network loses the first attempt, and then a reply.
 func windowsAfterSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 	t.Helper()
 	link := stores.NewLink(t, addr)

@@ -49,7 +49,7 @@ func TestInvalidLeaseNodeIsRejected(t *testing.T) {
 	}
 }
 
-// FuzzRecord checks that a lease node with any content is rejected, or gives a node with windows
+// FuzzRecord reads lease nodes with any content. Each is rejected, or gives a node with windows
 // that a client can ask for. Such a node means the same when it is written again.
 func FuzzRecord(f *testing.F) {
 	for _, r := range goodRecords() {

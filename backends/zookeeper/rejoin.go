@@ -47,8 +47,8 @@ func (b *Backend) forgetNodes(l *sessionSlot, s *session) (polling []nodeKey) {
 	return polling
 }
 
-// notifyPolling publishes a released notice to polling waiters that lost their entries with a
-// session, so that subscribed ones ask again. No other notice would follow.
+// notifyPolling publishes a released notice to polling waiters that lost their queue entries with a
+// session. So those that are subscribed ask again. No other notice would follow.
 func (b *Backend) notifyPolling(keys []nodeKey) {
 	for _, k := range keys {
 		if b.nodeAt(k) == nil { // it has not asked since
@@ -94,8 +94,8 @@ func (b *Backend) rejoinOne(t *proxy.Ticket) bool {
 	return true
 }
 
-// tryRejoin creates a new node for a ticket. The waiter's own request may be doing so at the
-// moment. Then it waits for that request, and does nothing if the ticket no longer waits.
+// tryRejoin creates a new node for a ticket. The waiter's own request may be creating one at the
+// moment. Then tryRejoin waits for that request. It does nothing if the ticket no longer waits.
 func (b *Backend) tryRejoin(t *proxy.Ticket) error {
 	r := t.Request
 	k := nodeKey{r.Mutex, r.Contender}

@@ -11,9 +11,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// remove deletes a node. If it certainly did so, it announces the event why. It returns
-// zk.ErrNoNode if the node was gone, and zk.ErrBadVersion if its lease was changed. With asWaiter
-// it returns errChanged if the node is no longer a waiter's.
+// remove deletes a node. If it certainly deleted the node, it announces the event why. It returns
+// zk.ErrNoNode if the node was gone, and zk.ErrBadVersion if its lease was changed. If on is
+// asWaiter, it returns errChanged if the node is no longer a waiter's.
 func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condition) error {
 	b.mu.Lock()
 	if n.grantedLocked(on) {
@@ -46,7 +46,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 		}
 		if next != nil {
 			next.granting, next.becomingOwner = false, false
-			if m.watcher != nil && !handed { // it skipped next meanwhile
+			if m.watcher != nil && !handed { // the watcher skipped next meanwhile
 				m.watcher.wake()
 			}
 		}
@@ -56,7 +56,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	sure := true // no earlier attempt can have deleted it
 	for {
 		b.mu.Lock()
-		// The end of another's tenure may grant it the mutex meanwhile.
+		// The end of another's tenure may grant the mutex to the waiter meanwhile.
 		granted, version := n.grantedLocked(on), n.version
 		b.mu.Unlock()
 		if granted {
@@ -102,7 +102,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 			orphaned := !granted && why.Kind != simba.EventExpired
 			if orphaned {
 				b.dropLocked(n)
-				m.resetOwnAheadLocked() // it may still exist ahead of others
+				m.resetOwnAheadLocked() // the node may still exist ahead of others
 				b.addOrphanLocked(n.key(), n.guid, version)
 			}
 			b.mu.Unlock()
@@ -119,8 +119,8 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 // without an answer. That attempt, or a request of another server, has deleted it.
 var errUnknownRemover = fmt.Errorf("cannot tell whether this request or another one ended the tenure: %w", zk.ErrNoNode)
 
-// asUnknownIfUncertain turns errUnknownRemover into errUnknown, for a request whose reply says that
-// it ended a tenure. Only one request may reply so.
+// asUnknownIfUncertain turns errUnknownRemover into errUnknown. It is for a request whose reply
+// would say that the request ended a tenure. At most one request may reply so.
 func asUnknownIfUncertain(err error) error {
 	if errors.Is(err, errUnknownRemover) {
 		return errUnknown
@@ -128,8 +128,8 @@ func asUnknownIfUncertain(err error) error {
 	return err
 }
 
-// grantedLocked reports whether a node that is to be deleted as a waiter's is an owner's by now, or
-// is being made one.
+// grantedLocked is for a node that is to be deleted as a waiter's. It reports whether the node is
+// an owner's by now, or is being made one.
 func (n *node) grantedLocked(on condition) bool {
 	return on == asWaiter && !n.bare && (n.becomingOwner || n.kind == kindOwner)
 }
@@ -151,8 +151,8 @@ func (b *Backend) removeOnce(ctx context.Context, n *node, why simba.Event, on c
 }
 
 // nextLocked returns the node after an owner's if the end of the tenure can grant it the mutex in
-// the same step. It must be that of a blocked waiter of this server. No other node may be in
-// between: this server created all nodes ahead of it.
+// the same step. The next node must belong to a blocked waiter of this server. No other node may be
+// in between: this server created all nodes ahead of it.
 func (b *Backend) nextLocked(m *mutex, n *node) (next *node) {
 	if n.kind != kindOwner || n.foreign {
 		return nil
@@ -184,7 +184,7 @@ func (b *Backend) beginNext(n *node, start time.Time, stat *zk.Stat) {
 	b.handOff(n)
 }
 
-// nextOwner is the node that becomes the owner's in the step that ends a tenure, if it is
+// nextOwner is a waiter's node. The step that ends a tenure makes it the owner's, if it is
 // unchanged.
 type nextOwner struct {
 	*node
@@ -193,8 +193,8 @@ type nextOwner struct {
 }
 
 // delete deletes a latch node and its lease in one step, if the lease has the version (-1 = any).
-// With h, the same step makes that node the owner's if it is unchanged, and delete returns the stat
-// of its lease. With count it returns how many nodes are left, else -1.
+// If h is not nil, the same step makes that node the owner's if it is unchanged. Then delete
+// returns the stat of its lease. If count is true, delete returns how many nodes are left, else -1.
 func (s *session) delete(ctx context.Context, n *node, version int32, h *nextOwner, count bool) (stat *zk.Stat, left int, err error) {
 	ops := []any{&zk.DeleteRequest{Path: s.latch(n.mutex, n.child), Version: -1}}
 	if !n.bare {

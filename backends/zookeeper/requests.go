@@ -17,8 +17,8 @@ const (
 	writes effect = true
 )
 
-// do makes a request before the deadline of ctx. Unless certain(err), a failed request may have
-// been done.
+// do makes a request before the deadline of ctx. A failed request may have been done, except if
+// certain(err).
 func do[T any](ctx context.Context, s *session, e effect, request func(*zk.Conn) (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -248,8 +248,8 @@ func (s *session) register(ctx context.Context) error {
 }
 
 // hasEnded reports whether the ensemble has ended the session with that tag. Then none of that
-// session's requests can still be executed. It is a write, so that the leader answers, which also
-// confirms this session.
+// session's requests can still be executed. hasEnded makes a write, so that the leader answers. The
+// answer also confirms this session.
 func (s *session) hasEnded(ctx context.Context, old tag) (bool, error) {
 	_, err := s.multi(ctx, &zk.CheckVersionRequest{Path: s.marker(old), Version: -1})
 	if errors.Is(err, zk.ErrNoNode) {

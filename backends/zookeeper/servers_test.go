@@ -11,7 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-// A contender continues through another server while its first one is slow or cannot be reached.
+// In these tests a contender continues through another server, because its first server is slow or
+// cannot be reached.
 
 // noOtherOwner checks that no other contender gets the mutex during d.
 func noOtherOwner(t *testing.T, b *zookeeper.Backend, mutex string, d time.Duration) {
@@ -164,7 +165,7 @@ func TestWaiterElsewhereGetsOnlyALeaseThatTheCreatorKeeps(t *testing.T) {
 	}
 	after.await(t)
 	if left := out.TTL - time.Since(answered); left > 3*time.Millisecond {
-		t.Errorf("z owns it, and x is sure of it for another %v", left)
+		t.Errorf("z owns the mutex, and x believes for another %v that it does", left)
 	}
 }
 
@@ -228,7 +229,7 @@ func TestLateWriteForAClosedConnectionDoesNotEndTheNextWait(t *testing.T) {
 	if _, err := c.Set(lease, late, -1); err != nil {
 		t.Fatal(err)
 	}
-	// The second server finds out as usual: its next write fails.
+	// The second server finds out in the usual way: its next write fails.
 	if _, _, err := two.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +259,7 @@ func TestTenureGrantedElsewhereIsKnownHere(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			take(t, here, name, "x", time.Minute) // its end is not seen by this server
+			take(t, here, name, "x", time.Minute) // this server does not see its end
 			giveUp(t, there, name, "x")
 			now := take(t, there, name, "x", time.Minute)
 			if !use(name, now.Token) {

@@ -24,8 +24,8 @@ var (
 // shows that it exists. A session reconnects by itself, but is not used again once this server has
 // given it up.
 //
-// If the ensemble reports that the session has expired, it opens no more connections. Otherwise the
-// library would continue with a new session, and old requests could be executed in that.
+// If the ensemble reports that the session has expired, the session opens no more connections.
+// Otherwise the library would continue with a new session, which could execute old requests.
 //
 // The library's requests take no context. So a session runs them in goroutines of their own and
 // stops waiting at the deadline. If nothing has arrived on the connection meanwhile, it also cuts
@@ -45,7 +45,7 @@ type session struct {
 	lastRead atomic.Int64 // when bytes last arrived, in nanoseconds since epoch
 	zxid     atomic.Int64 // the largest in any reply; see trackedConn
 
-	mu               sync.Mutex    // guards what follows
+	mu               sync.Mutex    // guards the fields below
 	netConn          *trackedConn  // the current connection; nil = none yet
 	abandoned        bool          // opens no new connections
 	reconnectAllowed bool          // may connect although it was given up, so that it can be closed
@@ -203,8 +203,8 @@ func (s *session) confirm(start time.Time) {
 	}
 }
 
-// giveUpAt returns when this server gives the session up, unless an exchange confirms it before.
-// Like ZooKeeper's own clients, it waits two thirds of the timeout after the last confirmed
+// giveUpAt returns when this server gives the session up, unless an exchange confirms the session
+// before. Like ZooKeeper's own clients, it waits two thirds of the timeout after the last confirmed
 // exchange. A follower reports its sessions to the leader with a delay, so the ensemble may count
 // from somewhat earlier.
 func (s *session) giveUpAt() time.Time {
@@ -250,9 +250,9 @@ func (s *session) close() {
 }
 
 // closeAfterTimeout closes a session that was given up, after its timeout. So its owners have as
-// much time to notice as if the ensemble had ended it. The ensemble alone could take longer, since
-// a delayed packet extends the session. ctx ends when the session is known to be over, or is left
-// to the ensemble.
+// much time to notice as if the ensemble had ended the session. The ensemble alone could take
+// longer, since a delayed packet extends the session. ctx ends when the session is known to be
+// over, or is left to the ensemble.
 func (s *session) closeAfterTimeout(ctx context.Context) {
 	defer s.abandon() // does nothing after close
 	if !sleep(ctx, time.Until(s.expiresAt())) {
@@ -268,8 +268,9 @@ func (s *session) closeAfterTimeout(ctx context.Context) {
 	}
 }
 
-// allowReconnect sets whether a session that was given up may connect: only while the ensemble
-// answers. Otherwise each attempt whose answer is lost would extend the session by another timeout.
+// allowReconnect sets whether a session that was given up may connect. It may connect only while
+// the ensemble answers. Otherwise each attempt with a lost answer would extend the session by
+// another timeout.
 func (s *session) allowReconnect(answers bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,9 +39,10 @@ func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
 		given = given || lost()
 		select {
 		case <-woken:
-			// The ensemble let b in meanwhile, and b's server answered over its own network.
+			// Meanwhile the ensemble granted b the mutex, and b's server answered over its own
+			// network.
 			if !given && !lost() {
-				t.Error("b owns it, and a's server still believes in a")
+				t.Error("b owns the mutex, and a's server still reports a")
 			}
 			_, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
 			unavailable(t, err)
@@ -53,7 +54,7 @@ func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
 			return
 		case <-tick.C:
 		case <-time.After(patience):
-			t.Fatal("b never got it")
+			t.Fatal("b never got the mutex")
 		}
 	}
 }
@@ -220,7 +221,8 @@ func TestServerWaitsForTheEndOfALostSession(t *testing.T) {
 		events, _, err := far.History(ctx, simba.HistoryRequest{Mutex: "m", Count: 1})
 		return err == nil && len(events) == 1 && events[0].Kind == simba.EventExpired
 	})
-	// The ensemble has yet to end the session, and now receives what the network has delayed.
+	// The ensemble has not ended the session yet. Now it receives the packets that the network has
+	// delayed.
 	if out, err := near.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Token != a.Token {
 		t.Fatalf("a renews elsewhere: %+v, %v", out, err)
 	}

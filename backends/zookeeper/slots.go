@@ -105,8 +105,8 @@ func (b *Backend) heartbeat(s *session) {
 	}
 }
 
-// closeOrAbandon ends the session at Close. If a client may own a mutex in it, it leaves the
-// session to its timeout.
+// closeOrAbandon ends the session at Close. If a client may own a mutex in the session, it leaves
+// the session to its timeout.
 func (b *Backend) closeOrAbandon(s *session) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.options.Timeout)
 	defer cancel()
@@ -147,8 +147,8 @@ func (b *Backend) deleteWaiter(ctx context.Context, n *node) (owns bool, err err
 }
 
 // nextSession opens the session after one that was given up. It returns after the ensemble has
-// ended the old one. Until then other servers may renew its tenures, and its own requests may still
-// be executed.
+// ended the old session. Until then other servers may renew that session's tenures, and its own
+// requests may still be executed.
 func (b *Backend) nextSession(l *sessionSlot, old *session) *session {
 	logged := false
 	for {

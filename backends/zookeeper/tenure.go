@@ -29,7 +29,7 @@ func (b *Backend) announceTenure(n *node, reason string) {
 			break
 		}
 	}
-	// Tenures that have certainly ended, although their deletion has no answer yet.
+	// These tenures have certainly ended, although their deletion has no answer yet.
 	var before []simba.Event
 	b.mu.Lock()
 	at := n.acquiredAt
@@ -59,7 +59,7 @@ func (b *Backend) endOtherWait(n *node, t *proxy.Ticket) {
 // becomeOwner grants the mutex to a contender whose node has become the first. made is true if this
 // request created the node.
 func (b *Backend) becomeOwner(ctx context.Context, n *node, r simba.AcquireRequest, t *proxy.Ticket, made bool) (out simba.Outcome, done bool, err error) {
-	if err := b.writeOwner(ctx, n, r.TTL, r.Transition, b.binding(r.Session), made); err != nil {
+	if err := b.writeOwner(ctx, n, r.TTL, r.Transition, proxy.Binding(b.id, r.Session), made); err != nil {
 		return out, false, err
 	}
 	b.setUnacknowledged(n, t != nil)
@@ -68,8 +68,8 @@ func (b *Backend) becomeOwner(ctx context.Context, n *node, r simba.AcquireReque
 	return b.ownOutcome(n, simba.StatusAcquired), true, nil
 }
 
-// setUnacknowledged restores the flag after a renewal: the client of a blocked request may be gone
-// before it gets the reply.
+// setUnacknowledged restores the flag after a renewal. A blocked request's client may be gone
+// before it receives the reply.
 func (b *Backend) setUnacknowledged(n *node, unacknowledged bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-// A request had no answer, and its contender continues through another server.
+// In these tests a request had no answer, and its contender continues through another server.
 
 func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
 	srv := stores.ZooKeeper(t)
@@ -69,8 +69,8 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 		}
 		return o
 	}
-	// lost makes a request that is done but never answered, since its session ends. It uses a link
-	// of its own, so that no other replies are lost.
+	// lost makes a request that the ensemble does, but does not answer, since the session ends. It
+	// uses a link of its own, so that no other replies are lost.
 	lost := func(t *testing.T, m string, before func(far *zookeeper.Backend), ask func(far *zookeeper.Backend) (simba.Outcome, error), release, done func()) {
 		link := stores.NewLink(t, srv.Addr)
 		far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, SessionTimeout: 2 * time.Second, Timeout: patience})

@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// The proxy.Store methods, which end blocked waits.
+// This file has the methods of proxy.Store, which end blocked waits.
 
 // Granted implements proxy.Store. A grant without a token is no lease: the contender was removed
 // from the queue.
@@ -33,8 +33,8 @@ func (b *Backend) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error
 	return b.Acquire(context.Background(), t.Request)
 }
 
-// answerGrant reports whether the node still owns the mutex, and records that Ticket.End returns
-// that.
+// answerGrant reports whether the node's contender still owns the mutex. If so, it records that
+// Ticket.End returns the tenure.
 func (b *Backend) answerGrant(n *node) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,7 +106,7 @@ func (b *Backend) leaveWait(ctx context.Context, k nodeKey, why simba.EndReason)
 		}
 		err = b.removeOwn(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: reason}, asWaiter)
 		switch {
-		case errors.Is(err, errChanged) && ctx.Err() == nil: // it is being granted the mutex
+		case errors.Is(err, errChanged) && ctx.Err() == nil: // being granted the mutex
 			b.pause(decidePause)
 		case errors.Is(err, errSessionOver): // the session's nodes are deleted
 			return out, false, nil
@@ -129,8 +129,8 @@ func (b *Backend) HandOff(t *proxy.Ticket, g proxy.Grant) error {
 	return b.failed(b.abandonGrant(ctx, nodeKey{t.Request.Mutex, t.Request.Contender}, g.Token, false))
 }
 
-// abandonGrant releases a tenure whose waiter is gone, unless it was renewed since. With
-// unanswered, it also keeps a tenure that Ticket.End has returned. If the ensemble does not answer,
+// abandonGrant releases a tenure whose waiter is gone, unless it was renewed since. If unanswered
+// is true, it also keeps a tenure that Ticket.End has returned. If the ensemble does not answer,
 // remove records an orphan.
 func (b *Backend) abandonGrant(ctx context.Context, k nodeKey, token uint64, unanswered bool) error {
 	unlock, err := b.lockKey(ctx, k)
@@ -151,7 +151,7 @@ func (b *Backend) abandonGrant(ctx context.Context, k nodeKey, token uint64, una
 	return ignoreNoNode(b.removeOwn(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: "waiter gone"}, thisVersion))
 }
 
-// abandonGrantInBackground is abandonGrant in the background, with unanswered.
+// abandonGrantInBackground is abandonGrant in the background, with unanswered = true.
 func (b *Backend) abandonGrantInBackground(k nodeKey, token uint64) {
 	b.background(func() {
 		ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)

@@ -126,8 +126,9 @@ func (b *Backend) runWatcher(w *watcher) {
 	}
 }
 
-// relistInterval is how often the watcher also lists without a watch event, while clients wait or
-// subscribe. Without the right to read, ZooKeeper 3.8.4 drops the watch silently (CVE-2024-23944).
+// relistInterval is how often the watcher lists without a watch event, while clients wait or
+// subscribe. If the user lacks the right to read, ZooKeeper 3.8.4 drops the watch silently
+// (CVE-2024-23944).
 const relistInterval = 10 * time.Second
 
 // isNeeded reports whether a client here waits for the mutex or subscribes to it.
@@ -194,8 +195,8 @@ func (b *Backend) listAndWatch(w *watcher, v *view) (changed <-chan zk.Event, er
 	return l.changed, nil
 }
 
-// waitsForCreation reports whether a watcher waits for its mutex' node to be created. For a pattern
-// alone it need not: the root watcher sees the creation.
+// waitsForCreation reports whether a watcher waits for its mutex' node to be created. If only
+// patterns need the watcher, it does not wait: the root watcher sees the creation.
 func (b *Backend) waitsForCreation(w *watcher) bool {
 	b.mu.Lock()
 	m, pattern := b.mutexes[w.mutex], b.root != nil

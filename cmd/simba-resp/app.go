@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,7 +62,7 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 	a := &app{cfg: cfg, log: log}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, a.stop(context.Background()))
+			err = joinErrors(err, a.stop(context.Background()))
 		}
 	}()
 
@@ -206,9 +207,6 @@ func (a *app) start() <-chan error {
 	if a.cfg.Engine == engineEmbedded { // other engines leave both to their stores
 		ready = append(ready, "durability", a.cfg.Durability, "mutexes", a.engine.Stats().Mutexes)
 	}
-	if a.store != nil && a.store.Created() { // for an operator whose disk is not mounted
-		a.log.Warn("new data directory: it has no leases", "dir", a.cfg.DataDir)
-	}
 	a.log.Info("ready", append(ready, "version", version)...)
 	return failed
 }
@@ -241,8 +239,23 @@ func (a *app) stop(ctx context.Context) error {
 		errs = append(errs, undo(ctx))
 	}
 	a.undo = nil
-	return errors.Join(errs...)
+	return joinErrors(errs...)
 }
+
+// joinErrors returns an error of the errors that are not nil, in one line. Without one it returns
+// nil.
+func joinErrors(errs ...error) error {
+	if err := errors.Join(errs...); err != nil {
+		return oneLine{err}
+	}
+	return nil
+}
+
+// oneLine is an error whose text has no line breaks. By these, errors.Join separates texts.
+type oneLine struct{ err error }
+
+func (e oneLine) Error() string { return strings.ReplaceAll(e.err.Error(), "\n", "; ") }
+func (e oneLine) Unwrap() error { return e.err }
 
 // info returns the facts that INFO shows.
 func (a *app) info() commands.Info {

@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -66,10 +68,61 @@ func TestStartThatFailsLeavesNothingOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newApp(t.Context(), c, newTestLogs(t, c, io.Discard), func() {}); err == nil {
+	var log bytes.Buffer
+	logs := newTestLogs(t, c, &log)
+	if _, err := newApp(t.Context(), c, logs, func() {}); err == nil {
 		t.Fatal("it starts on an address that is taken")
 	}
+	logs.out.flush(time.Minute)
+	// The next start finds the directory.
+	if !strings.Contains(log.String(), "new data directory: it has no leases") {
+		t.Errorf("it made a data directory and does not log that:\n%s", &log)
+	}
 	newTestApp(t, io.Discard, "--data-dir", dir) // would be refused if the store were open
+}
+
+func TestSeveralErrorsAreOneLine(t *testing.T) {
+	a := &app{}
+	for _, err := range []error{errors.New("one"), nil, errors.Join(configErrors{errors.New("two")}, errors.New("three"))} {
+		a.undo = append(a.undo, func(context.Context) error { return err })
+	}
+	err := a.stop(t.Context())
+	if err == nil || err.Error() != "two; three; one" || !errors.As(err, new(configErrors)) {
+		t.Errorf("%v", err)
+	}
+	if err := a.stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// slowWriter takes a while for each write.
+type slowWriter struct{ bytes.Buffer }
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	time.Sleep(logFlushTimeout / 4)
+	return w.Buffer.Write(p)
+}
+
+func TestTheLastLineOfTheLogIsWrittenAtTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		code int
+		want string
+	}{
+		{nil, 0, "a warning\n"},
+		{errors.New("broken"), exitFailed, "a warning\nsimba-resp: broken\n"},
+		{configErrors{errors.New("wrong")}, exitUsage, "a warning\nsimba-resp: wrong\n"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var w slowWriter
+			log := newLogBuffer(&w)
+			log.Write([]byte("a warning\n"))
+			if code := end(log, c.err); code != c.code || w.String() != c.want {
+				t.Errorf("%v: code %d, %q", c.err, code, w.String())
+			}
+			log.close(time.Minute)
+		})
+	}
 }
 
 func TestStopIsIdempotentAlsoBeforeStart(t *testing.T) {

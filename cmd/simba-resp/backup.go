@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -83,7 +82,7 @@ func takeBackup(ctx context.Context, server *redis.Options, dir string, out io.W
 		return fmt.Errorf("backup: %w", err)
 	}
 	path := filepath.Join(dir, backupName)
-	if err := errors.Join(os.Rename(partial, path), syncDir(dir), syncDir(filepath.Dir(dir))); err != nil {
+	if err := joinErrors(os.Rename(partial, path), syncDir(dir), syncDir(filepath.Dir(dir))); err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
 	fmt.Fprintf(out, "%s: %s\n", path, describeBackup(info))
@@ -120,14 +119,14 @@ func copyBackup(ctx context.Context, server *redis.Options, path string) (*persi
 	begun := false
 	err = readBackup(ctx, server, func() (io.Writer, error) {
 		begun = true
-		err := errors.Join(f.Close(), os.Remove(path))
+		err := joinErrors(f.Close(), os.Remove(path))
 		if err == nil {
 			f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		}
 		return f, err
 	})
 	if err == nil {
-		err = errors.Join(f.Sync(), f.Close())
+		err = joinErrors(f.Sync(), f.Close())
 	}
 	var info *persist.BackupInfo
 	if err == nil {
@@ -188,7 +187,7 @@ func syncDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return joinErrors(d.Sync(), d.Close())
 }
 
 // describeBackup says in one line what a backup has.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -197,6 +198,37 @@ func TestABackupOfASilentServerCanBeInterrupted(t *testing.T) {
 	}
 	if names := filesIn(t, dir); len(names) != 0 {
 		t.Errorf("the directory has %q", names)
+	}
+}
+
+func TestAnInterruptedRestoreLeavesNoDataDirectory(t *testing.T) {
+	dir, data := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "new")
+	if err := takeBackup(t.Context(), optionsOf(startTestApp(t)), dir, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	flags := restoreFlags{dataDir: data, ownersStopped: true}
+	var out bytes.Buffer
+	err := restoreBackup(ctx, dir, flags, &out)
+	if want := "restore: interrupted; nothing was restored to " + data + ", so restore again"; err == nil || err.Error() != want {
+		t.Errorf("it says %v, want %s", err, want)
+	}
+	if strings.Contains(out.String(), "restored to") {
+		t.Errorf("it prints %s", &out)
+	}
+	if names := filesIn(t, data); !slices.Equal(names, []string{"LOCK"}) {
+		t.Errorf("it leaves %q", names)
+	}
+	c, err := loadTest(t, []string{"--addr", "127.0.0.1:0", "--data-dir", data}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newApp(t.Context(), c, newTestLogs(t, c, io.Discard), func() {}); err == nil {
+		t.Error("a server starts on it")
+	}
+	if err := restoreBackup(t.Context(), dir, flags, io.Discard); err != nil {
+		t.Errorf("the next restore: %v", err)
 	}
 }
 

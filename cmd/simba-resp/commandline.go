@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -30,7 +31,11 @@ func newRoot(getenv func(string) string, serve func(context.Context, *config) er
 	root.SilenceErrors = true // main reports the error
 	root.SilenceUsage = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return configErrors{fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())}
+		hint := ""
+		if strings.Contains(err.Error(), "missing unit in duration") {
+			hint = "; write 10s, 500ms or 1h30m"
+		}
+		return configErrors{fmt.Errorf("%w%s (%s --help lists the flags)", err, hint, cmd.CommandPath())}
 	})
 	root.AddCommand(cli.Commands()...)
 
@@ -47,7 +52,43 @@ func newRoot(getenv func(string) string, serve func(context.Context, *config) er
 	check.Short = "Check the settings of the server, report each error and exit"
 
 	root.AddCommand(serving, check, lockCommand(), electCommand(), backupCommand(), restoreCommand())
+	root.SuggestionsMinimumDistance = 2
+	describeCompletion(root)
 	return root
+}
+
+// describeCompletion gives the command of cobra that prints completions our help and errors.
+func describeCompletion(root *cobra.Command) {
+	const name = "completion"
+	root.InitDefaultCompletionCmd(name) // else cobra adds it when the command line runs
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != name {
+			continue
+		}
+		cmd.Use = name + " SHELL"
+		cmd.Short = "Print a script that completes commands, flags and names of mutexes"
+		cmd.Long = cmd.Short + `.
+
+SHELL is bash, zsh, fish or powershell. simba-resp completion SHELL --help says how to load the
+script. bash needs the package bash-completion.`
+		cmd.Example = "  source <(simba-resp completion bash)"
+		cmd.Args = cobra.ArbitraryArgs
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return configErrors{errors.New("completion needs a SHELL: bash, zsh, fish or powershell")}
+			}
+			return unknownCommand(cmd, args[0])
+		}
+	}
+}
+
+// unknownCommand returns the error of a word that is no subcommand.
+func unknownCommand(cmd *cobra.Command, word string) error {
+	hint := ""
+	if like := cmd.SuggestionsFor(word); len(like) > 0 {
+		hint = "; do you mean " + strings.Join(like, " or ") + "?"
+	}
+	return configErrors{fmt.Errorf("unknown command '%s'%s (%s --help lists the commands)", cli.Printable(word), hint, cmd.CommandPath())}
 }
 
 // settingsCommand returns a command whose flags are the settings of the server.
@@ -56,10 +97,13 @@ func settingsCommand(name string, getenv func(string) string, do func(context.Co
 	cmd := &cobra.Command{
 		Use: name,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return configErrors{fmt.Errorf("unexpected argument '%s' (%s --help lists commands and flags)", args[0], cmd.CommandPath())}
+			switch {
+			case len(args) == 0:
+				return nil
+			case cmd.HasParent():
+				return configErrors{fmt.Errorf("unexpected argument '%s' (%s --help lists the flags)", cli.Printable(args[0]), cmd.CommandPath())}
 			}
-			return nil
+			return unknownCommand(cmd, args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(given, getenv)

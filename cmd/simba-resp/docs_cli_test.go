@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -21,8 +22,8 @@ const (
 	cliEnd   = "\n<!-- end of the section -->\n"
 )
 
-// cliMarkdown is the section of the commands. The settings of serve and check have a page of their
-// own.
+// cliMarkdown is the section of the commands and of their JSON. The settings of serve and check
+// have a page of their own.
 func cliMarkdown() string {
 	var b strings.Builder
 	for _, cmd := range newRoot(os.Getenv, func(context.Context, *config) error { return nil }).Commands() {
@@ -30,7 +31,58 @@ func cliMarkdown() string {
 			writeCommand(&b, cmd)
 		}
 	}
+	b.WriteString("\n## JSON objects\n")
+	for _, o := range client.Objects() {
+		writeObject(&b, o)
+	}
 	return b.String()
+}
+
+// writeObject writes the fields of an object of --json.
+func writeObject(b *strings.Builder, o client.Object) {
+	fmt.Fprintf(b, "\n%s:\n\n| field | type | meaning |\n| --- | --- | --- |\n", o.Command)
+	for _, f := range fieldsOf(o) {
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", f.Tag.Get("json"), jsonType(f.Type), f.Tag.Get("doc"))
+	}
+}
+
+// fieldsOf returns the fields that JSON has.
+func fieldsOf(o client.Object) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(reflect.TypeOf(o.Value)), func(f reflect.StructField) bool { return !f.IsExported() })
+}
+
+// jsonType names the type of a field in JSON.
+func jsonType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return jsonType(t.Elem()) + " or null"
+	case reflect.Slice:
+		return "array"
+	case reflect.Struct:
+		return "object"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.String:
+		return "string"
+	}
+	return "number"
+}
+
+// The unit of a number is in its name, by the rule of [client.Objects].
+func TestEveryFieldOfJSONIsDocumented(t *testing.T) {
+	for _, o := range client.Objects() {
+		for _, f := range fieldsOf(o) {
+			name := f.Tag.Get("json")
+			if f.Tag.Get("doc") == "" {
+				t.Errorf("%s: the field %s has no meaning", o.Command, name)
+			}
+			for _, unit := range []string{"_seconds", "_usec", "memory", "ttl", "transition"} {
+				if strings.HasSuffix(name, unit) {
+					t.Errorf("%s: the name %s does not follow the rule", o.Command, name)
+				}
+			}
+		}
+	}
 }
 
 // writeCommand writes a command and those of its flags that are not the connection's.
@@ -41,6 +93,9 @@ func writeCommand(b *strings.Builder, cmd *cobra.Command) {
 	}
 	fmt.Fprintf(b, "\n### %s\n\n```sh\n%s\n```\n", cmd.Name(), cmd.UseLine())
 	for paragraph := range strings.SplitSeq(long, "\n\n") {
+		if flag, meaning, ok := strings.Cut(paragraph, "\n"); ok && strings.HasPrefix(flag, "--") {
+			paragraph = "`" + flag + "`: " + strings.TrimSpace(meaning)
+		}
 		b.WriteString("\n" + fold(escapeMarkdown(paragraph)))
 	}
 	if cmd.Example != "" {
@@ -53,7 +108,7 @@ func writeCommand(b *strings.Builder, cmd *cobra.Command) {
 			return
 		}
 		kind, usage := pflag.UnquoteUsage(f)
-		if f.DefValue != "" && f.DefValue != "false" {
+		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0s" {
 			usage += " (default " + f.DefValue + ")"
 		}
 		fmt.Fprintf(b, "%s| `%s` | %s |\n", head, strings.TrimSpace("--"+f.Name+" "+kind), escapeMarkdown(usage))

@@ -123,6 +123,9 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	}
 	a.store = store
 	a.undo = append(a.undo, func(context.Context) error { return store.Close() })
+	if store.Created() { // for an operator whose disk is not mounted; this start may still fail
+		a.log.Warn("new data directory: it has no leases", "dir", a.cfg.DataDir)
+	}
 	if recovered.Delay > 0 {
 		a.log.Warn("recovering from unclean shutdown or restore: new grants delayed until possibly lost leases expire",
 			"wait", recovered.Delay)

@@ -53,7 +53,7 @@ var (
 var fields = []field{
 	{
 		name: "addr", kind: "host:port", initial: "127.0.0.1:7379",
-		help:  "Address for clients without TLS. Port 0 picks a free port. Outside loopback every user needs a password, or --insecure must be set. With --tls-addr the default is empty: no plain text is served.",
+		help:  "Address for clients without TLS. Port 0 picks a free port. Outside loopback every user needs a password, or --insecure must be set. If --tls-addr is set, the default is empty, and the server accepts only TLS.",
 		value: func(c *config) flag.Value { return (*text)(&c.Addr) },
 	},
 	{
@@ -63,7 +63,7 @@ var fields = []field{
 	},
 	{
 		name: "unixsocketperm", kind: "octal number", initial: "700",
-		help:  "Permission of the unix socket, as of chmod. A client needs the right to write. 0 = by the umask, Redis' default.",
+		help:  "Permission of the unix socket, in octal as for chmod. A client needs the right to write. 0 = as the umask says, which is Redis' default.",
 		value: func(c *config) flag.Value { return (*permission)(&c.UnixSocketPerm) },
 	},
 	{
@@ -128,7 +128,7 @@ var fields = []field{
 	},
 	{
 		name: "metrics-mutexes", kind: "glob,…",
-		help:  "Mutexes that have metrics of their own, as globs between commas. At most 200 mutexes have. With an asterisk, each scrape reads the list of all mutexes.",
+		help:  "Mutexes that have metrics of their own, as globs between commas. At most 200 mutexes have them. With an asterisk, each scrape reads the list of all mutexes.",
 		value: func(c *config) flag.Value { return (*text)(&c.MetricsMutexes) },
 	},
 	{

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/monitor"
 )
@@ -20,6 +21,12 @@ func (c *config) checkHTTP(refuse func(name, format string, args ...any)) {
 			refuse("metrics-mutexes", "it needs --http-addr")
 		}
 		return
+	}
+	for _, name := range c.metricsMutexes() {
+		// On the embedded engine the keys of Redis commands are mutexes too, of any name.
+		if err := simba.CheckMutex(name); err != nil && c.Engine != engineEmbedded && !monitor.IsGlob(name) {
+			refuse("metrics-mutexes", "%q: %w", name, err)
+		}
 	}
 	switch open, err := isPublic(c.HTTPAddr); {
 	case err != nil:

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestPublicHTTPAddressNeedsUsers(t *testing.T) {
+func TestInvalidHTTPSettingsAreRefused(t *testing.T) {
 	s := newSite(t)
 	tls := []string{"--tls-addr", "127.0.0.1:0", "--tls-cert-file", s.path("server.crt"), "--tls-key-file", s.path("server.key")}
 	mutual := append(slices.Clone(tls), "--tls-ca-cert-file", s.path("ca.crt"), "--tls-auth-clients", "yes")
@@ -32,6 +32,9 @@ func TestPublicHTTPAddressNeedsUsers(t *testing.T) {
 		{[]string{"--http-addr", "127.0.0.1:9100", "--addr", "127.0.0.1:9100"}, "--http-addr: 127.0.0.1:9100 is --addr too"},
 		{[]string{"--http-pprof"}, "--http-pprof: it needs --http-addr"},
 		{[]string{"--metrics-mutexes", "jobs:*"}, "--metrics-mutexes: it needs --http-addr"},
+		{[]string{"--http-addr", "127.0.0.1:0", "--metrics-mutexes", "a key"}, ""},
+		{[]string{"--http-addr", "127.0.0.1:0", "--engine", "redis", "--redis-url", "redis://x", "--metrics-mutexes", "jobs:*,not a name"},
+			`--metrics-mutexes: "not a name": invalid mutex: it must not contain white space or control characters`},
 	} {
 		_, err := loadTest(t, c.args, nil, "")
 		switch {

@@ -65,9 +65,18 @@ type leaseFlags struct {
 
 func (f *leaseFlags) add(cmd *cobra.Command) {
 	cli.AddConnection(cmd)
+	cmd.ValidArgsFunction = completeWrapped
 	cmd.Flags().DurationVar(&f.ttl, "ttl", defaultTTL, "`DURATION` of the TTL window: without a renewal the command gets SIGTERM at its end")
 	cmd.Flags().DurationVar(&f.grace, "grace", defaultGrace, "`DURATION` of the transition window: the command gets SIGKILL when a quarter of it is left")
-	cmd.Flags().StringVar(&f.id, "id", "", "`ID` of the contender; no two processes may have the same (default counter:pid@host~random, behind USER: for a user with a name)")
+	cmd.Flags().StringVar(&f.id, "id", "", "contender `ID`; no two processes may have the same (default counter:pid@host~random; for a user with a name USER:counter:pid@host~random)")
+}
+
+// completeWrapped completes the mutex, and then the command as a shell does by itself.
+func completeWrapped(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return cli.CompleteMutex(cmd, args, prefix)
+	}
+	return nil, cobra.ShellCompDirectiveDefault
 }
 
 // check returns an error that names the flag that is not valid.

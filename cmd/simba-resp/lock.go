@@ -66,8 +66,7 @@ if the command cannot run, and 127 if it was not found.`,
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().DurationVar(&wait, "wait", 0, "longest `DURATION` of the wait for the mutex; without the flag it has no limit")
-	cmd.Flags().Lookup("wait").DefValue = ""
+	cmd.Flags().DurationVar(&wait, "wait", 0, "wait for the mutex for at most this `DURATION`; without the flag there is no limit")
 	cmd.Flags().BoolVar(&try, "try", false, "do not wait for the mutex")
 	cmd.Flags().IntVar(&conflict, "conflict-exit-code", exitConflict, "exit `CODE` if the mutex is not acquired")
 	return cmd

@@ -27,25 +27,23 @@ const logFlushTimeout = 200 * time.Millisecond
 
 func main() {
 	log := newLogBuffer(os.Stderr)
-	err := run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, log)
-	if err == nil {
-		log.close(0) // serve has flushed it
-		return
-	}
-	code := exitFailed
-	if coded := (interface{ ExitCode() int })(nil); errors.As(err, &coded) {
-		code = coded.ExitCode()
-	}
-	fail(log, code, err)
+	os.Exit(end(log, run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, log)))
 }
 
-// fail ends the process with an exit code, and with the reason on standard error if there is one.
-func fail(log *logBuffer, code int, why any) {
-	if why := fmt.Sprint(why); why != "" {
-		fmt.Fprintln(log, "simba-resp:", why)
+// end writes the reason why the process ends, if it is an error with a text, and the rest of the
+// log. It returns the exit code.
+func end(log *logBuffer, err error) (code int) {
+	if err != nil {
+		code = exitFailed
+		if coded := (interface{ ExitCode() int })(nil); errors.As(err, &coded) {
+			code = coded.ExitCode()
+		}
+		if why := err.Error(); why != "" {
+			fmt.Fprintln(log, "simba-resp:", why)
+		}
 	}
-	log.flush(logFlushTimeout)
-	os.Exit(code)
+	log.close(logFlushTimeout)
+	return code
 }
 
 // serveUntilSignal runs the server until it receives a signal to stop or a client sends SHUTDOWN.
@@ -69,7 +67,7 @@ func serveUntilSignal(ctx context.Context, cfg *config, log *logBuffer) error {
 				break
 			}
 		}
-		fail(log, exitFailed, "second signal: exiting without an orderly stop")
+		os.Exit(end(log, errors.New("second signal: exiting without an orderly stop")))
 	}()
 	return serve(ctx, cfg, log)
 }
@@ -110,7 +108,7 @@ func serve(ctx context.Context, cfg *config, out *logBuffer) error {
 	defer cancel()
 	// A slow reader of the log has the rest of the timeout, less the time that the exit needs.
 	logDeadline := time.Now().Add(cfg.ShutdownTimeout * 9 / 10)
-	err = errors.Join(err, a.stop(stopCtx))
+	err = joinErrors(err, a.stop(stopCtx))
 	out.flush(max(time.Until(logDeadline), logFlushTimeout))
 	return err
 }

@@ -47,8 +47,9 @@ func restoreCommand() *cobra.Command {
 		Use:   "restore DIR --data-dir NEW (--quiet DURATION | --owners-stopped)",
 		Short: "Write a new data directory from a backup",
 		Long: "Write a new data directory from the backup in DIR. The old server must have stopped for good.\n\n" +
-			"Tokens and event numbers go on above the wall clock in microseconds, so none repeats. The leases in\n" +
-			"the backup begin anew, in full, at the first start. Later leases are lost, so choose one of:\n\n" + strings.TrimSuffix(bothWays("\n"), "\n"),
+			"New tokens and event numbers are larger than the time in microseconds, so none is used twice. The\n" +
+			"leases in the backup begin anew, in full, at the first start. Leases that were granted after the\n" +
+			"backup are lost, so choose one of:\n\n" + strings.TrimSuffix(bothWays("\n"), "\n"),
 		Args: oneDir,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := untilInterrupt(cmd.Context())
@@ -83,7 +84,10 @@ func restoreBackup(ctx context.Context, dir string, f restoreFlags, out io.Write
 	done, err := persist.Restore(ctx, persist.RestoreOptions{
 		From: from, Dir: f.dataDir, Quiet: f.quiet, OwnersStopped: f.ownersStopped,
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("restore: interrupted; nothing was restored to %s, so restore again", f.dataDir)
+	case err != nil:
 		return fmt.Errorf("restore: %w", err)
 	}
 	fmt.Fprintf(out, "restored to %s: tokens go on above %d\n", f.dataDir, done.Floor)

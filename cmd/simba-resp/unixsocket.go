@@ -34,6 +34,10 @@ func (c *config) checkUnixSocket(refuse func(name, format string, args ...any)) 
 // listenUnix opens the unix socket of that path. It replaces a socket on which nobody listens. The
 // listener removes the file when it is closed.
 //
+// Two servers that start at the same moment can both find the same socket stale. The later one then
+// replaces the new socket of the other, which no further client reaches. Servers of one data
+// directory never come so far, since the first locks it before it listens.
+//
 // perm is the mode of the file, as of chmod; 0 leaves it to the umask. A client needs the right to
 // write.
 func listenUnix(path string, perm fs.FileMode) (net.Listener, error) {

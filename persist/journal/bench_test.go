@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// BenchmarkWrite appends a record and syncs it, on the disk of the temporary directory.
-// Beside it, Pebble does the same: a batch of one row, and its log alone.
+// BenchmarkWrite appends a record and syncs it, on the disk of the temporary directory. For
+// comparison, Pebble does the same with a batch of one row, and with its log alone.
 func BenchmarkWrite(b *testing.B) {
 	for _, size := range []int{100, 6 << 10} {
 		payload := make([]byte, size)
@@ -51,7 +51,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend is what a record costs that nobody waits for.
+// BenchmarkAppend measures the cost of a record that nobody waits for.
 func BenchmarkAppend(b *testing.B) {
 	j := benchJournal(b)
 	payload := make([]byte, 100)
@@ -102,7 +102,7 @@ func diskOptions(b *testing.B) Options {
 	return o
 }
 
-// benchJournal opens a journal that already uses its files again, as most do.
+// benchJournal opens a journal that already reuses its files, as most journals do.
 func benchJournal(b *testing.B) *Journal {
 	j := mustOpen(b, diskOptions(b))
 	payload := make([]byte, 1<<20)

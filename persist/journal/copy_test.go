@@ -10,9 +10,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// copyWhileWriting copies the files of a journal as cp -a does. It lists the names, and then
-// copies one file after the other, in the order that a function returns. Between two files it
-// calls between. A file that is gone by then is left out, and counted if it was a segment.
+// copyWhileWriting copies the files of a journal as cp -a does. It lists the names, and then copies
+// one file after the other, in the order that order returns. Between two files it calls between. It
+// leaves out a file that is gone by then. gone counts the segments among these.
 func copyWhileWriting(t *testing.T, j *Journal, order func(names []string), between func()) (disk *vfs.MemFS, gone int) {
 	names, err := j.o.FS.List(j.o.Dir)
 	if err != nil {
@@ -32,8 +32,8 @@ func copyWhileWriting(t *testing.T, j *Journal, order func(names []string), betw
 	return diskOf(t, files), gone
 }
 
-// TestACopyOfARunningJournalHasAllThatWasDurable when it began, whatever is written
-// meanwhile and in whatever order the files are copied, as long as none is released.
+// The copy has all records that were durable when it began. Records may be written meanwhile, and
+// the files may be copied in any order. No segment may be released meanwhile.
 func TestACopyOfARunningJournalHasAllThatWasDurable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	orders := map[string]func([]string){
@@ -71,7 +71,7 @@ func TestACopyOfARunningJournalHasAllThatWasDurable(t *testing.T) {
 	}
 }
 
-// TestACopyOfDifferentMomentsIsRefusedOrEndsEarlier: nothing is missing in the middle.
+// A copy that Open accepts lacks no record in the middle.
 func TestACopyOfDifferentMomentsIsRefusedOrEndsEarlier(t *testing.T) {
 	t.Run("names are listed again", func(t *testing.T) {
 		o := testOptions(vfs.NewMem())

@@ -14,15 +14,15 @@ import (
 
 var errCrashed = errors.New("the machine has crashed")
 
-// promised is what a journal must have after a crash.
+// promised says which records a journal must have after a crash.
 type promised struct {
 	durable uint64 // the records up to here were durable
 	from    uint64 // the checkpoint had the records up to here
 }
 
-// A machine runs journals on a disk, one after the other. Each ends by a crash, at a
-// random operation of the file system: by a loss of power, or by kill -9. The next one
-// must find what was promised.
+// A machine runs journals on a disk, one after the other. Each run ends by a crash, at a random
+// operation of the file system. The crash is a loss of power, or kill -9. The next run must find
+// what was promised.
 type machine struct {
 	t    *testing.T
 	rng  *rand.Rand
@@ -55,7 +55,7 @@ func (m *machine) draw(n int) int {
 	return m.rng.IntN(n)
 }
 
-// hook is that of the disk.
+// hook is the hook of the disk: see trapFS.
 func (m *machine) hook(o op) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,8 +91,8 @@ func (m *machine) boot(after int) Options {
 	return o
 }
 
-// run opens the journal, perhaps after starts that crash themselves, checks it, writes
-// to it, and ends by a crash.
+// run opens the journal, perhaps after starts that crash. It checks the journal, writes to it, and
+// ends by a crash.
 func (m *machine) run() {
 	for range m.draw(4) {
 		if j, err := Open(m.boot(1 + m.draw(25))); err == nil {
@@ -138,8 +138,8 @@ func (m *machine) note(promise func()) {
 	promise()
 }
 
-// check compares the records with those that were appended. They must be all that were
-// durable, and perhaps more, in order, each once. From then on they are promised.
+// check compares the records with those that were appended. They must be all that were durable, and
+// perhaps more, in order, each once. From now on they are promised.
 func (m *machine) check(j *Journal) {
 	from, last := j.o.From, j.FullIndex()
 	if last < m.promised.durable || last > uint64(len(m.records)) {
@@ -164,12 +164,12 @@ func (m *machine) check(j *Journal) {
 	defer m.mu.Unlock()
 	m.records = m.records[:last]
 	m.promised.durable = last
-	if m.crashed { // that was after Open, which has not returned an error
+	if m.crashed { // the crash was after Open, which has returned no error
 		m.atCrash.durable = last
 	}
 }
 
-// work appends, syncs and releases until the crash. It returns false if it ends before.
+// work appends, syncs and releases until the crash. It returns false if it ends before the crash.
 func (m *machine) work(j *Journal) bool {
 	for m.draw(80) > 0 {
 		if err := m.step(j); err != nil {
@@ -220,7 +220,7 @@ func (m *machine) sync(j *Journal, last uint64) error {
 	return err
 }
 
-// payload makes one up. It differs from all others. Some have frames in them, and some
+// payload makes up a payload that differs from all others. Some payloads contain frames, and some
 // do not fit into a segment.
 func (m *machine) payload() []byte {
 	m.mu.Lock()
@@ -241,8 +241,8 @@ func (m *machine) payload() []byte {
 	return p
 }
 
-// TestACrashAtAnyMomentLosesNothingDurable also crashes while Open recovers, several times in a
-// row, and by kill -9. After that a loss of power can still take writes in the kernel's memory.
+// The machine also crashes while Open recovers, several times in a row. Some of these crashes are
+// kill -9. After kill -9, a loss of power can still take writes in the kernel's memory.
 func TestACrashAtAnyMomentLosesNothingDurable(t *testing.T) {
 	seen, reused := map[string]int{}, 0
 	for seed := range uint64(20) {
@@ -275,8 +275,8 @@ type moment struct {
 	at       op
 }
 
-// TestALossOfPowerBeforeEachOperation of writing, filling ahead, rotation, release and
-// reuse, and before each operation of the recovery from that.
+// The power is lost before each operation of writing, filling ahead, rotation, release and reuse.
+// It is lost again before each operation of the recovery.
 func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 	m := newMachine(t, 1)
 	var moments []moment

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A place is where a frame is on disk.
+// A position is where a frame is on disk.
 type position struct {
 	file    string
 	offset  int64
@@ -19,9 +19,9 @@ type position struct {
 	durable uint64 // as the frame says
 }
 
-// damageable makes a journal of four segments with nine records and one that was torn
-// off. It returns the places of all frames. Each segment shows another way to end: full
-// with every record synced, full with some unsynced, by a crash, and as asked for.
+// damageable makes a journal of four segments with nine records and one that was torn off. It
+// returns the positions of all frames. Each segment ends in another way: full with every record
+// synced, full with some unsynced, by a crash, and with a seal if sealed.
 func damageable(t testing.TB, sealed bool) (Options, []position) {
 	o := testOptions(vfs.NewMem())
 	var places []position
@@ -88,7 +88,7 @@ func memory(t testing.TB, o Options, file string) []byte {
 	return b
 }
 
-// findsOf says in one line what a scan has found.
+// findsOf describes the result of a scan in one line.
 func findsOf(s *scan, err error) string {
 	var damage *DamageError
 	switch {
@@ -100,9 +100,9 @@ func findsOf(s *scan, err error) string {
 	return fmt.Sprintf("%d records", s.segments[len(s.segments)-1].last)
 }
 
-// TestEveryFlippedBitIsRefusedOrTheTornEnd flips each bit that has a meaning, one at a time. The
-// header of the next segment proves a frame that is not in the last segment. A later frame proves
-// one whose record was durable by then.
+// The test flips each bit that has a meaning, one at a time. If a later segment follows, its header
+// shows that a frame is missing. A later frame shows the same if the missing record was durable by
+// then.
 func TestEveryFlippedBitIsRefusedOrTheTornEnd(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		o, places := damageable(t, sealed)
@@ -153,8 +153,8 @@ func TestAFlippedBitInAHeaderIsRefused(t *testing.T) {
 	}
 }
 
-// TestABitBehindTheEndIsIgnored: what follows the last frame of a segment is zeros, an
-// earlier use's, or what a crash has torn off.
+// The last frame of a segment is followed by zeros, by frames of an earlier use, or by what a crash
+// has torn off.
 func TestABitBehindTheEndIsIgnored(t *testing.T) {
 	o, places := damageable(t, false)
 	for i, p := range places {
@@ -172,7 +172,7 @@ func TestABitBehindTheEndIsIgnored(t *testing.T) {
 	}
 }
 
-// TestARefusedJournalIsLeftAsItIs for each kind of refusal.
+// There is one case for each kind of refusal.
 func TestARefusedJournalIsLeftAsItIs(t *testing.T) {
 	for name, test := range map[string]struct {
 		damage func(o *Options, files map[string][]byte)
@@ -268,7 +268,7 @@ func TestAnUnknownKindOfFrameIsRefusedByName(t *testing.T) {
 	}
 }
 
-// TestADamagedSegmentThatTheCheckpointCoversIsNotNeeded: nothing of it is read.
+// Open reads nothing of a segment that the checkpoint covers.
 func TestADamagedSegmentThatTheCheckpointCoversIsNotNeeded(t *testing.T) {
 	o, _ := damageable(t, false)
 	memory(t, o, segmentName(1))[0]++

@@ -1,4 +1,4 @@
-// Package journal keeps a sequence of records on disk. It knows their indexes and their order, and
+// Package journal keeps a sequence of records on disk. It knows their indexes and their order, but
 // not their contents.
 //
 //	journal/
@@ -21,8 +21,8 @@
 //	frame    checksums │ index │ durable index │ length │ kind │ payload
 //
 // Every use of a file as a segment has a random salt, which is the seed of the checksums of its
-// frames. A client never sees a salt, so no bytes that it sends pass for a frame. Nor does a frame
-// of an earlier use.
+// frames. A client never sees a salt, so no bytes that it sends pass for a frame. A frame of an
+// earlier use does not pass either.
 //
 // # Invariants
 //
@@ -32,9 +32,9 @@
 //     only when its header is durable.
 //   - Every record before a segment's first index is durable. Append syncs the segment that is
 //     full before it begins the next one, and Open syncs the records that it recovers.
-//   - A file that Release has renamed may have its old name again, and new contents. The
-//     checkpoint has its records, so Open never reads it. Release syncs no directory: it relies on
-//     a file system whose rename is atomic.
+//   - A file that Release had renamed may have its old name again, with new contents. The
+//     checkpoint has the records of that segment, so Open never reads the file. Release syncs no
+//     directory: it relies on a file system whose rename is atomic.
 //   - A frame's durable index was durable before that frame was written.
 //
 // # Recovery
@@ -43,22 +43,22 @@
 // In each it stops at the first invalid frame.
 //
 // A segment that is not the last must end where the next one begins. Frames that follow are the
-// torn end of an earlier run, and Open discards them again. A segment that ends before is damaged.
+// torn end of an earlier run, and Open discards them again. A segment that ends earlier is damaged.
 //
 // In the last segment, Open searches the bytes behind the first invalid frame. A frame there may
 // state that the missing record was durable: then the segment is damaged. If none does, the rest
 // is the torn end of the last run. Open discards all of it, valid frames too: no Sync has returned
 // for any of these records.
 //
-// Close writes a seal, which states that all records were durable. Without it no frame states so
-// of the last record. If that record cannot be read, Open takes it for a torn end, although it may
-// be damaged. If the last segment's file vanishes, its statements are lost with it. The journal
-// then ends with the segment before, unless the checkpoint has a later record.
+// Close writes a seal, which states that all records were durable. Without a seal, no frame states
+// that the last record was durable. If that record cannot be read, Open takes it for a torn end,
+// although it may be damaged. If the last segment's file vanishes, its statements are lost with it.
+// The journal then ends with the segment before, unless the checkpoint has a later record.
 //
-// Open changes nothing until all of this is known, and nothing at all if it returns an error about
-// the files. Then it begins a new segment: nothing is ever written behind a torn end. If the last
-// segment has no record, the new one replaces it, so that starts that fail again and again need no
-// more space.
+// Open reads all of this before it changes a file. If it finds an error in the files, it changes
+// nothing at all. Then it begins a new segment, since nothing may be written behind a torn end. If
+// the last segment has no record, the new one replaces it. So repeated failed starts need no more
+// space.
 //
 // # Copies
 //
@@ -67,7 +67,7 @@
 // does. Release renames none of the listed segments before it is copied. Nothing is written to a
 // file while that one is copied, or the copy may have a later frame and lack an earlier one.
 //
-// The checkpoint must be copied before the journal. In the other order it may have records that
-// the copy of the journal lacks. Where a condition does not hold, Open may refuse the copy as
-// damaged, or find that it ends earlier. It never skips a record.
+// The checkpoint must be copied before the journal. In the other order it may have records that the
+// copy of the journal lacks. If a condition does not hold, Open may refuse the copy as damaged, or
+// find that it ends earlier. It never skips a record.
 package journal

@@ -18,7 +18,7 @@ import (
 type failing struct {
 	kind string
 	path string // what the path contains
-	part int    // of a write, is done
+	part int    // how much of a write is done
 	err  error  // nil leaves a short write without an error, which breaks the rules of WriteAt
 	on   atomic.Bool
 	hits atomic.Int32
@@ -32,8 +32,8 @@ func (f *failing) hook(o op) (int, error) {
 	return f.part, f.err
 }
 
-// TestAfterAFailureNothingIsWritten: nobody knows what a failed write or sync has left on disk. A
-// second one that succeeds proves nothing about the first.
+// Nobody knows what a failed write or sync has left on disk. A second one that succeeds proves
+// nothing about the first.
 func TestAfterAFailureNothingIsWritten(t *testing.T) {
 	large := strings.Repeat("x", 3000) // the second of these needs a new segment
 	for name, test := range map[string]struct {
@@ -104,7 +104,7 @@ func TestAFailedSealIsAnErrorOfClose(t *testing.T) {
 	}
 }
 
-// TestAFailureToFillAheadDoesNotFailTheJournal, which needs the spare only later.
+// The journal needs the spare only later.
 func TestAFailureToFillAheadDoesNotFailTheJournal(t *testing.T) {
 	fault := &failing{kind: "write", path: "spare", err: unix.ENOSPC}
 	o := testOptions(newTrapFS(vfs.NewMem(), fault.hook))
@@ -131,7 +131,7 @@ func TestAFailureToFillAheadDoesNotFailTheJournal(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForTheFiller, and ends its work early.
+// Close also makes the filler stop early.
 func TestCloseWaitsForTheFiller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proceed := make(chan bool)
@@ -164,7 +164,7 @@ func TestCloseWaitsForTheFiller(t *testing.T) {
 	})
 }
 
-// TestAnErrorOfReadingIsNotTheEnd: Open must not take what it cannot read for torn off.
+// Open must not take a record that it cannot read for a torn end.
 func TestAnErrorOfReadingIsNotTheEnd(t *testing.T) {
 	o, places := damageable(t, false)
 	before := contents(t, o.FS, o.Dir)
@@ -178,7 +178,7 @@ func TestAnErrorOfReadingIsNotTheEnd(t *testing.T) {
 	}
 }
 
-// unreadable is a disk on which one place cannot be read.
+// unreadable is a disk on which one position cannot be read.
 type unreadable struct {
 	vfs.FS
 	position
@@ -205,8 +205,8 @@ func (f unreadableFile) ReadAt(p []byte, offset int64) (int, error) {
 	return f.File.ReadAt(p, offset)
 }
 
-// TestRecordsLostByASyncAreWrittenAgainBeforeRecovery: after a sync that failed, the
-// kernel shows what was written, never writes it, and lets the next sync succeed.
+// After a failed sync, the kernel still shows the data that was written. It never writes that data
+// to the disk, and the next sync succeeds.
 func TestRecordsLostByASyncAreWrittenAgainBeforeRecovery(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	forgetful := &forgetfulFS{FS: disk, dirty: map[string][]dirt{}}
@@ -220,7 +220,7 @@ func TestRecordsLostByASyncAreWrittenAgainBeforeRecovery(t *testing.T) {
 	}
 	forgetful.fail.Store(false)
 	abandon(j)
-	j = mustOpen(t, o) // it serves record 3 from now on
+	j = mustOpen(t, o) // the journal serves record 3 from now on
 	wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
 	abandon(j)
 	o.FS = forgetful.lossOfPower()
@@ -229,8 +229,8 @@ func TestRecordsLostByASyncAreWrittenAgainBeforeRecovery(t *testing.T) {
 	wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
 }
 
-// forgetfulFS is a disk with the page cache of Linux. Data that a failed sync has not written
-// stays readable, and is clean until it is written again.
+// forgetfulFS is a disk with the page cache of Linux. Data that a failed sync has not written stays
+// readable. It counts as clean until it is written again.
 type forgetfulFS struct {
 	vfs.FS
 	fail atomic.Bool

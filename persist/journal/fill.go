@@ -9,8 +9,8 @@ const (
 	// keepFiles is how many files the journal keeps: the one that is written, full ones and
 	// spares. A segment that is released while there are more is removed.
 	keepFiles = 4
-	// fillStep is how many bytes are filled before a sync. A sync of the journal meanwhile waits
-	// for no more than these.
+	// fillStep is how many bytes are filled before a sync. A sync of the journal may have to wait
+	// for these bytes, but for no more.
 	fillStep = 256 << 10
 )
 
@@ -20,7 +20,7 @@ var zeros [fillStep]byte
 var errStopped = errors.New("journal: stopped")
 
 // addSpares adopts the spares of earlier runs. It removes those that were not filled to the end,
-// or have another size.
+// that have another size, or that are too many.
 func (j *Journal) addSpares(numbers []uint64) error {
 	for _, n := range numbers {
 		j.lastSpare = n
@@ -62,8 +62,8 @@ func (j *Journal) newSpareLocked() string {
 	return j.o.path(spareName(j.lastSpare))
 }
 
-// fillAhead starts a goroutine that makes a spare, if there is none nor will be. If that fails,
-// Append makes a small file when it needs one, and returns the error of that.
+// fillAhead starts a goroutine that makes a spare, unless there is one or one is being made. If the
+// goroutine fails, Append makes a small file when it needs one, and returns the error of that.
 func (j *Journal) fillAhead() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

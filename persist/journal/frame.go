@@ -12,8 +12,8 @@ type kind byte
 const (
 	// record is the frame of a record.
 	record kind = 1
-	// seal is the last frame of a segment after a clean stop. Its index is that of
-	// the record that would follow, and it has no payload.
+	// seal is the last frame of a segment after a clean stop. Its index is the index of the record
+	// that would follow. It has no payload.
 	seal kind = 2
 )
 
@@ -48,8 +48,8 @@ type frame struct {
 // checksum returns the XXH64 of b, seeded with a salt.
 //
 // A CRC would not do. A write that was cut leaves the first part of a new payload and the rest of
-// an old one. CRCs are linear. If both payloads have checksums of the same kind in them, such a
-// mixture has the CRC of the new one, whatever the salt.
+// an old one. CRCs are linear. If both payloads contain CRCs themselves, such a mixture can have
+// the CRC of the new payload, with any salt.
 func checksum(salt uint64, b []byte) uint64 {
 	var d xxhash.Digest
 	d.ResetWithSeed(salt)
@@ -77,7 +77,7 @@ func appendFrame(b []byte, salt uint64, f frame, payload []byte) []byte {
 	return b
 }
 
-// decodeFrame returns the head in h. It returns false if h has none of a segment with this salt.
+// decodeFrame returns the head in h. It returns false if h is no head of a frame with this salt.
 func decodeFrame(h []byte, salt uint64) (frame, bool) {
 	if binary.LittleEndian.Uint64(h) != checksum(salt, h[8:headSize]) {
 		return frame{}, false

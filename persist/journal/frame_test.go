@@ -23,7 +23,7 @@ func TestFramesComeBackAsWritten(t *testing.T) {
 			t.Fatalf("a payload of %d bytes makes a frame of %d, want %d", n, len(b), frameSize(n))
 		}
 		got, ok := decodeFrame(b, 99)
-		want.length, want.sum = uint32(n), got.sum // the checksum is read elsewhere
+		want.length, want.sum = uint32(n), got.sum // of the payload, checked below
 		if !ok || got != want {
 			t.Fatalf("got %+v, %v, want %+v", got, ok, want)
 		}
@@ -87,7 +87,7 @@ func TestARecordThatIsTooLargeIsRefused(t *testing.T) {
 	mustWrite(t, j, "the next one is written")
 }
 
-// TestALengthBeyondTheFileTakesNoMemory: the file was cut, with a large record in it.
+// The file was cut inside a large record.
 func TestALengthBeyondTheFileTakesNoMemory(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
@@ -108,8 +108,8 @@ func TestALengthBeyondTheFileTakesNoMemory(t *testing.T) {
 	mustClose(t, j)
 }
 
-// Clients choose what is in a payload: also what looks like a frame that says that a
-// later record was durable. Without the salt it is not taken for one.
+// Clients choose the contents of a payload. A payload may look like a frame that states that a
+// later record was durable. Without the salt, Open does not take it for a frame.
 func TestClientsDataIsNeverTakenForFrames(t *testing.T) {
 	forge := func(salt uint64) string {
 		var b []byte
@@ -132,7 +132,7 @@ func TestClientsDataIsNeverTakenForFrames(t *testing.T) {
 			mustAppend(t, j, forge(guess))
 			abandon(j)
 			memory(t, o, segmentName(1))[second+headSize]++ // the second record is torn
-			if known {                                      // so the forgery is a good one
+			if known {                                      // so the forgery has the right salt
 				wantDamage(t, o, segmentName(1), second)
 				continue
 			}

@@ -9,22 +9,22 @@ import (
 	"testing"
 )
 
-// FuzzOpenDamaged damages one segment of a journal and opens it. Either that is refused,
-// and nothing is changed, or the journal has a prefix of the records. It lacks a record
-// that was durable only if no frame is left that says so.
+// FuzzOpenDamaged damages one segment of a journal and opens it. Either Open refuses the journal
+// and changes nothing, or the journal has a prefix of the records. It lacks a durable record only
+// if no frame is left that states that the record was durable.
 func FuzzOpenDamaged(f *testing.F) {
 	journals := [2]fuzzed{fuzzedJournal(f, false), fuzzedJournal(f, true)}
 	for s := range byte(4) {
 		for _, at := range []uint16{0, 40, headerSize, headerSize + 8, headerSize + 100, 2*block - 8} {
 			f.Add(s, at, []byte{0}, byte(0), uint16(0), uint16(0))
 			f.Add(s, at, []byte("garbage that is longer"), byte(0), uint16(0), uint16(0))
-			f.Add(s, at, []byte(nil), s+1, uint16(headerSize), uint16(100)) // what is elsewhere
+			f.Add(s, at, []byte(nil), s+1, uint16(headerSize), uint16(100)) // of another segment
 			f.Add(s|128, at, []byte{1}, byte(3), uint16(headerSize+64), uint16(64))
 			f.Add(s|64, at, []byte(nil), byte(0), uint16(0), uint16(0)) // cut
 		}
 	}
-	// The bytes at a offset are replaced by junk, and then by some of another segment. The
-	// first byte says which segment, whether the stop was clean, and whether it is cut.
+	// Junk replaces the bytes at an offset, and then some bytes of another segment do. The bits of
+	// which choose the damaged segment, whether the stop was clean, and whether the segment is cut.
 	f.Fuzz(func(t *testing.T, which byte, at uint16, junk []byte, other byte, from, size uint16) {
 		j := journals[which>>7]
 		files := map[string][]byte{}
@@ -46,7 +46,7 @@ func FuzzOpenDamaged(f *testing.F) {
 	})
 }
 
-// fuzzed is a journal to be damaged.
+// fuzzed is a journal that a fuzz test damages.
 type fuzzed struct {
 	files  map[string][]byte
 	places []position

@@ -40,7 +40,7 @@ type Journal struct {
 }
 
 // Open reads the journal in o.Dir, finds its end and begins a new segment. Records yields the
-// records that it has found, and the next record has the index behind them.
+// records that it has found. The next record gets the index after theirs.
 //
 // It returns a *DamageError, or an error that wraps ErrNewer, if the journal cannot be used; then
 // it has changed nothing. Open does not lock the directory: its caller keeps other processes out.
@@ -93,8 +93,8 @@ func (j *Journal) begin(s *scan) error {
 	return nil
 }
 
-// Append writes a record behind all others and returns its index, which is one more than that of
-// the record before. The record is durable after the next Sync.
+// Append writes a record behind all others and returns its index, which is one more than the index
+// of the record before. The record is durable after the next Sync.
 //
 // If the segment is full, Append syncs it and begins the next one. Append does not keep payload.
 // One goroutine at a time may call Append, Sync and Close.

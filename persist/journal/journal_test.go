@@ -56,7 +56,7 @@ func TestAClosedJournalReturnsErrClosed(t *testing.T) {
 	}
 }
 
-// TestASyncCoversEarlierAppends, and a frame says no more than that.
+// A frame states only what an earlier sync has made durable.
 func TestASyncCoversEarlierAppends(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
@@ -83,7 +83,7 @@ func TestASyncCoversEarlierAppends(t *testing.T) {
 	}
 }
 
-// TestEverythingAtATime runs what may run at a time, for the race detector.
+// TestEverythingAtATime calls all methods that may run at the same time, for the race detector.
 func TestEverythingAtATime(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { everythingAtATime(t, testOptions(vfs.NewMem())) })
 	t.Run("disk", func(t *testing.T) {

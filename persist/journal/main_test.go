@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testOptions are those of a journal with segments of 8 KiB, of which 4 are for frames.
+// testOptions returns options of a journal with segments of 8 KiB. 4 KiB of each are for frames.
 func testOptions(fsys vfs.FS) Options {
 	return Options{
 		FS: fsys, Dir: "journal", StoreID: [16]byte{15: 7},
@@ -70,7 +70,7 @@ func mustWrite(t testing.TB, j *Journal, payloads ...string) {
 	}
 }
 
-// mustRotate begins a new segment, as a record that does not fit does.
+// mustRotate begins a new segment, as a record that does not fit would.
 func mustRotate(t testing.TB, j *Journal) {
 	t.Helper()
 	if err := j.rotate(headSize); err != nil {
@@ -78,7 +78,8 @@ func mustRotate(t testing.TB, j *Journal) {
 	}
 }
 
-// payloads returns those of all records behind an index, which must follow it.
+// payloads returns the payloads of all records behind an index. The records must follow the index
+// without a gap.
 func payloads(t testing.TB, j *Journal, after uint64) []string {
 	t.Helper()
 	got := []string{}
@@ -173,7 +174,8 @@ func segmentsOf(files map[string][]byte) []string {
 	})
 }
 
-// wantDamage checks that Open refuses a journal, names the place, and changes nothing.
+// wantDamage checks that Open refuses a journal, names the file and the offset, and changes
+// nothing.
 func wantDamage(t testing.TB, o Options, file string, offset int64) {
 	t.Helper()
 	before := contents(t, o.FS, o.Dir)

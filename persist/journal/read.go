@@ -93,7 +93,7 @@ func (r *reader) read(size int64) error {
 	return err
 }
 
-// unlessEOF returns nil if a file ended, which is the same as an invalid frame.
+// unlessEOF returns nil if err is the end of a file, which counts as an invalid frame.
 func (r *reader) unlessEOF(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil

@@ -11,16 +11,16 @@ type Record struct {
 	Payload []byte // valid until the next record is read
 }
 
-// FullIndex returns the index of the last record in a full segment. Directly after Open that is
-// the last record. It is safe for concurrent use.
+// FullIndex returns the index of the last record in a full segment. Directly after Open, that is
+// the last record of all. It is safe for concurrent use.
 func (j *Journal) FullIndex() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.current.first - 1
 }
 
-// Behind returns how many bytes the full segments have that have a record behind an index. It is
-// safe for concurrent use.
+// Behind returns the total size of the full segments that have a record behind an index. It is safe
+// for concurrent use.
 func (j *Journal) Behind(index uint64) (size int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -33,8 +33,9 @@ func (j *Journal) Behind(index uint64) (size int64) {
 }
 
 // Records yields the records behind the index after, in order, up to the index last. These must be
-// durable. Recovery begins with Options.From, a checkpoint with the index of the one before. An
-// error ends the loop. It is a DamageError if a record is not as Append wrote it, or was released.
+// durable. Recovery passes Options.From as after. A checkpoint passes the index of the checkpoint
+// before. An error ends the loop. It is a DamageError if a record is not as Append wrote it, or was
+// released.
 //
 // Records is safe for concurrent use beside Append and Sync. It reads the files without a lock.
 func (j *Journal) Records(after, last uint64) iter.Seq2[Record, error] {

@@ -40,7 +40,7 @@ func (j *Journal) oldest() (segment, bool) {
 }
 
 // retire makes a spare of a segment that is released, or removes it. It syncs nothing. A crash may
-// bring the name back, with whatever the file has by then. The checkpoint has the records, so Open
+// bring the old name back, with the file's newer contents. The checkpoint has the records, so Open
 // does not read the file.
 func (j *Journal) retire(path string) error {
 	info, err := j.o.FS.Stat(path)

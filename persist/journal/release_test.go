@@ -42,7 +42,7 @@ func TestReleaseKeepsSegmentsWithLaterRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantPayloads(t, payloads(t, j, 6), numbered(7, 9))
-	if err := j.Release(100); err != nil { // the one that is written stays
+	if err := j.Release(100); err != nil { // the segment that is written stays
 		t.Fatal(err)
 	}
 	if got := segmentsOf(contents(t, o.FS, o.Dir)); !slices.Equal(got, []string{segmentName(4)}) {
@@ -76,8 +76,7 @@ func TestAReleasedRecordIsAnErrorToRead(t *testing.T) {
 	}
 }
 
-// TestReleasedFilesAreUsedAgain so that no file is filled while a checkpoint keeps up,
-// and the journal does not grow.
+// While a checkpoint keeps up, no file is filled, and the journal does not grow.
 func TestReleasedFilesAreUsedAgain(t *testing.T) {
 	filled := 0
 	hook := func(o op) (int, error) {
@@ -124,8 +123,8 @@ func TestOnlySomeReleasedFilesAreKept(t *testing.T) {
 	}
 }
 
-// TestAFileNeverGrowsBeyondWhatWasFilled: a sync would have the new length to write, too.
-// The segment of a record that is larger than others is the exception.
+// If a file grew, a sync would have to write its new length too. The segment of a very large record
+// is the exception.
 func TestAFileNeverGrowsBeyondWhatWasFilled(t *testing.T) {
 	for _, n := range []int{4000, 4001, 4016, 4017, 4056, 4057, 8152, 8153, 20_000, 20_001} {
 		o := testOptions(vfs.NewMem())
@@ -133,7 +132,7 @@ func TestAFileNeverGrowsBeyondWhatWasFilled(t *testing.T) {
 		mustAppend(t, j, "small")
 		j.filler.Wait() // a spare is ready
 		mustRotate(t, j)
-		mustRotate(t, j) // and now none is
+		mustRotate(t, j) // and now no spare is ready
 		for range 1 + n%2 {
 			mustAppend(t, j, strings.Repeat("x", n))
 			j.filler.Wait()
@@ -149,7 +148,7 @@ func TestAFileNeverGrowsBeyondWhatWasFilled(t *testing.T) {
 	}
 }
 
-// TestOldFramesOfAReusedFileAreNotFrames, wherever the new ones end.
+// This is true wherever the new frames end.
 func TestOldFramesOfAReusedFileAreNotFrames(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
@@ -174,8 +173,7 @@ func TestOldFramesOfAReusedFileAreNotFrames(t *testing.T) {
 	mustClose(t, j)
 }
 
-// TestATornRecordIsNoneEvenIfItsRestFits: a write that was cut leaves the rest of an earlier
-// payload.
+// A write that was cut leaves the rest of an earlier payload.
 func TestATornRecordIsNoneEvenIfItsRestFits(t *testing.T) {
 	checked := func(n uint64) (p []byte) {
 		for i := range uint64(50) {
@@ -209,8 +207,7 @@ func TestATornRecordIsNoneEvenIfItsRestFits(t *testing.T) {
 	}
 }
 
-// TestALargeRecordCostsNoMoreSyncsThanASmallOne: to fill its file first would take as many
-// as it has steps, while the writer waits.
+// Filling the file first would take one sync for each step, while the writer waits.
 func TestALargeRecordCostsNoMoreSyncsThanASmallOne(t *testing.T) {
 	var syncs atomic.Int64
 	o := testOptions(newTrapFS(vfs.NewMem(), func(o op) (int, error) {
@@ -256,7 +253,7 @@ func TestALargeSegmentIsNoSpare(t *testing.T) {
 	mustClose(t, j)
 }
 
-// TestStartsThatFailAgainAndAgainNeedNoMoreSpace: a segment without a record is replaced.
+// Each start replaces a segment without a record.
 func TestStartsThatFailAgainAndAgainNeedNoMoreSpace(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
@@ -276,8 +273,7 @@ func TestStartsThatFailAgainAndAgainNeedNoMoreSpace(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenBehindATornEnd: frames that follow it were never durable, and must
-// not come back with what is written later.
+// Frames behind a torn end were never durable. They must not come back with later records.
 func TestNothingIsWrittenBehindATornEnd(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
@@ -302,8 +298,7 @@ func TestNothingIsWrittenBehindATornEnd(t *testing.T) {
 	wantPayloads(t, payloads(t, j, 0), numbered(1, 2))
 }
 
-// TestLeftoversOfAnEarlierRunAreNotSpares: files that were not filled to the end, or
-// that have the size of other options.
+// Leftovers are files that were not filled to the end, or files of another segment size.
 func TestLeftoversOfAnEarlierRunAreNotSpares(t *testing.T) {
 	fsys := diskOf(t, map[string][]byte{
 		"spare-0000000007": make([]byte, block),
@@ -328,7 +323,7 @@ func TestLeftoversOfAnEarlierRunAreNotSpares(t *testing.T) {
 	}
 }
 
-// TestASegmentIsOpenedOnce: the writer goes on with the handle by which it wrote the header.
+// The writer goes on with the handle by which it wrote the header.
 func TestASegmentIsOpenedOnce(t *testing.T) {
 	var mu sync.Mutex
 	var opened []string
@@ -358,7 +353,7 @@ func TestASegmentIsOpenedOnce(t *testing.T) {
 	}
 }
 
-// TestRecordsOfTheSegmentThatIsWrittenAreReadUpToTheDurableOne, while more are written.
+// Meanwhile more records are written.
 func TestRecordsOfTheSegmentThatIsWrittenAreReadUpToTheDurableOne(t *testing.T) {
 	j := mustOpen(t, testOptions(vfs.NewMem()))
 	defer mustClose(t, j)

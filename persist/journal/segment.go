@@ -21,7 +21,7 @@ type segment struct {
 	path string
 	size int64       // of the file, in bytes
 	info os.FileInfo // of the file, from when it was opened to be written
-	last uint64      // index of its last record, or first-1; not set while it is written
+	last uint64      // index of its last record, or first-1; not set while the segment is written
 }
 
 func segmentName(number uint64) string { return fmt.Sprintf("%010d.seg", number) }

@@ -14,9 +14,9 @@ type op struct {
 	size int // of a write
 }
 
-// trapFS is a file system that calls a hook before each operation that changes it. The hook
-// returns how much of a write is done, and the error of the operation. With an error nothing else
-// is done.
+// trapFS is a file system that calls a hook before each operation that changes it. The hook returns
+// how much of a write is done, and the error of the operation. If there is an error, the operation
+// does nothing else.
 type trapFS struct {
 	vfs.FS
 	hook    func(op) (part int, err error)
@@ -37,7 +37,7 @@ func (t trapFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.
 	if err != nil {
 		return nil, err
 	}
-	t.renamed.Delete(name) // it is another file
+	t.renamed.Delete(name) // from now on the name is another file
 	return trapFile{f, t, name}, nil
 }
 

@@ -36,11 +36,11 @@ func TestBreakEndsTheTenureAndHandsOff(t *testing.T) {
 func TestBreakAsksOnATerminal(t *testing.T) {
 	s := contended(t, "embedded")
 	c := simbatest.GoRedis(t, s)
-	if code, out := onTerminal(t, s, func() string { return "\n" }, "break", "job"); code != 1 || !strings.Contains(out, "not broken") {
+	if code, out := onTerminal(t, url(s), func() string { return "\n" }, "break", "job"); code != 1 || !strings.Contains(out, "not broken") {
 		t.Errorf("after no: exit code %d: %s", code, out)
 	}
 	// While the person reads the question, the tenure ends and another begins.
-	code, out := onTerminal(t, s, func() string {
+	code, out := onTerminal(t, url(s), func() string {
 		if err := c.Do(t.Context(), "SIMBA.RELEASE", "job", "alice").Err(); err != nil {
 			t.Error(err)
 		}
@@ -52,20 +52,20 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "not broken: job has a new tenure, of bob") {
 		t.Errorf("after a new tenure: exit code %d: %s", code, out)
 	}
-	if code, out := onTerminal(t, s, func() string { return "yes\n" }, "break", "job"); code != 0 || !strings.Contains(out, "broke the tenure of bob") {
+	if code, out := onTerminal(t, url(s), func() string { return "yes\n" }, "break", "job"); code != 0 || !strings.Contains(out, "broke the tenure of bob") {
 		t.Errorf("after yes: exit code %d: %s", code, out)
 	}
 }
 
 // onTerminal runs a command whose standard input is a terminal. When it asks, answer returns what
 // the person types.
-func onTerminal(t *testing.T, s *simbatest.Server, answer func() string, args ...string) (code int, out string) {
+func onTerminal(t *testing.T, server string, answer func() string, args ...string) (code int, out string) {
 	t.Helper()
 	master, slave := openTerminal(t)
 	defer master.Close()
 	defer slave.Close()
 	cmd := exec.Command(simbatest.Binary(t), args...)
-	cmd.Env = append(simbatest.Environ(), "SIMBA_URL="+url(s))
+	cmd.Env = append(simbatest.Environ(), "SIMBA_URL="+server)
 	cmd.Stdin = slave
 	// The question has no end of line, so it is read here.
 	errs, err := cmd.StderrPipe()
@@ -135,7 +135,7 @@ func TestLostReplyOfBreakIsNotRepeated(t *testing.T) {
 		granted <- err
 	}()
 	simbatest.AwaitBlocked(t, s.Addr, 1)
-	cut := listen(t, func(c net.Conn) { untilBreak(t, c, s.Addr) })
+	cut := listen(t, func(c net.Conn) { untilBreak(t, c, s.Addr, func() bool { return true }) })
 	r := run(t, "redis://"+cut, "break", "job", "--yes")
 	r.fails(t, 69, "the tenure may have ended: look at it before you repeat this")
 	if err := <-granted; err != nil {
@@ -146,8 +146,58 @@ func TestLostReplyOfBreakIsNotRepeated(t *testing.T) {
 	}
 }
 
-// untilBreak relays a connection, and drops it instead of the reply to BREAK.
-func untilBreak(t *testing.T, c net.Conn, addr string) {
+// Between the last look at the owner and BREAK the tenure can end, and another begin.
+func TestBreakNamesTheTenureThatItBroke(t *testing.T) {
+	simbatest.Binary(t)
+	onEveryEngine(t, func(t *testing.T, engine string) {
+		s := simbatest.StartOn(t, engine)
+		c := simbatest.GoRedis(t, s)
+		simbatest.Acquire(t, c, "job", "alice", 600_000)
+		late := listen(t, func(conn net.Conn) {
+			untilBreak(t, conn, s.Addr, func() bool {
+				if err := c.Do(t.Context(), "SIMBA.RELEASE", "job", "alice").Err(); err != nil {
+					t.Error(err)
+				}
+				simbatest.Acquire(t, c, "job", "bob", 600_000)
+				return false
+			})
+		})
+		r := run(t, "redis://"+late, "break", "job", "--yes", "--json", "--reason", "stuck")
+		var broken map[string]any
+		if r.code == 0 {
+			broken = object(t, r.out)
+		}
+		history := objects(t, must(t, url(s), "history", "job", "--json"))
+		last := history[len(history)-1]
+		if broken["owner"] != "bob" || last["event"] != "broken" || last["owner"] != "bob" || broken["token"] != last["token"] {
+			t.Errorf("exit code %d with %v, %s; the history ends with %v", r.code, broken, r.err, last)
+		}
+	})
+}
+
+func TestBreakSaysThatItBrokeAnotherTenureThanItAskedFor(t *testing.T) {
+	s := contended(t, "embedded")
+	c := simbatest.GoRedis(t, s)
+	late := listen(t, func(conn net.Conn) {
+		untilBreak(t, conn, s.Addr, func() bool {
+			if err := c.Do(t.Context(), "SIMBA.RELEASE", "job", "alice").Err(); err != nil {
+				t.Error(err)
+			}
+			simbatest.Acquire(t, c, "job", "bob", 600_000)
+			return false
+		})
+	})
+	code, out := onTerminal(t, "redis://"+late, func() string { return "y\n" }, "break", "job")
+	for _, want := range []string{"job is held by alice, token ", "the tenure of alice, token ", "had ended just before", "broke the tenure of bob on job, token "} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d without %q: %s", code, want, out)
+		}
+	}
+}
+
+// untilBreak relays a connection. Before BREAK it calls a function, and drops the connection
+// instead of the reply to BREAK if that returns true.
+func untilBreak(t *testing.T, c net.Conn, addr string, before func() bool) {
 	server, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Error(err)
@@ -160,7 +210,7 @@ func untilBreak(t *testing.T, c net.Conn, addr string) {
 		if err != nil {
 			return
 		}
-		last := strings.Contains(string(buffer[:n]), "SIMBA.BREAK")
+		last := strings.Contains(string(buffer[:n]), "SIMBA.BREAK") && before()
 		if _, err := server.Write(buffer[:n]); err != nil {
 			return
 		}

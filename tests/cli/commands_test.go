@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -44,7 +48,7 @@ func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
 			}
 		}
 		o := object(t, must(t, url(s), "owner", "--json", "job"))
-		if o["held"] != true || o["owner"] != "alice" || fmt.Sprintf("%.0f", o["token"]) != token || o["transition"].(float64) <= o["ttl"].(float64) {
+		if o["held"] != true || o["owner"] != "alice" || fmt.Sprintf("%.0f", o["token"]) != token || o["transition_ms"].(float64) <= o["ttl_ms"].(float64) {
 			t.Errorf("owner: %v", o)
 		}
 		if engine == "embedded" && o["acquired_at"] != float64(record["acquired_at"].(int64)) {
@@ -109,6 +113,22 @@ func TestInvalidArgumentIsNamed(t *testing.T) {
 		{[]string{"status", "a"}, "unexpected argument 'a'"},
 		{[]string{"list", "--tall"}, "unknown flag: --tall"},
 		{[]string{"queue", "a", "--count", "many"}, "--count"},
+		{[]string{"queue", "a", "--count", "10001"}, "use a number from 1 to 10000"},
+		{[]string{"history", "a", "--count", "0"}, `invalid argument "0" for "--count" flag: use a number from 1 to 10000`},
+		{[]string{"history", "a", "--count", "-1"}, "use a number from 1 to 10000"},
+		{[]string{"lock", "a", "--conflict-exit-code", "256", "--", "true"}, "not 0 to 255"},
+		{[]string{"lock", "a", "--wait", "0", "--", "true"}, "use a positive duration, or --try"},
+		{[]string{"lock", "a", "--ttl", "-1s", "--", "true"}, "--ttl is -1s"},
+		{[]string{"elect", "a", "--grace", "0", "--", "true"}, "--grace is 0s"},
+		{[]string{"elect", "a", "--ttl", "ten", "--", "true"}, "--ttl"},
+		{[]string{"restore", "a", "--data-dir", "b", "--quiet", "-1s"}, "--quiet must be above 0"},
+		{[]string{"elect", "a", "--ttl", "10", "--", "true"}, "write 10s, 500ms or 1h30m"},
+		{[]string{"ownr", "a"}, "unknown command 'ownr'; do you mean owner? (simba-resp --help lists the commands)"},
+		{[]string{"x\x1b"}, `unknown command 'x\x1b'`},
+		{[]string{"serve", "now"}, "unexpected argument 'now'"},
+		{[]string{"completion"}, "completion needs a SHELL: bash, zsh, fish or powershell"},
+		{[]string{"completion", "ksh"}, "unknown command 'ksh'"},
+		{[]string{"status", "--url", "127.0.0.1:7379"}, "--url: use redis://host:port"},
 	} {
 		run(t, "redis://127.0.0.1:1", row.args...).fails(t, 2, row.want)
 	}
@@ -117,11 +137,55 @@ func TestInvalidArgumentIsNamed(t *testing.T) {
 func TestErrorOfTheServerIsShown(t *testing.T) {
 	s := simbatest.Start(t)
 	run(t, url(s), "owner", "{x}").fails(t, 69, "ERR invalid mutex: it must not contain '{' or '}'")
-	run(t, url(s), "queue", "x", "--count", "0").fails(t, 69, "COUNT")
 }
 
-// SCAN may return a mutex twice; list prints more than one page, each mutex once.
-func TestListShowsEachOfManyMutexesOnce(t *testing.T) {
+func TestHelpShowsNoEmptyDefault(t *testing.T) {
+	for _, command := range []string{
+		"status", "list", "owner", "queue", "history", "watch", "why", "break", "health", "lock", "elect", "backup", "restore",
+	} {
+		out := must(t, "", command, "--help")
+		if !strings.Contains(out, "simba-resp "+command) || strings.Contains(out, "(default )") || strings.Contains(out, "(default 0s)") {
+			t.Errorf("%s --help prints\n%s", command, out)
+		}
+	}
+}
+
+func TestStatusComparesTheDatasetWithMaxmemory(t *testing.T) {
+	s := simbatest.Start(t, "--maxmemory", "64mb")
+	if out := must(t, url(s), "status"); !regexp.MustCompile(`(?m)^dataset +\d\.\d MiB of maxmemory 64\.0 MiB$`).MatchString(out) {
+		t.Errorf("status prints\n%s", out)
+	}
+	o := object(t, must(t, url(s), "status", "--json"))
+	if o["maxmemory_bytes"] != 64.0*(1<<20) || o["used_memory_dataset_bytes"].(float64) >= o["used_memory_bytes"].(float64) {
+		t.Errorf("status --json prints %v", o)
+	}
+}
+
+func TestKeyWithoutExpiryHasNoExpiry(t *testing.T) {
+	s := simbatest.Start(t)
+	c := simbatest.GoRedis(t, s)
+	if err := c.Set(t.Context(), "key", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	conn := simbatest.Conn(t, s)
+	// In the first millisecond it looks like a lease of 24 h.
+	for now, then := any(0), any(0); now == then; {
+		r := simbatest.DoRecord(t, conn, "SIMBA.OWNER", "key")
+		now, then = r["now"], r["acquired_at"]
+	}
+	for command, want := range map[string]string{"owner": "lease       no expiry\n", "list": "  no expiry  ", "why": "its lease has no expiry; it began "} {
+		args := []string{command, "key"}
+		if out := must(t, url(s), args...); !strings.Contains(out, want) {
+			t.Errorf("%s prints\n%s", command, out)
+		}
+	}
+	if o := object(t, must(t, url(s), "owner", "key", "--json")); o["ttl_ms"] != nil || o["transition_at"] != nil {
+		t.Errorf("owner --json prints %v", o)
+	}
+}
+
+// SIMBA.SCAN may return a mutex twice; list asks for more than one page.
+func TestListShowsEachOfManyMutexesOnceInOrder(t *testing.T) {
 	s := simbatest.Start(t, "--durability", "memory")
 	c := simbatest.GoRedis(t, s)
 	const many = 3500
@@ -133,21 +197,86 @@ func TestListShowsEachOfManyMutexesOnce(t *testing.T) {
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	seen := make(map[string]int)
+	var names []string
 	for _, row := range rows(must(t, url(s), "list")) {
-		seen[row[0]]++
+		names = append(names, row[0])
 	}
-	if len(seen) != many {
-		t.Errorf("%d mutexes are listed, want %d", len(seen), many)
-	}
-	for name, n := range seen {
-		if n != 1 {
-			t.Errorf("%s is listed %d times", name, n)
-		}
+	if distinct := slices.Compact(slices.Clone(names)); len(names) != many || len(distinct) != many || !slices.IsSorted(names) {
+		t.Errorf("%d mutexes are listed, %d of them different, want %d in order", len(names), len(distinct), many)
 	}
 	if got := objects(t, must(t, url(s), "list", "--contended", "--json")); len(got) != 1 || got[0]["mutex"] != "m:7" || got[0]["waiters"] != 1.0 {
 		t.Errorf("contended: %v", got)
 	}
+}
+
+// Some rows have an error. It matters whether the server may not answer, or could not.
+func TestListWithoutAllOwnersIsIncomplete(t *testing.T) {
+	server := func(owner string) string {
+		return listen(t, func(c net.Conn) {
+			r := bufio.NewReader(c)
+			for {
+				args, err := readCommand(r)
+				if err != nil {
+					return
+				}
+				reply := "+OK\r\n"
+				switch strings.ToUpper(args[0]) {
+				case "HELLO":
+					reply = "-ERR unknown command\r\n"
+				case "SIMBA.SCAN":
+					reply = "*2\r\n$1\r\n0\r\n*2\r\n$1\r\nb\r\n$1\r\na\r\n"
+				case "SIMBA.OWNER":
+					if reply = "*4\r\n$5\r\nowner\r\n$5\r\nalice\r\n$5\r\ntoken\r\n:7\r\n"; args[1] == "b" {
+						reply = owner
+					}
+				}
+				if _, err := io.WriteString(c, reply); err != nil {
+					return
+				}
+			}
+		})
+	}
+	away := "redis://" + server("-TRYAGAIN engine redis unavailable\r\n")
+	r := run(t, away, "list")
+	r.fails(t, 69, "incomplete: the owners of 1 of 2 mutexes are not known: TRYAGAIN engine redis unavailable")
+	if got := rows(r.out); len(got) != 2 || got[0][1] != "alice" || got[1][1] != "?" {
+		t.Errorf("list prints\n%s", r.out)
+	}
+	r = run(t, away, "list", "--json")
+	r.fails(t, 69, "incomplete")
+	if got := objects(t, r.out); len(got) != 2 || got[0]["owner"] != "alice" || got[1]["error"] != "TRYAGAIN engine redis unavailable" {
+		t.Errorf("list --json prints\n%s", r.out)
+	}
+	for _, refusal := range []string{"-NOPERM no permission\r\n", "-ERR invalid mutex: it must not contain white space\r\n"} {
+		if got := rows(must(t, "redis://"+server(refusal), "list")); len(got) != 2 || got[1][1] != "?" {
+			t.Errorf("after %s list prints %v", refusal, got)
+		}
+	}
+}
+
+// readCommand reads a command as a client sends it.
+func readCommand(r *bufio.Reader) ([]string, error) {
+	number := func(prefix string) (n int, err error) {
+		line, err := r.ReadString('\n')
+		if err == nil {
+			_, err = fmt.Sscanf(line, prefix+"%d\r\n", &n)
+		}
+		return n, err
+	}
+	n, err := number("*")
+	args := make([]string, n)
+	for i := range args {
+		var length int
+		if length, err = number("$"); err != nil {
+			return nil, err
+		}
+		arg := make([]byte, length+len("\r\n"))
+		if _, err = io.ReadFull(r, arg); err != nil {
+			return nil, err
+		}
+		args[i] = string(arg[:length])
+	}
+	return args, err
 }
 
 func TestCompletionOffersMutexes(t *testing.T) {
@@ -161,6 +290,9 @@ func TestCompletionOffersMutexes(t *testing.T) {
 	}
 	complete := func(prefix string) []string {
 		r := run(t, url(s), "__complete", "owner", prefix)
+		if wrapped := run(t, url(s), "__complete", "lock", "--try", prefix); wrapped.out != r.out {
+			t.Errorf("lock is completed by %q, owner by %q", wrapped.out, r.out)
+		}
 		lines := strings.Split(strings.TrimSpace(r.out), "\n")
 		slices.Sort(lines[:len(lines)-1])
 		return lines

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -42,7 +43,7 @@ func TestConnectionErrorSaysWhatToCheckAndNeverThePassword(t *testing.T) {
 		{"redis://u:secret@" + closed.Addr().String(), "connection refused; check that the server runs, and the URL"},
 		{"redis://u:secret@no-such-host.invalid", "unknown host; check the URL"},
 		{"redis://" + s.Addr, "the server asks for a login; set --user and --password-file or SIMBA_PASSWORD"},
-		{"redis://ops:secret-but-wrong@" + s.Addr, "the server refuses the password of user ops"},
+		{"redis://ops:secret-but-wrong@" + s.Addr, "the server refuses the password of user ops; check both"},
 		{"redis://:secret-but-wrong@" + s.Addr, "the server refuses the password of user default"},
 		{"rediss://ops:secret@" + s.Addr, "the server does not speak TLS on this port"},
 		{"unix://u:secret@/no/such/socket", "there is no such socket"},
@@ -57,6 +58,26 @@ func TestConnectionErrorSaysWhatToCheckAndNeverThePassword(t *testing.T) {
 		r.fails(t, code, row.want)
 		if strings.Contains(r.err+r.out, "secret") {
 			t.Errorf("it shows the password: %s", r.err)
+		}
+	}
+}
+
+// The server delays its replies to a host that sends wrong passwords, so no command may send one
+// twice.
+func TestAWrongPasswordIsSentOnce(t *testing.T) {
+	s := simbatest.Start(t, "--aclfile", writeUsers(t, "user default off", "user ops on >secret ~* &* +@all"))
+	ops := goredis.NewClient(&goredis.Options{Addr: s.Addr, Username: "ops", Password: "secret"})
+	defer ops.Close()
+	wrong := "redis://ops:wrong@" + s.Addr
+	for i, args := range [][]string{
+		{"status"}, {"watch", "job"}, {"lock", "job", "--", "true"}, {"elect", "job", "--", "true"}, {"backup", t.TempDir()},
+	} {
+		if r := run(t, wrong, args...); r.code != 69 || !strings.Contains(r.err, "the server refuses the password of user ops") {
+			t.Errorf("%v: exit code %d with %q", args, r.code, r.err)
+		}
+		info, err := ops.Info(t.Context(), "stats").Result()
+		if want := fmt.Sprintf("acl_access_denied_auth:%d\r\n", i+1); err != nil || !strings.Contains(info, want) {
+			t.Fatalf("after %v: %v, no %q in\n%s", args, err, want, info)
 		}
 	}
 }

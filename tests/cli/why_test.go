@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"errors"
 	"strings"
 	"testing"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
@@ -17,25 +20,28 @@ func TestWhySaysWhoIsAheadAndUntilWhen(t *testing.T) {
 		for _, want := range []string{
 			"job is held by alice, token ", "its lease ends in 10m", "unless the owner renews it",
 			"carol is in the queue at position 2. Ahead of it: 1.\n  1. bob, polling, waiting for ",
-			"bob is next, in 10m",
+			"It is free in 10m",
 		} {
 			if !strings.Contains(out, want) {
 				t.Errorf("carol reads\n%s\nwithout %q", out, want)
 			}
+		}
+		if strings.Contains(out, "Who is next is not known: bob polls.\nThe server skips a polling waiter that it cannot notify.\n") != shared {
+			t.Errorf("carol reads\n%s", out)
 		}
 		if own := strings.Contains(out, "On the engine mysql this is the queue of "+s.Addr+" only."); own == shared {
 			t.Errorf("carol reads\n%s", out)
 		}
 
 		bob := object(t, must(t, url(s), "why", "job", "--contender", "bob", "--json"))
-		if bob["position"] != 1.0 || bob["shared_queue"] != shared || bob["engine"] != engine || bob["free_in"].(float64) <= 600_000 {
+		if bob["position"] != 1.0 || bob["shared_queue"] != shared || bob["engine"] != engine || bob["free_in_ms"].(float64) <= 600_000 {
 			t.Errorf("bob: %v", bob)
 		}
 		if owner := bob["owner"].(map[string]any); owner["owner"] != "alice" {
 			t.Errorf("bob: %v", bob)
 		}
-		// Bob is first, so the end of the lease is the latest time; on mysql others may come first.
-		if latest, ok := bob["yours_in"].(float64); ok != shared || ok && latest != bob["free_in"] {
+		// Bob is first, but polls: the server skips bob if it cannot notify bob.
+		if bob["yours_in_ms"] != nil || bob["next"] != nil {
 			t.Errorf("bob: %v", bob)
 		}
 		if ahead := bob["ahead"].([]any); len(ahead) != 0 {
@@ -55,6 +61,43 @@ func TestWhySaysWhoIsAheadAndUntilWhen(t *testing.T) {
 	})
 }
 
+// A waiter whose connection is gone stays in the queue, and polls. The waiter behind it gets the
+// mutex.
+func TestWhyCallsNoAbsentWaiterNext(t *testing.T) {
+	simbatest.Binary(t)
+	onEveryEngine(t, func(t *testing.T, engine string) {
+		s := simbatest.StartOn(t, engine)
+		shared := engine != "mysql"
+		c := simbatest.GoRedis(t, s)
+		simbatest.Acquire(t, c, "job", "alice", 600_000)
+		wait := func(contender string) redis.Conn {
+			conn := simbatest.Conn(t, s)
+			if err := errors.Join(conn.Send("SIMBA.ACQUIRE", "job", contender, 600_000, "WAIT", 0), conn.Flush()); err != nil {
+				t.Fatal(err)
+			}
+			return conn
+		}
+		bob := wait("bob")
+		simbatest.AwaitBlocked(t, s.Addr, 1)
+		wait("carol")
+		simbatest.AwaitBlocked(t, s.Addr, 2)
+
+		w := object(t, must(t, url(s), "why", "job", "--contender", "bob", "--json"))
+		if w["next"] != nil && w["next"] != "bob" || (w["next"] == "bob") != shared || (w["yours_in_ms"] == w["free_in_ms"]) != shared {
+			t.Errorf("while bob waits: %v", w)
+		}
+		bob.Close()
+		simbatest.AwaitBlocked(t, s.Addr, 1)
+		out := must(t, url(s), "why", "job", "--contender", "carol")
+		if strings.Contains(out, "bob is next") || strings.Contains(out, "Who is next is not known: bob polls.") != shared {
+			t.Errorf("carol reads\n%s", out)
+		}
+		if w := object(t, must(t, url(s), "why", "job", "--json")); w["next"] != nil {
+			t.Errorf("a new contender reads %v", w)
+		}
+	})
+}
+
 // Two servers share a store: on mysql each has a queue of its own.
 func TestWhyKnowsTheQueueOfOtherServersExceptOnMySQL(t *testing.T) {
 	simbatest.Binary(t)
@@ -66,7 +109,7 @@ func TestWhyKnowsTheQueueOfOtherServersExceptOnMySQL(t *testing.T) {
 		if shared := store.Engine != "mysql"; w["shared_queue"] != shared || (len(w["ahead"].([]any)) == 1) != shared {
 			t.Errorf("%v", w)
 		}
-		if w["yours_in"] != nil {
+		if w["yours_in_ms"] != nil {
 			t.Errorf("a latest time although bob is ahead: %v", w)
 		}
 	})
@@ -89,7 +132,7 @@ func TestWhyShowsTheRecoveryDelay(t *testing.T) {
 	if !strings.Contains(out, "New grants are delayed for ") || !strings.Contains(out, "A new contender can have it in ") {
 		t.Errorf("it prints\n%s", out)
 	}
-	if w := object(t, must(t, url(s), "why", "other", "--json")); w["yours_in"].(float64) <= 0 || w["yours_in"] != w["quiet_ms"] {
+	if w := object(t, must(t, url(s), "why", "other", "--json")); w["yours_in_ms"].(float64) <= 0 || w["yours_in_ms"] != w["quiet_ms"] {
 		t.Errorf("%v", w)
 	}
 	if out := must(t, url(s), "status"); !strings.Contains(out, "recovering") {

@@ -86,7 +86,7 @@ func useAnyMutex(t *testing.T, e *engine.Engine, rng *rand.Rand, last uint64) (t
 		_, seq, err = e.Release(t.Context(), simba.ReleaseRequest{Mutex: name, Contender: contender})
 	case 1:
 		seq, err = e.Update(func(tx simba.Tx) error {
-			if tx.Open(name, contender) {
+			if tx.MayTake(name, contender) {
 				tx.Take(name, simba.Lock{Owner: contender, TTL: ttl, Fields: []simba.Field{{Name: contender, Value: "1"}}})
 			}
 			return nil

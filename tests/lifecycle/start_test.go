@@ -116,7 +116,9 @@ func TestAddressInUseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	simbatest.Refused(t, 1, "address already in use", "--addr", ln.Addr().String(), "--data-dir", t.TempDir()+"/data")
+	s := simbatest.Start(t) // a new data directory is logged
+	s.Stop()
+	simbatest.Refused(t, 1, "address already in use", "--addr", ln.Addr().String(), "--data-dir", s.Dir)
 }
 
 func TestCorruptDataIsRefused(t *testing.T) {

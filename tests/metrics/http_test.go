@@ -231,3 +231,25 @@ func jsonNumber(f float64) string {
 	text, _ := json.Marshal(f) // a float is always encoded
 	return string(text)
 }
+
+func TestSilentClientsDoNotStarveHTTPS(t *testing.T) {
+	a, dir := certs.NewAuthority(t, "test"), t.TempDir()
+	cert, key := a.Sign(t, certs.Leaf{Name: "server"}).Write(t, dir, "server")
+	s := start(t, "--durability", "memory", "--tls-addr", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key,
+		"--addr", "127.0.0.1:0", "--aclfile", usersFile(t))
+	for range 200 {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	s.url = strings.Replace(s.url, "http:", "https:", 1)
+	s.client = httpClient(t, clientConfig(a))
+	if status, _, body := s.get(t, "/readyz", "", ""); status != http.StatusOK {
+		t.Errorf("/readyz replies %d %s", status, body)
+	}
+	if status, _, body := s.get(t, "/metrics", "scraper", "scraper-password"); status != http.StatusOK {
+		t.Errorf("/metrics replies %d %s", status, body)
+	}
+}

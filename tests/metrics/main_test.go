@@ -1,4 +1,5 @@
-// Package metrics tests what the server serves over HTTP: metrics, health and profiles.
+// Package metrics tests what the server serves over HTTP: metrics, health and profiles. It also
+// tests the rules and the dashboard of deploy, which read the metrics.
 package metrics
 
 import (

@@ -189,15 +189,15 @@ func (o *outages) ask(a *asker, id int, stop <-chan struct{}) {
 			a.served.Add(1)
 			continue
 		}
-		if !o.refused(a, err, began, lost, command, args) {
+		if !o.refused(a, err, began, lost, o.limits.timeout, command, args) {
 			return
 		}
 	}
 }
 
 // refused handles an error reply, and reports whether it is that of an outage. lost is the reading
-// of the pulse when the request began.
-func (o *outages) refused(a *asker, err error, began time.Time, lost time.Duration, command string, args []any) bool {
+// of the pulse when the request began. The reply may come the slack later than limit.
+func (o *outages) refused(a *asker, err error, began time.Time, lost, limit time.Duration, command string, args []any) bool {
 	took := time.Since(began)
 	if !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
 		o.t.Errorf("%s %v: %v", command, args, err)
@@ -206,7 +206,7 @@ func (o *outages) refused(a *asker, err error, began time.Time, lost time.Durati
 	o.mu.Lock()
 	o.failures = append(o.failures, took)
 	o.mu.Unlock()
-	if lost = o.pulse.soFar() - lost; took-lost > o.limits.timeout+o.limits.slack {
+	if lost = o.pulse.soFar() - lost; took-lost > limit+o.limits.slack {
 		o.t.Errorf("%s %v is refused after %v, of which the test lost %v: %v", command, args, took, lost, err)
 	}
 	a.refused.Add(1)

@@ -325,7 +325,7 @@ func (h *heldBack) Commit(_ context.Context, seq simba.Seq) error {
 	return nil
 }
 
-func (h *heldBack) Begin(seq simba.Seq) bool { return seq > h.Committed() }
+func (h *heldBack) BeginCommit(seq simba.Seq) bool { return seq > h.Committed() }
 
 func (h *heldBack) Committed() simba.Seq {
 	h.mu.Lock()

@@ -3,12 +3,12 @@ package seeds
 import _ "embed" // for the scripts
 
 // The scripts of Simba 3.2 and later were written for this package. They were compared with the
-// published scripts of 3.2 and with the published releases of 3.3 and 4.0: steps, messages, and the
-// order of KEYS. They differ:
+// published scripts of 3.2 and with the published releases of 3.3 and 4.0. The comparison covered
+// steps, messages, and the order of KEYS. There is one difference:
 //
 //   - 3.2 replies {owner, ms left}; this one adds the token 0, so that all replies have one form.
 //
-// Not compared, and so assumed:
+// These points were not compared, and so are assumed:
 //
 //   - the order of KEYS where 3.3 and later acquire and renew;
 //   - 4.0 to 4.3 acquire and renew as 3.3 does.
@@ -63,14 +63,15 @@ const (
 	queue = ":contender"
 )
 
-// Generation is how some versions of Simba contend on Redis. Each script takes the contender.
-// Acquire and Guard also take the milliseconds until the end of its transition window.
+// Generation has the scripts by which some versions of Simba contend on Redis. Each script takes
+// the contender. Acquire and Guard also take the milliseconds until the end of the contender's
+// transition window.
 type Generation struct {
 	Name                    string
 	Acquire, Guard, Release Script
-	// Queues means that a waiter has a queue entry, and that a release notifies one waiter on its
-	// own channel. Without it, a release notifies all on the mutex' channel. With it, replies are
-	// text, "owner@@ms"; without it {owner, ms left, token}.
+	// Queues means that a waiter has a queue entry. A release notifies one waiter on its own
+	// channel, and replies are text, "owner@@ms". Without Queues, a release notifies all on the
+	// mutex' channel, and replies are {owner, ms left, token}.
 	Queues bool
 	// Braceless means that a contender subscribes to simba:m and simba:m:<id>. Its own scripts
 	// publish on simba:{m} and simba:{m}:<id>. So it receives neither their notices nor those of

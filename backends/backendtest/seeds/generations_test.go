@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// It checks replies, tokens, and the keys that stay.
+// The test checks replies, tokens, and the keys that stay.
 func TestScriptsOfEveryGenerationRunOnRedis(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: stores.Redis(t).Addr})
 	t.Cleanup(func() { rdb.Close() })

@@ -1,11 +1,12 @@
-// Package seeds has the requests of other systems to a store, as their documents print them. They
-// are the scripts of Simba's Redis backend and of Spring's RedisLockRegistry, and the statements of
-// Simba's JDBC backend. Tests contend with them, and benchmarks compare with them.
+// Package seeds has the requests that other systems send to a store, as the documents of these
+// systems print them. They are the scripts of Simba's Redis backend and of Spring's
+// RedisLockRegistry, and the statements of Simba's JDBC backend. Tests contend with them, and
+// benchmarks compare with them.
 package seeds
 
 import _ "embed" // for the scripts
 
-// Scripts of Simba on the JVM. KEYS[1] is the lock key. ARGV are the contender, and the
+// Scripts of Simba on the JVM. KEYS[1] is the lock key. ARGV are the contender's id, and the
 // milliseconds until the end of its transition window.
 var (
 	//go:embed simba_acquire.lua
@@ -16,8 +17,8 @@ var (
 	SimbaRelease string
 )
 
-// Scripts of Spring's RedisLockRegistry. KEYS[1] is the lock key. ARGV are the client's id and, to
-// obtain, the milliseconds of the lease.
+// Scripts of Spring's RedisLockRegistry. KEYS[1] is the lock key. ARGV are the client's id and, in
+// the script that obtains the lock, the milliseconds of the lease.
 var (
 	//go:embed spring_obtain.lua
 	SpringObtain string

@@ -7,8 +7,8 @@ import (
 
 const slots = 16384
 
-// Cluster is a Redis Cluster of three masters, each with one replica. Its nodes notice within about
-// a second that one is gone.
+// Cluster is a Redis Cluster of three masters, each with one replica. If one node is gone, the
+// others notice within about a second.
 type Cluster struct {
 	Nodes []*Server // the initial masters, then their replicas in the same order
 	Addrs []string  // of Nodes

@@ -5,9 +5,9 @@
 //
 //	client ─▶ Link ─▶ Server (or the primary of a Pair)
 //
-// A store is ready when its function returns: it has answered. It is killed when its test ends, and
-// by the kernel if the test's process ends before that. If a program is missing, the test is
-// skipped with the reason. With CI=true it fails.
+// A store has answered, and so is ready, when its function returns. It is killed when its test
+// ends. If the test's process ends before that, the kernel kills the store. If a program is
+// missing, the test is skipped with the reason. With CI=true the test fails.
 //
 // All functions must be called from the test's own goroutine. The methods of a Server or Link may
 // be called from any goroutine.

@@ -8,4 +8,4 @@ import (
 )
 
 // Freeze stops a process with SIGSTOP. On systems other than Linux it may still send an answer.
-func Freeze(p *os.Process) { _ = p.Signal(syscall.SIGSTOP) } // fails if it is gone
+func Freeze(p *os.Process) { _ = p.Signal(syscall.SIGSTOP) } // fails if the process is gone

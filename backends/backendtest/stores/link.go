@@ -16,7 +16,7 @@ type Link struct {
 	addr string
 	all  sync.WaitGroup // every goroutine
 
-	mu       sync.Mutex // guards what follows; held during no I/O but the listener's
+	mu       sync.Mutex // guards the fields below; never held during I/O, except the listener's
 	target   string     // for new connections
 	changed  chan struct{}
 	fault    fault
@@ -41,13 +41,13 @@ type pair struct {
 	client, store *net.TCPConn
 	// replyDropped means that later replies belong to other requests. Guarded by Link.mu.
 	replyDropped bool
-	armed        bool // its next reply is dropped; guarded by Link.mu
+	armed        bool // the link drops its next reply; guarded by Link.mu
 }
 
 // trap waits for a request whose reply is dropped, or that starts a fault.
 type trap struct {
 	text []byte
-	next fault // whole = only its reply is dropped
+	next fault // whole = the link drops only the reply
 	done chan struct{}
 }
 
@@ -65,8 +65,8 @@ func NewLink(t TB, target string) *Link {
 // Addr returns the address for clients. It never changes.
 func (l *Link) Addr() string { return l.addr }
 
-// Blackhole stops all traffic, like a pulled cable. Connections are accepted and stay open, but
-// nothing is passed on. Requests and replies sent meanwhile arrive after Heal.
+// Blackhole stops all traffic, like a pulled cable. The link accepts connections and keeps them
+// open, but passes nothing on. Requests and replies sent meanwhile arrive after Heal.
 func (l *Link) Blackhole() { l.set(blackhole, 0) }
 
 // Refuse resets all connections and refuses new ones, like a machine without the store.
@@ -110,17 +110,17 @@ func (l *Link) DropReplies() { l.set(dropReplies, 0) }
 func (l *Link) DropNextReply() (lost <-chan struct{}) { return l.DropReplyTo("") }
 
 // DropReplyTo waits for a request that contains the text. The store gets it and replies, but the
-// client sees its connection reset instead. That happens once, and then the channel is closed.
+// client sees its connection reset instead. That happens once. Then lost is closed.
 func (l *Link) DropReplyTo(text string) (lost <-chan struct{}) { return l.setTrap(text, whole) }
 
-// DropRepliesFrom is DropReplies from the first request that contains the text. Then the channel is
-// closed.
+// DropRepliesFrom is DropReplies from the first request that contains the text. begun is closed
+// when the fault begins.
 func (l *Link) DropRepliesFrom(text string) (begun <-chan struct{}) {
 	return l.setTrap(text, dropReplies)
 }
 
 // BlackholeFrom is Blackhole from the first request that contains the text. That request arrives
-// after Heal. The channel is closed when the fault begins.
+// after Heal. begun is closed when the fault begins.
 func (l *Link) BlackholeFrom(text string) (begun <-chan struct{}) { return l.setTrap(text, blackhole) }
 
 func (l *Link) setTrap(text string, next fault) <-chan struct{} {
@@ -133,7 +133,7 @@ func (l *Link) setTrap(text string, next fault) <-chan struct{} {
 	return l.trap.done
 }
 
-// Heal ends all faults. New connections are accepted when it returns.
+// Heal ends all faults. When it returns, the link accepts new connections.
 func (l *Link) Heal() {
 	if err := l.listen(); err != nil {
 		l.t.Errorf("heal the link: %v", err)
@@ -150,7 +150,7 @@ func (l *Link) Heal() {
 	l.setLocked(whole, 0)
 }
 
-// Whole reports whether there is no fault, and none is waiting for a request.
+// Whole reports whether there is no fault, and no fault waits for a request.
 func (l *Link) Whole() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,8 +263,8 @@ func (l *Link) pump(p *pair, dst, src *net.TCPConn, pass func(*pair, []byte) boo
 			}
 		}
 		if err != nil {
-			// For the stores' protocols the end of one direction is the end of both. But a pulled
-			// cable does not show that a side has closed.
+			// In the stores' protocols the end of one direction is the end of both. But with a
+			// pulled cable, nobody sees that a side has closed.
 			if l.hold() && errors.Is(err, io.EOF) {
 				_ = dst.CloseWrite()
 				return

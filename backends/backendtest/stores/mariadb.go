@@ -12,8 +12,8 @@ import (
 )
 
 // MariaDB starts a MariaDB with an empty database "simba" and the user root without a password
-// (root@tcp(Addr)/simba). Committed data survives Stop and Kill. Arguments are those of mariadbd
-// and override the defaults.
+// (root@tcp(Addr)/simba). Committed data survives Stop and Kill. The arguments are those of
+// mariadbd, and override the defaults.
 func MariaDB(t TB, args ...string) *Server {
 	t.Helper()
 	return mariaDB(t, []string{createDatabase}, args...)
@@ -41,7 +41,7 @@ func mariaDB(t TB, begin []string, args ...string) *Server {
 		"--innodb-flush-log-at-trx-commit=2", // survives a crash of the process, without fsync
 	}
 	if os.Geteuid() == 0 {
-		testOptions = append(testOptions, "--user=root") // it refuses to run as root without this
+		testOptions = append(testOptions, "--user=root") // else it refuses to run as root
 	}
 	install := exec.Command(Need(t, "mariadb-install-db", "mariadb-server"),
 		append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"}, testOptions...)...)
@@ -67,7 +67,8 @@ func writeInitFile(t TB, s *Server, statements []string) {
 	}
 }
 
-// sendsGreeting returns nil if a MariaDB sends its greeting. It does so only when it is ready.
+// sendsGreeting returns nil if a MariaDB sends its greeting. MariaDB sends it only when it is
+// ready.
 func sendsGreeting(addr string) error {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

@@ -44,8 +44,8 @@ func NewMariaDBPair(t TB, args ...string) *MariaDBPair {
 	return p
 }
 
-// pairStart returns what a server of a pair executes at its start. None of it is written to the
-// binary log, since both servers execute it.
+// pairStart returns the statements that a server of a pair executes at its start. It writes none of
+// them to the binary log, since both servers execute them.
 func pairStart(readOnly bool) []string {
 	list := []string{
 		"SET SESSION sql_log_bin = 0", createDatabase,
@@ -61,8 +61,8 @@ func pairStart(readOnly bool) []string {
 // Link implements Pair.
 func (p *MariaDBPair) Link() *Link { return p.link }
 
-// DSN returns the DSN of clients for addr, which is the Link's or leads to it. The user has no
-// password and may not write to a read_only server.
+// DSN returns the DSN of clients for addr. addr is the Link's address, or leads to it. The user has
+// no password and may not write to a read_only server.
 func (p *MariaDBPair) DSN(addr string) string { return pairUser + "@tcp(" + addr + ")/simba" }
 
 // Primary implements Pair.
@@ -77,7 +77,7 @@ func (p *MariaDBPair) Failover() {
 	old, next := p.connect(p.primary), p.connect(p.replica)
 	defer old.close()
 	defer next.close()
-	// It returns when no write is in progress. Open transactions can no longer commit.
+	// This statement returns when no write is in progress. Open transactions can no longer commit.
 	old.exec("SET GLOBAL read_only = ON")
 	writeInitFile(p.t, p.primary, pairStart(true))
 	next.catchUp(old.position())
@@ -105,7 +105,7 @@ func (p *MariaDBPair) follow() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	// Its own transactions as a primary count as replicated.
+	// The replica's own transactions as a former primary count as replicated.
 	replica.exec("SET GLOBAL gtid_slave_pos = '" + replica.position() + "'")
 	replica.exec(fmt.Sprintf("CHANGE MASTER TO MASTER_HOST = '%s', MASTER_PORT = %s, MASTER_USER = 'root', MASTER_PASSWORD = '',"+
 		" MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1, MASTER_HEARTBEAT_PERIOD = 1", host, port))

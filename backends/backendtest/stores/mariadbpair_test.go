@@ -37,7 +37,8 @@ func TestMariaDBFailoverLosesNoAcknowledgedWrite(t *testing.T) {
 					return
 				default:
 				}
-				// A number whose write failed is not used again: it may have been written.
+				// If a write fails, its number is not used again, because the write may have been
+				// done.
 				if _, err := db.Exec("INSERT INTO x VALUES (?, ?)", client, n); err == nil {
 					acknowledged[client].Add(1)
 					continue

@@ -1,7 +1,7 @@
 package stores
 
-// Pair is a primary and its replica behind one address, that of the Link. Both are real servers,
-// and the replica follows by the store's own replication.
+// Pair is a primary and its replica behind one address, the Link's. Both are real servers. The
+// replica follows by the store's own replication.
 type Pair interface {
 	// Link leads to the primary. Clients know no other address.
 	Link() *Link
@@ -11,10 +11,10 @@ type Pair interface {
 	// Rejoin, the old primary.
 	Other() *Server
 	// Failover promotes the replica without losing an acknowledged write, and directs new
-	// connections to it. The old primary keeps running. It refuses writes, replicates no longer,
-	// and keeps its connections.
+	// connections to it. The old primary keeps running and keeps its connections. It refuses
+	// writes, and no longer replicates.
 	Failover()
-	// Rejoin makes the old primary the replica of the new one. It returns when that has caught up.
-	// Then Failover may be called again.
+	// Rejoin makes the old primary the replica of the new one. It returns when the replica has
+	// caught up. Then Failover may be called again.
 	Rejoin()
 }

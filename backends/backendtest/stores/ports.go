@@ -25,8 +25,8 @@ var (
 	given   = make(map[int]net.Listener)
 )
 
-// FreePort returns a free port that no other store of this process got. On Linux, no other test
-// process got it either.
+// FreePort returns a free port that no other store of this process has. On Linux, no other test
+// process has it either.
 func FreePort(t TB) int {
 	t.Helper()
 	portsMu.Lock()
@@ -71,7 +71,8 @@ func free(port int) bool {
 }
 
 // listen listens on a port of FreePort. A child process that another goroutine is starting holds
-// this process' files for a moment. Among them may be a listener that was just closed on that port.
+// this process' files for a moment. Among these files may be a listener on that port that was just
+// closed.
 func listen(addr string) (net.Listener, error) {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
 		l, err := net.Listen("tcp", addr)

@@ -7,9 +7,9 @@ import (
 )
 
 func TestFreePortIsUniqueAcrossProcesses(t *testing.T) {
-	// As the tests of another process do.
+	// The tests of another process would do this.
 	if l, err := net.Listen("unix", "@simba-resp-tests-port-"+strconv.Itoa(FreePort(t))); err == nil {
 		l.Close()
-		t.Error("another process could take it")
+		t.Error("another process could take the port")
 	}
 }

@@ -5,8 +5,8 @@ import (
 )
 
 // Redis starts a redis-server that keeps its data through Stop and Kill, in an append only file
-// without fsync. Arguments are those of redis-server and override the defaults: "--requirepass",
-// "secret".
+// without fsync. The arguments are those of redis-server, such as "--requirepass", "secret". They
+// override the defaults.
 func Redis(t TB, args ...string) *Server {
 	t.Helper()
 	return start(t, redisServer(t, args...))
@@ -24,7 +24,7 @@ func redisServer(t TB, args ...string) *Server {
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", s.Dir,
 		"--save", "", "--appendonly", "yes", "--appendfsync", "no",
 	}, args...)
-	// A server that wants a password answers too.
+	// A server that needs a password answers too.
 	s.ready = func() error { return answers(s.Addr, "PING\r\n", "+PONG", "-NOAUTH") }
 	return s
 }

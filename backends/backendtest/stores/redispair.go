@@ -12,7 +12,7 @@ type RedisPair struct {
 	t    TB
 	link *Link
 
-	mu               sync.Mutex // guards what follows; never held during I/O
+	mu               sync.Mutex // guards the fields below; never held during I/O
 	primary, replica *Server
 }
 

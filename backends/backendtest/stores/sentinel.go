@@ -16,8 +16,8 @@ type Sentinel struct {
 	Sentinels     []*Server
 }
 
-// RedisSentinel starts them and returns when every sentinel could fail over. The arguments are
-// those of redis-server, for the two nodes.
+// RedisSentinel starts a Sentinel, and returns when every sentinel could fail over. The arguments
+// are those of redis-server, for the two nodes.
 func RedisSentinel(t TB, args ...string) *Sentinel {
 	t.Helper()
 	s := &Sentinel{MasterName: "mymaster"}
@@ -31,8 +31,8 @@ func RedisSentinel(t TB, args ...string) *Sentinel {
 		w := s.watcher(t, host, port)
 		s.Sentinels = append(s.Sentinels, start(t, w))
 		s.SentinelAddrs = append(s.SentinelAddrs, w.Addr)
-		// A sentinel that was delayed by 2 s, as on a busy machine, does nothing for the next 30 s.
-		// (This cannot be set before Redis 7.)
+		// If a busy machine delays a sentinel by 2 s, the sentinel does nothing for the next 30 s.
+		// This shortens that time. Redis before 7 lacks the command.
 		_, _ = ask(w.Addr, "SENTINEL DEBUG tilt-period 3000")
 	}
 	await(t, "the sentinels know each other and the replica", func() bool {
@@ -56,8 +56,8 @@ func (s *Sentinel) Primary() *Server {
 	return nil
 }
 
-// Hold keeps the sentinels from replacing the current primary. Otherwise they would do so when a
-// busy machine delays it for one second.
+// Hold keeps the sentinels from replacing the current primary. Otherwise they would replace it when
+// a busy machine delays it for one second.
 func (s *Sentinel) Hold(t TB) {
 	t.Helper()
 	for _, addr := range s.SentinelAddrs {
@@ -76,7 +76,7 @@ sentinel monitor %[3]s %[4]s %[5]s 2
 sentinel down-after-milliseconds %[3]s 1000
 sentinel failover-timeout %[3]s 5000
 `, own, w.Dir, s.MasterName, host, port)
-	// The sentinel writes what it learns into its configuration.
+	// The sentinel changes its configuration file.
 	if err := os.WriteFile(filepath.Join(w.Dir, "sentinel.conf"), []byte(conf), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -21,14 +21,14 @@ const readyTimeout = 60 * time.Second
 // Server is one process of a store.
 type Server struct {
 	Addr string // host:port, the same through all restarts
-	Dir  string // its data, and its output in the file "log"
+	Dir  string // has its data, and its output in the file "log"
 
 	t       TB
 	program string
 	args    []string
 	ready   func() error // returns nil when the server answers
 
-	mu   sync.Mutex // guards what follows, which each Start sets
+	mu   sync.Mutex // guards the fields below, which each Start sets
 	proc *process
 }
 
@@ -82,9 +82,9 @@ func (s *Server) awaitReady(p *process) error {
 		}
 		select {
 		case <-p.ended:
-			return fmt.Errorf("it ended: %v", p.cmd.ProcessState)
+			return fmt.Errorf("the program ended: %v", p.cmd.ProcessState)
 		case <-deadline.C:
-			return fmt.Errorf("it does not answer: %w", err)
+			return fmt.Errorf("the server does not answer: %w", err)
 		case <-again.C:
 		}
 	}
@@ -210,7 +210,7 @@ func (p *process) hasEnded() bool {
 }
 
 func (p *process) signal(sig syscall.Signal) {
-	_ = p.cmd.Process.Signal(sig) // fails if it has ended
+	_ = p.cmd.Process.Signal(sig) // fails if the process has ended
 }
 
 // Need returns the path of a program, and skips the test if it is missing.

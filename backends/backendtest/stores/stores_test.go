@@ -60,7 +60,7 @@ func TestRedisKeepsPortAndDataThroughKillAndStop(t *testing.T) {
 		end()
 		if c, err := net.Dial("tcp", s.Addr); err == nil {
 			c.Close()
-			t.Fatalf("it serves after %s", name)
+			t.Fatalf("the server answers after %s", name)
 		}
 		s.Start()
 		k := dial(t, s.Addr)
@@ -77,7 +77,7 @@ func TestPausedServerAnswersAfterResume(t *testing.T) {
 	s.Pause()
 	k.send("PING")
 	if got, err := k.line(100 * time.Millisecond); err == nil {
-		t.Fatalf("it answered %q", got)
+		t.Fatalf("the paused server answered %q", got)
 	}
 	s.Resume()
 	k.expect("+PONG")
@@ -281,7 +281,7 @@ func TestSentinelsReplaceAPrimaryThatDied(t *testing.T) {
 	old.Kill()
 	await(t, "the replica takes over", func() bool { return s.Primary() != nil })
 	primary := s.Primary().Addr
-	// Otherwise it may treat the old primary as the current one when that is back.
+	// Otherwise a sentinel may treat the old primary as the current one when that is back.
 	await(t, "every sentinel knows", func() bool {
 		return !slices.ContainsFunc(s.SentinelAddrs, func(addr string) bool {
 			return !replyContains(addr, "INFO sentinel", "address="+primary)
@@ -326,7 +326,7 @@ func TestRedisPairFailsOverUnderLoadWithoutLosingAWrite(t *testing.T) {
 		}
 	}()
 	for range 5 {
-		time.Sleep(50 * time.Millisecond) // of load
+		time.Sleep(50 * time.Millisecond) // time for some load
 		k := dial(t, p.Link().Addr())
 		k.send("PING")
 		k.expect("+PONG")

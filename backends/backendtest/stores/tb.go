@@ -1,6 +1,7 @@
 package stores
 
-// TB is what a store needs of its caller: a testing.TB, or a program that is no test.
+// TB has the methods that a store calls. A testing.TB has them. A program that is no test may
+// implement them.
 type TB interface {
 	Helper()
 	Error(args ...any)

@@ -11,9 +11,9 @@ import (
 // zookeeperJar's manifest names the other jars that it needs.
 const zookeeperJar = "/usr/share/java/zookeeper.jar"
 
-// ZooKeeper starts a single ZooKeeper. Sessions may be as short as 1 s, and its tick is 200 ms.
-// Empty container nodes are deleted after a second or two. It does not fsync. Arguments are lines
-// of zoo.cfg and override the defaults.
+// ZooKeeper starts a single ZooKeeper. Sessions may be as short as 1 s, and the tick is 200 ms. It
+// deletes empty container nodes after a second or two. It does not fsync. The arguments are lines
+// of zoo.cfg, and override the defaults.
 func ZooKeeper(t TB, config ...string) *Server {
 	t.Helper()
 	s := zookeeper(t, testOptions...)
@@ -48,7 +48,7 @@ func ZooKeeperEnsemble(t TB, n int, config ...string) *Ensemble {
 		s.t = t
 		t.Cleanup(s.Kill)
 	}
-	for _, s := range e.Servers { // none serves before most of them are running
+	for _, s := range e.Servers { // no server serves before most of them are running
 		if _, err := s.launch(nil); err != nil {
 			t.Fatal(err)
 		}

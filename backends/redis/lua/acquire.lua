@@ -11,7 +11,8 @@ if owner == me then
   renew(t, tr, newSession)
   return reply('renewed', 0, '')
 end
--- A full Redis accepts no new contender. One with a queue entry or a reservation keeps it.
+-- A full Redis accepts no new contender. A contender with a queue entry or a reservation is not
+-- new.
 local refused = full and reserved ~= me and not call('ZSCORE', queue, me)
 if owner == '' and (reserved == '' or reserved == me) then
   if refused then return reply('full', 0, '') end

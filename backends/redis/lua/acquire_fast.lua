@@ -1,5 +1,5 @@
--- acquire: the mutex is free and nobody waits. It does what steps.lua would do for a grant. It
--- leaves to the steps a fence that holds no token, and a user who may not publish.
+-- The fast path of acquire: the mutex is free and nobody waits. It does what grant in steps.lua
+-- would do. If the fence holds no token, or the user may not publish, the steps refuse the request.
 local before, may = tonumber(state[3] or 0), redis.acl_check_cmd
 if idle and owner == '' and reserved == '' and not unnotified and before and before < 9007199254740991 and not string.find(state[3] or '', '%D') and
     (not may or may('PUBLISH', lock, '') and may('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '')) then
@@ -10,7 +10,7 @@ if idle and owner == '' and reserved == '' and not unnotified and before and bef
     local microsText = time[1] .. string.sub('00000' .. time[2], -6)
     before = math.max(before, tonumber(token))
     token = before < micros and microsText or string.format('%.0f', before + 1)
-    call('SET', mark, token, 'PXAT', till)
+    call('SET', tokenKey, token, 'PXAT', till)
     if ARGV[6] == '0' then
       call('SET', fence, token)
     else

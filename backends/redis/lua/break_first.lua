@@ -1,2 +1,2 @@
--- break: see breaks in state.lua.
+-- The first line of break: see breaks in state.lua.
 breaks = true

@@ -4,20 +4,20 @@
 --          received it by a message
 -- The extra of the reply is 1 if the server had not received it before.
 local status, isNew = 'ok', 0
--- A lease may expire before the ticket's server receives the grant. Reconciling may then have the
--- same ticket granted a later tenure, whose grant the server receives later or never.
+-- A lease may expire before the ticket's server receives the grant. Reconciling may then grant the
+-- same ticket a later tenure. The server receives that grant later or never.
 local later = ARGV[10] == 'acknowledged' and lastGrant == server .. '/' .. ARGV[9] .. ' ' .. token
 if owner == ARGV[7] and (ARGV[8] == token or later) then
   status = 'confirmed'
   if ARGV[10] == 'acknowledged' then
-    -- Whichever ticket of the contender was granted the tenure.
+    -- The tenure may have been granted to another ticket of the contender.
     acknowledge(ARGV[9])
   elseif granted == server .. '/' .. ARGV[9] then
     granted, changed, isNew = granted .. '!', true, 1
   end
 elseif ARGV[10] == 'acknowledged' then
-  -- The wait has ended without the mutex: the queue entry of this ticket must get no grant any
-  -- more.
+  -- The wait has ended without the mutex. So the queue entry of this ticket must get no more
+  -- grants.
   local kind, wttl, wtransition, wserver, wticket, _, since, _, _, score = readWaiter(ARGV[7])
   if kind == 'b' and wserver == server and wticket == ARGV[9] then poll(ARGV[7], wttl, wtransition, since, score) end
   call('HDEL', ended, server .. '/' .. ARGV[9])

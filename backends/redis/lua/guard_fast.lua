@@ -1,9 +1,10 @@
--- guard: the owner renews within its lease. It does what renew in steps.lua would do.
+-- The fast path of guard: the owner renews within its lease. It does what renew in steps.lua would
+-- do.
 if owner == ARGV[7] and lockOwner == owner and lockToken == token and now < ends and (ARGV[10] == '0' or ARGV[10] == token) then
   local t, tr = tonumber(ARGV[8]), tonumber(ARGV[9])
   local till = now + t + tr .. ''
   call('PEXPIREAT', lock, till) -- first, see extendLock
-  call('PEXPIREAT', mark, till)
+  call('PEXPIREAT', tokenKey, till)
   if ARGV[6] ~= '0' then call('PEXPIRE', fence, t + tr + ARGV[6]) end
   local record
   if lastGrant ~= '' or nextLapse ~= 0 then

@@ -1,5 +1,4 @@
--- handoff: ends a tenure or a reservation of which the contender did not learn, and hands the mutex
--- off.
+-- handoff: ends a tenure or a reservation that nobody can use any more, and hands the mutex off.
 -- ARGV  7 contender  8 token, '0' = the reservation  9 ticket
 if ARGV[8] == '0' then
   if owner == '' and reserved == ARGV[7] then endReservation() end

@@ -1,2 +1,2 @@
--- queue: ARGV names no contender.
+-- The first line of queue: ARGV names no contender.
 asker = ''

@@ -1,4 +1,4 @@
--- reconcile: repairs what happened to the mutex without a request, and returns its state.
+-- reconcile: applies what happened to the mutex without a request, and returns its state.
 -- ARGV  7 '1' = also remove the polling waiters that have lapsed
 --       8 a polling contender whose channel has a new subscription, or ''
 --       9 how many wakeups follow: release notices of Simba since the last reconciliation
@@ -10,8 +10,8 @@ local sweep, renotify, wakeups = ARGV[7] == '1', ARGV[8], tonumber(ARGV[9])
 if owner ~= '' then compareEnds() end
 local unconfirmed, status = revokeUnconfirmed(), 'ok'
 
--- restoreWaiter gives a waiter of this server its queue entry back, or reports in the reply that
--- its wait has ended.
+-- restoreWaiter restores the queue entry of a waiter of this server. If the waiter had a tenure
+-- meanwhile, the reply reports that its wait has ended.
 local function restoreWaiter(c, score, t, tr, s, wticket)
   local ticket, n = server .. '/' .. wticket, #grants
   local latest = string.match(lastGrant, '^[^ ]*') == ticket
@@ -20,19 +20,20 @@ local function restoreWaiter(c, score, t, tr, s, wticket)
     grants[n + 1], grants[n + 2], grants[n + 3] = c, token, wticket
     return
   end
-  if latest or byCommand then -- it had a tenure, which has ended
+  if latest or byCommand then -- the waiter had a tenure, which has ended
     grants[n + 1], grants[n + 2], grants[n + 3] = c, byCommand and 'ended' or 'expired', wticket
     return
   end
   local kind, _, _, wserver = readWaiter(c)
   local entry = kind and call('ZSCORE', queue, c)
-  -- A waiter of another server for the same contender keeps the entry, if that server lives.
+  -- If the same contender waits at another server, and that server lives, that waiter keeps the
+  -- entry.
   if entry and kind == 'b' and
       (wserver == server or call('PUBLISH', 'simba-server:' .. wserver, '') > 0) then
     return
   end
   if full and not entry then
-    status = 'full' -- the server tries again
+    status = 'full' -- the server will try again
   else
     enqueue(c, 'b', t, tr, s, wticket, score)
   end
@@ -41,8 +42,8 @@ for i = 10 + 2 * wakeups, #ARGV, 6 do
   restoreWaiter(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4], ARGV[i + 5])
 end
 
--- An earlier notice to the polling contender may have gone to a subscription that has ended. So it
--- is notified again.
+-- An earlier notice to the polling contender may have gone to a subscription that has ended. So the
+-- contender is notified again.
 if renotify ~= '' and owner == '' then
   local kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, _, score = readWaiter(renotify)
   if kind == 'p' then
@@ -65,22 +66,24 @@ if sweep and nextLapse ~= 0 and nextLapse <= now then
 end
 
 -- A release by Simba up to 3.1 removes the first contender from the queue and publishes a notice to
--- it. removed collects such contenders. They have had no tenure since, and have not queued again.
+-- it. removed collects such contenders. These contenders have had no tenure since, and have not
+-- queued again.
 --
--- The wakeups also contain notices of our own scripts, which have the same form. They follow the
--- end of a tenure that our scripts recorded. Only contenders of Simba subscribe to plain channels.
+-- The wakeups also contain notices of our own scripts, which have the same form. Our scripts record
+-- the end of a tenure before they publish such a notice. And only contenders of Simba subscribe to
+-- channels without braces.
 local removed = {}
 local function handleWakeup(i)
   local c, releaser, hadTenure, releasedLater = ARGV[i], ARGV[i + 1], false, false
   for k = i + 2, 8 + 2 * wakeups, 2 do
     releasedLater, hadTenure = releasedLater or ARGV[k] == releaser, hadTenure or ARGV[k + 1] == c
   end
-  -- recorded: a script has recorded this very release, which removed c.
+  -- recorded: a script has recorded the release of this wakeup, so that release removed c.
   local recorded = unnotified and releaser == last
   if recorded then unseen, foreignRelease, unnotified, changed = true, true, false, true end
-  -- The releaser had the reservation, and a tenure that our scripts did not see. A waiter of ours
-  -- keeps its record during its reservation. If a later wakeup went to the releaser, the
-  -- reservation is newer than this notice, which is one of our own.
+  -- The releaser had the reservation, and then a tenure that our scripts did not see. It is no
+  -- waiter of ours, which would have its record during its reservation. If a later wakeup went to
+  -- the releaser, its reservation is newer than this notice. Then the notice is one of our own.
   if reserved == releaser and not releasedLater and c ~= releaser and not readWaiter(releaser) then
     unseen, foreignRelease = true, true
     endReservation()
@@ -100,12 +103,13 @@ for _, c in ipairs(removed) do
     reserved, reservedUntil, changed = c, now + window, true
   end
 end
--- Simba up to 3.1 notifies nobody else. From 3.2 its contenders subscribe to the mutex' channel
--- only.
+-- Simba up to 3.1 notifies only that contender. Contenders of 3.2 and later subscribe to the mutex'
+-- channel only, so the free mutex is announced there.
 if foreignRelease and wakeups > 0 then freed = true end
 handOff()
--- If others got the mutex, the removed contenders go back to the front of the queue. One that did
--- not receive Simba's own notice would not queue again. One that did has queued at the end.
+-- If others got the mutex, the removed contenders go back to the front of the queue. A contender
+-- that missed Simba's notice would not queue again. A contender that received it has queued at the
+-- end.
 for i = #removed, 1, -1 do
   local c = removed[i]
   if (owner ~= '' or reserved ~= '') and owner ~= c and reserved ~= c and mayReceive(c) then

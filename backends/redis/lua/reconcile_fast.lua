@@ -1,7 +1,7 @@
--- reconcile: the request only reads the mutex, and there is nothing to repair.
+-- The fast path of reconcile: the request only reads the mutex, and there is nothing to repair.
 asker = '' -- ARGV names no contender
 if #ARGV == 9 and ARGV[7] == '0' and ARGV[8] == '' and ARGV[9] == '0' and reserved == '' and not string.find(granted, '/%d+$') then
-  -- The steps refuse a queue of another type.
+  -- If the queue has another type, ZCARD fails, and the steps refuse the key.
   local waiters, ms = redis.pcall('ZCARD', queue), lockOwner and call('PTTL', lock) or 0
   local off = now + ms - ends -- see compareEnds
   local held = lockOwner and lockOwner == owner and lockToken == token and now < ends and off >= -20 and off <= 20

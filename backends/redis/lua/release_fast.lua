@@ -1,11 +1,11 @@
--- release: the owner releases within its lease, its server has received the grant, and nobody
--- waits. It does what endTenure in steps.lua would do.
+-- The fast path of release: the owner releases within its lease, its server has received the grant,
+-- and nobody waits. It does what endTenure in steps.lua would do.
 local may = redis.acl_check_cmd
 if owner == ARGV[7] and lockOwner == owner and lockToken == token and now < ends and (ARGV[8] == '0' or ARGV[8] == token) and
     (ARGV[9] == '' or ARGV[9] == session) and (granted == '' or string.sub(granted, -1) == '!') and
     call('EXISTS', queue, waiting) == 0 and
     (not may or may('PUBLISH', lock, '') and may('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '')) then
-  call('DEL', lock, mark)
+  call('DEL', lock, tokenKey)
   local record
   local microsText = time[1] .. string.sub('00000' .. time[2], -6)
   if lastGrant ~= '' then

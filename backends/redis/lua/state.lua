@@ -4,18 +4,18 @@
 --   1 lock: the owner's id, expires with the lease (shared with Simba on the JVM)
 --   2 queue: zset of contenders by arrival (shared with Simba up to 3.1; 3.2 and 3.3 delete it)
 --   3 tenure: the record below; outlives the lock
---   4 waiting: hash of contenders, with what only our servers know of each: see readWaiter
+--   4 waiting: hash of contenders, with their records: see readWaiter in waiters.lua
 --   5 ended: hash of tickets whose tenure a command ended before their server received the grant
 --   6 fence: the largest token so far (shared with Simba from 3.3)
---   7 mark: the token of the tenure, expires with the lock (shared with Simba from 3.3)
+--   7 tokenKey: the token of the tenure, expires with the lock (shared with Simba from 3.3)
 -- ARGV  1 this server's id   2 handoff window, ms   3 queue grace, ms   4 '1' in a cluster
---       5 the deadline: when the server gives up waiting for the reply, ms of this clock
---       6 for how many ms after a lease the fence of an idle mutex lives; '0' = for ever
-local lock, queue, tenure, waiting, ended, fence, mark = unpack(KEYS)
+--       5 the deadline: when the server stops waiting for the reply, in ms of Redis' clock
+--       6 how many ms the fence outlives the last lease; '0' = it lives for ever
+local lock, queue, tenure, waiting, ended, fence, tokenKey = unpack(KEYS)
 local server, call = ARGV[1], redis.call
 
--- In ms, longer than any lease or wait, so that what belongs to one does not expire before it.
--- Queues and records are written at least once in a lease, which is two days at most.
+-- KEEP: how many ms queues and records live after their last write. A lease is two days at most,
+-- and each lease writes them at least once. So they outlive every lease and wait.
 local KEEP = '345600000'
 
 local time = call('TIME')
@@ -25,34 +25,36 @@ local now = math.floor(micros / 1000)
 -- may have made other requests since. A late release could end the tenure of a later request.
 if now >= tonumber(ARGV[5]) then return { 'late', '0', now } end -- both are whole ms, rounded down
 
-local state = call('MGET', lock, tenure, fence, mark)
--- lockOwner, lockToken: what the keys hold; the record may differ.
+local state = call('MGET', lock, tenure, fence, tokenKey)
+-- lockOwner, lockToken: what these two keys hold; the record may differ.
 local lockOwner, lockToken = state[1], state[4]
 -- idle: there is neither an owner nor a waiter, nor the token of a tenure.
-local idle = not lockOwner and call('EXISTS', lock, mark, queue, waiting) == 0
--- foreignKey: a key that another program wrote. MGET takes a key of another type for a missing one.
+local idle = not lockOwner and call('EXISTS', lock, tokenKey, queue, waiting) == 0
+-- foreignKey: a key that another program wrote. MGET returns nothing for a key of another type.
 local foreignKey, problem = nil, 'is not a string'
 if not idle then
-  if not lockToken and call('EXISTS', mark) == 1 then foreignKey = mark end
+  if not lockToken and call('EXISTS', tokenKey) == 1 then foreignKey = tokenKey end
   if not lockOwner and call('EXISTS', lock) == 1 then foreignKey = lock end
 end
 if not state[3] and call('EXISTS', fence) == 1 then foreignKey = fence end
 if not state[2] and call('EXISTS', tenure) == 1 then foreignKey = tenure end
--- The record: token: the last token, in decimal. owner: '' = free. last: the owner before the mutex
--- became free. acquired, ttl, transition: the windows of the lease, in ms. session: the connection
--- that the lease is bound to, or ''. granted: the ticket that was granted the mutex while it
--- waited, until its contender renews. '!'
---   at its end = the ticket's server has received the grant, so the client may have it too. Without
---   '!' the tenure can be revoked.
--- lastGrant: the last ticket that was granted the mutex while it waited, a space and the token,
--- also
---   after that tenure. '!' at its end = a command ended the tenure.
--- reserved, reservedUntil: the polling contender for which the free mutex is reserved, and until
---   when.
--- nextLapse: no polling waiter lapses before that; 0 = none waits. unnotified: another program
--- released the last tenure before the end of its lease, and no
---   reconciliation has handled its message to the next contender. A fast renewal or release clears
---   it.
+-- The record of the mutex:
+--   token: the last token, in decimal
+--   owner: '' = free
+--   last: the owner before the mutex became free
+--   acquired, ttl, transition: the windows of the lease, in ms
+--   session: the connection that the lease is bound to, or ''
+--   granted: the ticket (server id/number) that was granted the mutex while it waited, until its
+--     contender renews. '!' at its end = the ticket's server has received the grant, so its client
+--     may have it too. Without '!' the tenure can be revoked.
+--   reserved, reservedUntil: the polling contender for which the free mutex is reserved, and until
+--     when
+--   lastGrant: the last ticket that was granted the mutex while it waited, a space and the token.
+--     It stays after that tenure. '!' at its end = a command ended the tenure.
+--   nextLapse: no polling waiter lapses before that; 0 = no polling waiter
+--   unnotified: another program released the last tenure before the end of its lease, and no
+--     reconciliation has handled its message to the next contender. A fast renewal or release
+--     clears it.
 local token, owner, last, acquired, ttl, transition, session, granted, reserved, reservedUntil, lastGrant, nextLapse, unnotified
 if state[2] then
   local read
@@ -73,8 +75,8 @@ lastGrant = lastGrant or ''
 acquired, ttl, transition, reservedUntil, nextLapse = acquired or 0, ttl or 0, transition or 0, reservedUntil or 0, nextLapse or 0
 local ends = acquired + ttl + transition
 
--- The contender of the request, '' = none. See reconcile_fast.lua and queue_first.lua.
+-- asker: the contender of the request. reconcile_fast.lua and queue_first.lua set it to '' = none.
 local asker = ARGV[7]
 
--- Whether this is break.lua, which a full Redis accepts for any owner. See break_first.lua.
+-- breaks: this script is break.lua, which works on a full Redis for any owner: see break_first.lua.
 local breaks = false

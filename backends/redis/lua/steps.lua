@@ -1,13 +1,13 @@
--- The steps on the tenure: for every case that no fast path handles. First they bring the record up
--- to date with what time and other programs have done to the mutex.
+-- The steps on the tenure, for every case that no fast path handles. The end of this file brings
+-- the record up to date: a lease may have expired, and other programs may have changed the mutex.
 --
 -- Most requests find nothing to repair and nobody waiting. A fast path handles these in a few lines
--- before this file. It writes to Redis and publishes exactly what these steps would. It exists
--- because Lua makes its functions anew in each run, which alone costs as much as all the rest. Its
--- reply is short: status, token, now.
+-- before this file. It writes and publishes exactly what these steps would. Its reply is short:
+-- status, token, now. Fast paths exist because Lua creates the functions of this file anew in each
+-- run. That alone costs as much as all the rest.
 
--- refuse ends the script with an error for an operator. On a node that takes no writes the error
--- says that instead, because the node's data may be old.
+-- refuse ends the script with an error for an operator. On a node that takes no writes, it fails
+-- with that error instead, because the node's data may be old.
 local function refuse(why)
   requireWritable(queue)
   error(why)
@@ -16,8 +16,9 @@ end
 -- refuseKey refuses a key that another program wrote. Our scripts never overwrite such a key.
 local function refuseKey(key, problem) refuse('key ' .. key .. ' ' .. problem .. ': move it away') end
 
--- requirePublish refuses a user who may not publish what the script will. Before Redis 7.0 that is
--- not known: then the refusal of a notice comes after a change, and its record may be missing.
+-- requirePublish fails if the Redis user may not publish to the mutex' channels. Redis before 7.0
+-- cannot check that in advance. There a PUBLISH may fail after a change, and the record of the
+-- change may be missing.
 local function requirePublish()
   local may = redis.acl_check_cmd
   if may and not (may('PUBLISH', lock, '') and may('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '')) then
@@ -25,9 +26,10 @@ local function requirePublish()
   end
 end
 
--- Redis runs a script that only reads on a replica too, and on a primary that takes no writes. So
--- the first step is a write that changes nothing. A node that takes no writes refuses it, and the
--- whole script with it. Neither replicas nor the append only file get it. Fast paths write as well.
+-- Redis also runs read-only scripts on replicas, and on a primary that takes no writes. So the
+-- first step is a write that changes nothing. A node that takes no writes refuses it, and so the
+-- whole script fails there. Neither replicas nor the append only file get this write. Each fast
+-- path has a write too.
 --
 -- A full Redis refuses SETRANGE. The script must learn that before its first write that needs no
 -- memory, because after such a write Redis no longer checks the memory.
@@ -56,7 +58,7 @@ expectType(ended, 'hash')
 local hasRecords = expectType(waiting, 'hash')
 requirePublish()
 
--- micros in decimal. Lua formats numbers slowly, and large ones as 1.8e+15.
+-- microsText: micros in decimal. Lua formats numbers slowly, and large ones as 1.8e+15.
 local microsText = time[1] .. string.sub('00000' .. time[2], -6)
 
 -- parseToken parses a key's token. Lua's numbers are exact up to 2^53.
@@ -68,16 +70,17 @@ end
 -- fenceToken: the fence as a number.
 local fenceToken = state[3] and parseToken(fence, state[3]) or 0
 
--- nextToken returns the token of the next tenure. It is not below the clock, so tokens grow even if
--- Redis lost all keys.
+-- nextToken returns the token of the next tenure. It is at least the clock's time in microseconds.
+-- So tokens grow even if Redis lost all keys.
 local function nextToken()
   local last = math.max(fenceToken, tonumber(token))
   if last < micros then return microsText end
   return string.format('%.0f', last + 1)
 end
 
--- raiseFence sets the fence to the tenure's token, unless it is larger already. A fence that
--- expires does so ARGV[6] ms after the lease's end; with renewed, the end has moved.
+-- raiseFence sets the fence to the tenure's token, unless the fence is larger already. If fences
+-- expire, this one does so ARGV[6] ms after till, the end of the lease. renewed: that end has
+-- moved.
 local function raiseFence(till, renewed)
   local n = tonumber(token)
   if n > fenceToken then
@@ -92,8 +95,8 @@ local function raiseFence(till, renewed)
   end
 end
 
--- setUntil sets a key that expires at an instant. The script may have been delayed since it read
--- now: a relative expiry could outlive the lease.
+-- setUntil sets a key that expires at an instant. A relative expiry could outlive the lease,
+-- because the script may have been delayed since it read now.
 local function setUntil(key, value, till)
   if redis.pcall('SET', key, value, 'PXAT', till).err then -- before Redis 6.2
     call('SET', key, value, 'PX', KEEP)
@@ -104,7 +107,7 @@ end
 -- setLock sets the lock and the tenure's token until the lease's end.
 local function setLock(who, till)
   setUntil(lock, who, till .. '')
-  setUntil(mark, token, till .. '')
+  setUntil(tokenKey, token, till .. '')
   raiseFence(till)
 end
 
@@ -112,14 +115,14 @@ end
 -- the same script. So PEXPIREAT must be the first write of a renewal.
 local function extendLock(who, till)
   if call('PEXPIREAT', lock, till .. '') == 0 then setUntil(lock, who, till .. '') end
-  if call('PEXPIREAT', mark, till .. '') == 0 then setUntil(mark, token, till .. '') end
+  if call('PEXPIREAT', tokenKey, till .. '') == 0 then setUntil(tokenKey, token, till .. '') end
   raiseFence(till, true)
 end
 
 local DAY = 86400000
 -- SLACK: by how many ms two readings of the clock in one script may differ.
 local SLACK = 20
--- LATE: a server that has not confirmed a grant for so many ms counts as dead.
+-- LATE: if a server does not confirm a grant within this many ms, it counts as dead.
 local LATE = 3000
 -- FOREIGN: the session of a tenure that began without our scripts.
 local FOREIGN = '*'
@@ -156,9 +159,10 @@ local function grant(c, t, tr, s, ticket, reason)
   call('PUBLISH', lock, 'acquired@@' .. c)
 end
 
--- recordEnd notes the end of the tenure in the record. The waiter may not have received the grant.
--- If a command ended the tenure, its wait has ended too: the next reconciliation of its server
--- finds that. After expiry, or a revocation because its server seemed dead, it waits on.
+-- recordEnd notes the end of the tenure in the record. The owner may be a waiter whose server has
+-- not received the grant. If a command ended the tenure, that wait has ended too. Then lastGrant
+-- and the key ended tell its server so when it reconciles. If the lease expired, or the server
+-- seemed dead, the waiter waits on.
 local function recordEnd(kind, reason)
   event(kind, owner, token, reason)
   if kind == 'broken' or kind == 'released' and reason ~= 'server gone' then
@@ -174,7 +178,7 @@ local function recordEnd(kind, reason)
 end
 
 local function endTenure(kind, reason)
-  call('DEL', lock, mark)
+  call('DEL', lock, tokenKey)
   recordEnd(kind, reason)
   freed = kind ~= 'expired'
 end
@@ -207,8 +211,8 @@ local function dequeue(c)
   call('HDEL', waiting, c)
 end
 
--- lockRemaining returns how many ms the lock still lives. A lock without expiry counts as one of a
--- day, so it is reconciled daily.
+-- lockRemaining returns how many ms the lock still lives. A lock without expiry counts as a lock of
+-- one day. So servers reconcile it daily.
 local function lockRemaining()
   local ms = call('PTTL', lock)
   if ms < 0 then return DAY end
@@ -221,47 +225,47 @@ local function elapsed()
   return math.floor((later[1] * 1000000 + later[2]) / 1000) - now
 end
 
--- adoptEnd sets the tenure's end to the lock's, where ms is what lockRemaining returned. If the
+-- adoptEnd sets the tenure's end to the lock's end. ms is the result of lockRemaining. If the
 -- script was delayed, the end is too late, never too early. That is safe as long as later scripts
 -- check the lock itself.
 local function adoptEnd(ms)
   ms = elapsed() + ms
   transition = math.min(transition, ms)
   acquired, ttl, ends, changed = now, ms - transition, now + ms, true
-  if call('PEXPIREAT', mark, ends .. '') == 0 then setUntil(mark, token, ends .. '') end
+  if call('PEXPIREAT', tokenKey, ends .. '') == 0 then setUntil(tokenKey, token, ends .. '') end
   raiseFence(ends, true)
 end
 
 -- compareEnds compares the lock's end with the record's. Simba's guard script moves the lock's end:
--- the tenure is the same, with a new end. An owner of ours relies on the record's end, so the lease
--- is shortened only if that end is certainly too late.
+-- the tenure is the same, with a new end. An owner of ours relies on the record's end, so
+-- compareEnds shortens the lease only if that end is certainly too late.
 local function compareEnds()
   local ms = lockRemaining()
   local off = now + ms - ends
   if off > SLACK or off < -SLACK and off + elapsed() < -SLACK then adoptEnd(ms) end
 end
 
--- sameTenure: if the owner is the same, the lock may be of the record's tenure. A tenure of Simba
--- from 3.3 has a token of its own. Another owner in between shows by the fence.
+-- sameTenure: if the owner is the same, lock and record belong to one tenure. Otherwise Simba from
+-- 3.3 has set another token, or the fence shows a tenure in between.
 local sameTenure = lockToken == token or not lockToken and fenceToken <= tonumber(token)
--- unseen: a tenure ended, or began and ended, and these scripts did not do it.
+-- unseen: a tenure began or ended, and none of our scripts did it.
 -- foreignRelease: another program released the mutex.
--- onlyExpired: a lease of ours expired, and nobody else took a token since.
+-- onlyExpired: a lease of ours expired, and no other program has taken a token since.
 local unseen, foreignRelease, onlyExpired = false, false, false
 
--- adoptTenure records a tenure that began without our scripts. Simba from 3.3 takes a token for it;
--- any other tenure gets the next token here.
+-- adoptTenure records a tenure that began without our scripts. Simba from 3.3 has given the tenure
+-- a token. Any other tenure gets the next token here.
 local function adoptTenure(ms)
-  if lockToken and parseToken(mark, lockToken) > tonumber(token) then
+  if lockToken and parseToken(tokenKey, lockToken) > tonumber(token) then
     token = lockToken
   else
     token = nextToken()
-    call('DEL', mark)
+    call('DEL', tokenKey)
   end
   owner, reserved, reservedUntil = lockOwner, '', 0
   session, granted, transition = FOREIGN, '', 0
   adoptEnd(ms)
-  dequeue(owner) -- the winner of Simba's acquire script stays in its own queue
+  dequeue(owner) -- Simba's acquire script leaves the new owner in the queue
   event('acquired', owner, token, '')
   unseen = true
 end
@@ -294,9 +298,9 @@ else
     token, unseen, changed = state[3], true, true -- tenures began and ended without our scripts
     if reserved ~= '' then endReservation() end
   end
-  if lockToken then -- Simba up to 3.2 does not know this key
-    parseToken(mark, lockToken)
-    call('DEL', mark)
+  if lockToken then -- a release of Simba up to 3.2 leaves this key
+    parseToken(tokenKey, lockToken)
+    call('DEL', tokenKey)
   end
 end
 if reserved ~= '' and reservedUntil <= now then endReservation() end

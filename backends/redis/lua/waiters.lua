@@ -1,10 +1,11 @@
--- The steps on waiters and the queue, and the reply.
+-- The steps on waiters and the queue. The last step makes the reply.
 
 -- readWaiter returns the fields of a waiter's record, nothing if there is none:
 --   kind: 'b' = blocked, 'p' = polling, 'x' = a contender of Simba that was passed over
 --   t, tr: the windows that it asked for; wserver, wticket: the server and ticket of its wait
 --   wsession: the session that it asked for; since: since when it waits
---   lapses: when a polling waiter lapses; notified: the tenure after which it was last notified
+--   lapses: when a polling waiter loses its queue entry
+--   notified: the token of the tenure after which it was last notified
 --   score: its order in the queue
 -- Of kind 'x' only lapses, notified and score count.
 local function readWaiter(c)
@@ -21,8 +22,8 @@ end
 local function writeWaiter(c, ...) call('HSET', waiting, c, cmsgpack.pack(...)) end
 
 -- restoreEntries gives waiters their queue entries back. Other programs remove them: a release of
--- Simba 3.2 or 3.3 deletes the queue, and one of earlier versions removes the first entry. With
--- that another tenure has ended, so a reservation ends too.
+-- Simba 3.2 or 3.3 deletes the queue, and one of earlier versions removes the first entry. Such a
+-- release also ended another tenure, so a reservation from before ends too.
 local function restoreEntries()
   local lost = false
   for _, c in ipairs(call('HKEYS', waiting)) do
@@ -45,14 +46,15 @@ end
 -- servers, which receive the channels of all mutexes by a pattern.
 local function hasSubscriber(channel) return call('PUBSUB', 'NUMSUB', channel)[2] > 0 end
 
--- Simba before 3.0.2 subscribes to channels to which nobody publishes: the same names without
+-- Simba before 3.0.2 subscribes to the channels' names without braces, but publishes to those with
 -- braces.
 local plainChannel = 'simba:' .. string.sub(lock, 8, -2)
--- Contenders of Simba without a record get no queue entry back. They queue again after this notice.
+-- restoreEntries cannot restore contenders of Simba, which have no record. They queue again after
+-- this notice.
 if unseen and call('EXISTS', queue) == 0 and (cluster or hasSubscriber(plainChannel)) then
   redis.pcall('PUBLISH', plainChannel, 'released@@' .. last) -- users may lack the right
 end
--- A queue that another program made anew does not expire.
+-- A queue that does not expire was made by another program, so entries of ours may be missing.
 if hasRecords and (unseen and not onlyExpired or call('PTTL', queue) < 0) then restoreEntries() end
 
 -- poll makes c a polling waiter, or restarts its grace.
@@ -68,7 +70,8 @@ local function leave(c, reason)
   event('left', c, '0', reason)
 end
 
--- isGrantedTo returns whether the tenure was granted to a ticket of this server, and not renewed.
+-- isGrantedTo returns whether the tenure was granted to a ticket of this server, and has not been
+-- renewed since.
 local function isGrantedTo(ticket)
   ticket = server .. '/' .. ticket
   return granted == ticket or granted == ticket .. '!'
@@ -84,12 +87,12 @@ local function acknowledge(ticket)
   granted, changed = mine, true
 end
 
--- revokeUnconfirmed ends a tenure whose waiter's server seems dead: it has not confirmed the grant
--- in time. A server that dies just as its waiter is granted the mutex may still count as a
--- subscriber. A server confirms a grant before its client gets it, so no client has the tenure. The
--- server's other waiters are removed too, since each would cost the same delay. If the server lives
--- after all, it restores their queue entries. It returns true if the grant is unconfirmed but not
--- late.
+-- revokeUnconfirmed ends a tenure that was granted to a waiter of another server, if that server
+-- seems dead: it has not confirmed the grant in time. Redis may count a server as a subscriber for
+-- some time after it died. A server confirms a grant before its client receives it, so no client
+-- has the tenure. The server's other waiters are removed too, since each would cost the same delay.
+-- If the server lives after all, it restores their queue entries. revokeUnconfirmed returns true if
+-- the grant is unconfirmed, but not late yet.
 local function revokeUnconfirmed()
   local other = string.match(granted, '^(.*)/%d+$')
   if not other or other == server then return end
@@ -111,11 +114,12 @@ end
 local function plainContenderChannel(c) return plainChannel .. ':' .. c end
 
 -- mayReceive returns whether a contender of Simba can receive a notice that the mutex is free. In a
--- cluster it may subscribe at another node.
+-- cluster it always returns true, because the contender may subscribe at another node.
 local function mayReceive(c) return cluster or hasSubscriber(lock .. ':' .. c) or hasSubscriber(plainContenderChannel(c)) end
 
--- notifyFree notifies a contender of Simba that the mutex is free. With notified it has received
--- that on the channel with braces. It returns false if the contender cannot receive it.
+-- notifyFree notifies a contender of Simba that the mutex is free. notified: the contender has been
+-- notified on the channel with braces already. notifyFree returns false if the contender cannot
+-- receive the notice.
 local function notifyFree(c, notified)
   if not mayReceive(c) then return false end
   if not notified then call('PUBLISH', lock .. ':' .. c, 'released@@' .. last) end
@@ -142,9 +146,9 @@ local function grantBlocked(c, wttl, wtransition, wserver, wticket, wsession)
   return true
 end
 
--- handOff gives a free mutex to the first waiter that can be reached. It grants it to a blocked
--- waiter. It notifies a polling one, and reserves the mutex for it. The contender me, which makes
--- this request, needs no notice. It returns whether anybody waits.
+-- handOff gives a free mutex to the first waiter that can be reached. It grants the mutex to a
+-- blocked waiter. It notifies a polling waiter, and reserves the mutex for it. The contender me,
+-- which makes this request, needs no notice. handOff returns whether anybody waits.
 local function handOff(me)
   if owner ~= '' or reserved ~= '' then return true end
   local from = 0
@@ -159,7 +163,7 @@ local function handOff(me)
       if not kind or kind == 'x' then
         local there = notified == token or notifyFree(c)
         if there and window > 0 then
-          -- As after Simba's own release: it queues again if it does not get the mutex.
+          -- As Simba's own release does. The contender queues again if it does not get the mutex.
           dequeue(c)
           reserved, reservedUntil, changed = c, now + window, true
           return true
@@ -207,7 +211,8 @@ local function enqueue(c, kind, t, tr, s, ticket, original)
     end
     call('ZADD', queue, score, c)
   end
-  -- A polling request does not change that a connection waits, if the connection's server lives.
+  -- If the contender also waits by a connection whose server lives, a polling request does not
+  -- change that.
   if kind == 'p' and had == 'b' and since and
       (hserver == server or call('PUBLISH', 'simba-server:' .. hserver, '') > 0) then
     return score
@@ -224,8 +229,8 @@ local function enqueue(c, kind, t, tr, s, ticket, original)
   return score
 end
 
--- reply saves the record, announces a free mutex, and returns the script's reply: see parseState.
--- due is when to reconcile the mutex; nil = at the end of the lease or reservation.
+-- reply saves the record, announces a free mutex, and returns the script's reply: see parseReply in
+-- reply.go. due: when to reconcile the mutex; nil = at the end of the lease or reservation.
 local function reply(status, position, extra, due)
   if changed then save() end
   if freed and owner == '' and reserved == '' then call('PUBLISH', lock, 'released@@' .. last) end

@@ -23,16 +23,16 @@ func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s := sh.begin()
+	s := sh.beginStep()
 	m, before := sh.find(k.name, k.hash)
 	if m.advance(s); s.hasEffects() {
-		sh.finish(m, s, before)
+		sh.finishStep(m, s, before)
 		before = statsOf(m, !m.idle())
 	}
 	err := k.check(m, s)
 	if err == nil {
 		k.apply(m, s)
-		sh.finish(m, s, before)
+		sh.finishStep(m, s, before)
 	}
 	return m.rests, err
 }
@@ -91,10 +91,10 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 			parts[i].did = &parts[i].step
 			parts[i].apply(parts[i].m, &parts[i].step)
 		}
-		seq = t.engine.sequencer.recordAll(parts, t.extraMessages())
+		seq = t.engine.sequencer.recordAll(parts, t.otherMessages())
 		for i := range parts {
 			p := &parts[i]
-			p.shard.keep(p.m, &p.step, p.before, p.rests)
+			p.shard.finishRecorded(p.m, &p.step, p.before, p.rests)
 		}
 	}
 	for i := range parts {
@@ -103,9 +103,9 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 	return seq, err
 }
 
-// extraMessages returns the messages that the step does not publish itself. Scripts of Simba
+// otherMessages returns the messages that the step does not publish itself. Scripts of Simba
 // publish notices of what they take and release.
-func (t *tx) extraMessages() []message {
+func (t *tx) otherMessages() []message {
 	return slices.DeleteFunc(t.messages, func(msg message) bool {
 		name, ok := simba.CutMutexChannel(msg.channel)
 		if !ok {
@@ -150,12 +150,13 @@ func (t *tx) prepare() (parts []part, err error) {
 	for i, k := range t.keys {
 		p := &parts[i]
 		p.txKey = k
-		p.step = *k.shard.begin()
-		p.step.events, p.step.reservations, p.step.wakes = nil, nil, nil // they belong to the shard
+		p.step = *k.shard.beginStep()
+		p.step.events, p.step.offers = nil, nil // these lists belong to the shard
+		p.step.wakes, p.step.tenureLengths = nil, nil
 		p.step.now, p.step.wall = now, wall
 		p.m, p.before = k.shard.find(k.name, k.hash)
 		if p.m.advance(&p.step); p.step.hasEffects() {
-			k.shard.finish(p.m, &p.step, p.before)
+			k.shard.finishStep(p.m, &p.step, p.before)
 			p.before = statsOf(p.m, !p.m.idle())
 		}
 		err = cmp.Or(err, k.check(p.m, &p.step))

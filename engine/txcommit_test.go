@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -15,7 +16,7 @@ func TestNoPartOfATransactionIsShownBeforeAllOfItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		w := newWorldOn(t, g, Recovery{})
-		tx := w.e.begin()
+		tx := w.e.beginTx()
 		tx.Take("a", str("x", sec))
 		tx.Take("b", str("x", sec))
 		tx.Publish("news", "done")
@@ -47,7 +48,7 @@ func TestATransactionBlocksOthersForABoundedTime(t *testing.T) {
 			"messages": func(tx simba.Tx, i int) { tx.Publish("news", "x") },
 		} {
 			for _, n := range []int{simba.MaxTxKeys, simba.MaxTxKeys + 1} {
-				tx := w.e.begin()
+				tx := w.e.beginTx()
 				for i := range n {
 					fill(tx, i)
 				}
@@ -72,7 +73,7 @@ func TestATransactionThatIsTooLargeGrowsNoMore(t *testing.T) {
 			tx.Enqueue("held", "b", 1)
 		})
 		for range 2 { // a tx is used again
-			tx := w.e.begin()
+			tx := w.e.beginTx()
 			for i := range 2 * simba.MaxTxKeys {
 				tx.Unchanged(fmt.Sprint("w", i), false, 0)
 				tx.Lock(fmt.Sprint("k", i))
@@ -110,7 +111,7 @@ func TestDiscardKeepsTheReadsAlone(t *testing.T) {
 		if w.lock("m").Exists() || len(w.recorder.published("news")) != 0 {
 			w.t.Error("something is left")
 		}
-		tx := w.e.begin()
+		tx := w.e.beginTx()
 		tx.Lock("m")
 		tx.Lock("n")
 		tx.Discard()
@@ -167,7 +168,7 @@ func TestUpdateRunsAgainUntilItDoesNotConflict(t *testing.T) {
 		if i%2 == 0 {
 			w.acquire("m", "other", sec, 0)
 		} else {
-			w.release(simba.ReleaseRequest{Mutex: "m", Contender: "other"})
+			w.release("m", "other")
 		}
 	}
 	failed := errors.New("failed")
@@ -210,4 +211,27 @@ func TestUpdateRunsAgainUntilItDoesNotConflict(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestATransactionCountsTheTenuresThatItEndsInOneShard(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", time.Hour, 0)
+		other := "n"
+		for sh, _ := w.e.shard("m"); ; other += "n" {
+			if x, _ := w.e.shard(other); x == sh {
+				break
+			}
+		}
+		w.release("m", "a") // the shard has a list for lengths from now on
+		w.acquire("m", "a", time.Hour, 0)
+		w.acquire(other, "a", time.Hour, 0)
+		time.Sleep(2 * sec)
+		w.commit(func(tx simba.Tx) {
+			tx.Drop("m")
+			tx.Drop(other)
+		})
+		if got := w.e.Stats().TenureLengths; got.Count() != 3 || got.Micros != 4_000_000 {
+			w.t.Errorf("%d tenures of %d µs, want 3 of 4 s", got.Count(), got.Micros)
+		}
+	})
 }

@@ -1,0 +1,25 @@
+package cli
+
+// Object is an object that a command prints with --json. The tags doc of its fields are their
+// meaning.
+type Object struct {
+	Command string // or several, as the page of the command line shows them
+	Value   any
+}
+
+// Objects returns all objects, in the order of the page of the command line.
+//
+// Their names follow one rule. A time is in Unix milliseconds, and is called at, now or since, or
+// ends in _at. A duration ends in _ms, and a size in _bytes. A null is something that does not
+// exist, or that the server does not know. Names are otherwise those of the wire.
+func Objects() []Object {
+	return []Object{
+		{"`owner`, `list`", Tenure{}},
+		{"`list`, if the owner is not known", Hidden{}},
+		{"`queue`", Waiter{}},
+		{"`history`, `watch`", Event{}},
+		{"`why`", Why{}},
+		{"`break`", Broken{}},
+		{"`status`", Status{}},
+	}
+}

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""A lock around work in short pieces, with redis-py 4.3 to 8 (Debian: python3-redis).
+
+    python3 lock.py          in two terminals, beside `make run`
+
+It needs no thread: it renews the lease before each piece of work. For pieces that may take longer
+than the lease see leader.py, which renews in a thread.
+"""
+
+import argparse
+import os
+import random
+import secrets
+import signal
+import socket
+import sys
+import time
+
+import redis
+
+# A clock that nobody sets, and that goes on while the machine sleeps where there is one.
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+# All times are in seconds.
+TRANSITION = 2.0
+WAIT = 30.0  # of one ACQUIRE; it asks again after that
+TIMEOUT = 1.0  # of a request that does not wait
+PIECE = 1.5  # the longest time of a piece of work, much shorter than the lease
+
+
+def now():
+    return time.clock_gettime(CLOCK)
+
+
+class Lost(Exception):
+    """We do not own the mutex any more, or not for long enough."""
+
+
+class Lock:
+    def __init__(self, addr, mutex, name, ttl):
+        self.mutex, self.name, self.ttl = mutex, name, ttl
+        host, port = addr.rsplit(":", 1)
+        # The timeout of a request that waits must exceed the wait.
+        self._waiting, self._redis = (
+            redis.Redis(host=host, port=int(port), decode_responses=True,
+                        socket_timeout=timeout, socket_connect_timeout=TIMEOUT)
+            for timeout in (WAIT + TIMEOUT, TIMEOUT)
+        )
+
+    def acquire(self):
+        """Wait until we own the mutex. A request whose reply is lost is repeated."""
+        while True:
+            try:
+                answer = self._ask(self._waiting, "SIMBA.ACQUIRE", "WAIT", int(WAIT * 1000))
+            except redis.RedisError as err:
+                print("cannot ask the server:", err, flush=True)
+                time.sleep(0.5 + random.random())
+                continue
+            if answer["status"] in ("acquired", "renewed"):
+                self.token = answer["token"]
+                self._until = 0.0  # unknown, since the server granted it at some time of the wait
+                return
+
+    def renew(self):
+        """Begin the lease anew. Raise Lost unless it lasts for another piece of work."""
+        sent = now()
+        try:
+            answer = self._ask(self._redis, "SIMBA.GUARD", "TOKEN", self.token)
+        except redis.RedisError as err:
+            print("not renewed:", err, flush=True)  # the lease may still be long enough
+        else:
+            if answer["status"] != "renewed":
+                raise Lost("it has ended at the server")
+            # The lease counts from before the request was sent. The margin of 1 % is for clocks
+            # that run at different speeds.
+            self._until = sent + (self.ttl + TRANSITION) * 0.99
+        if now() + PIECE > self._until:
+            raise Lost("the lease ends too soon")
+
+    def release(self):
+        """Release the mutex, or leave its queue. Send nothing after it."""
+        try:
+            self._redis.execute_command("SIMBA.RELEASE", self.mutex, self.name)
+        except redis.RedisError as err:
+            print("not released, it ends with its lease:", err, flush=True)
+
+    def _ask(self, client, command, *options):
+        """A request whose reply is a record: a dict in RESP3, in RESP2 names and values in turn."""
+        reply = client.execute_command(command, self.mutex, self.name, int(self.ttl * 1000),
+                                       "TRANSITION", int(TRANSITION * 1000), *options)
+        return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2]))
+
+
+def work(token):
+    # Pass the token to the resource, which must refuse a token smaller than one it has seen.
+    print("working", flush=True)
+    time.sleep(1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Do some work under a lock.")
+    parser.add_argument("--addr", default="127.0.0.1:7379", help="the server's host:port")
+    parser.add_argument("--mutex", default="job", help="the lock")
+    # The random part makes it unique: containers can share process number and host name.
+    unique = f"{os.getpid()}@{socket.gethostname()}~{secrets.token_hex(8)}"
+    parser.add_argument("--id", default=unique, help="who contends")
+    parser.add_argument("--ttl", type=int, default=5000, metavar="MS",
+                        help="how long the others wait for a process that died; 2000 of transition follow")
+    parser.add_argument("--pieces", type=int, default=10, help="of work, a second each")
+    options = parser.parse_args()
+
+    for ends in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ends, lambda *_: sys.exit())  # raises, so it ends a wait and a sleep too
+    lock = Lock(options.addr, options.mutex, options.id, options.ttl / 1000)
+    done = 0
+    try:
+        while done < options.pieces:
+            lock.acquire()
+            print(f"acquired, token {lock.token}", flush=True)
+            try:
+                while done < options.pieces:
+                    lock.renew()
+                    work(lock.token)
+                    done += 1
+            except Lost as err:
+                print("lost:", err, flush=True)
+    finally:
+        lock.release()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+package monitor
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+)
+
+// maxConns bounds the open connections, so that their files are never missing elsewhere.
+const maxConns = 64
+
+// conns are the open connections. Beyond maxConns the oldest one is closed whose client has no
+// authorized request. So clients that send nothing, or a part of a request, or wrong passwords,
+// keep nobody else out. It is safe for concurrent use.
+type conns struct {
+	mu   sync.Mutex // protects open
+	open []conn     // from old to new
+}
+
+type conn struct {
+	net.Conn
+	authorized bool // it serves a request whose sender may run the command
+}
+
+// changed is a http.Server.ConnState.
+func (l *conns) changed(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if over := l.add(c); over != nil {
+			cut(over)
+		}
+	case http.StateClosed:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.open = slices.DeleteFunc(l.open, func(o conn) bool { return o.Conn == c })
+	}
+}
+
+// add adds a connection, and returns the one to close, or nil.
+func (l *conns) add(c net.Conn) (over net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open = append(l.open, conn{Conn: c})
+	if len(l.open) <= maxConns {
+		return nil
+	}
+	i := slices.IndexFunc(l.open, func(o conn) bool { return !o.authorized }) // c at the latest
+	over = l.open[i].Conn
+	l.open = slices.Delete(l.open, i, i+1)
+	return over
+}
+
+// cut closes a connection. It does not wait for the client, as Close does over TLS.
+func cut(c net.Conn) {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	c.Close()
+}
+
+// connKey is the key of a request's connection in its context.
+type connKey struct{}
+
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// setAuthorized notes whether the connection of a request serves an authorized one.
+func (l *conns) setAuthorized(r *http.Request, authorized bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// A connection that was closed is not found.
+	if i := slices.IndexFunc(l.open, func(o conn) bool { return o.Conn == r.Context().Value(connKey{}) }); i >= 0 {
+		l.open[i].authorized = authorized
+	}
+}

@@ -1,0 +1,80 @@
+package metrics
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// dashboard is what the tests read of deploy/grafana.
+type dashboard struct {
+	Templating struct{ List []variable }
+	Panels     []panel
+}
+
+type variable struct {
+	Name, Type, Query string
+	Datasource        struct{ UID string }
+}
+
+type panel struct {
+	ID                       int
+	Type, Title, Description string
+	GridPos                  struct{ X, Y, W, H int }
+	Datasource               struct{ UID string }
+	Targets                  []target
+	FieldConfig              struct{ Defaults struct{ Unit string } }
+}
+
+// target is one query of a panel.
+type target struct {
+	Instant            bool
+	LegendFormat, Expr string
+}
+
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(read(t, dashboardFile)), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestEachPanelIsDescribedAndFollowsTheVariables(t *testing.T) {
+	const (
+		source   = "${datasource}"
+		selector = `{job=~"$job", instance=~"$instance"`
+	)
+	d := readDashboard(t)
+	for _, v := range d.Templating.List {
+		if v.Type != "datasource" && v.Datasource.UID != source {
+			t.Errorf("the variable %s has the data source %q", v.Name, v.Datasource.UID)
+		}
+	}
+	ids, cells := make(map[int]bool), make(map[[2]int]string)
+	for _, p := range d.Panels {
+		if ids[p.ID] {
+			t.Errorf("two panels have the id %d", p.ID)
+		}
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other := cells[[2]int{x, y}]; other != "" || x >= 24 {
+					t.Fatalf("%q lies outside, or upon %q", p.Title, other)
+				}
+				cells[[2]int{x, y}] = p.Title
+			}
+		}
+		if p.Type == "row" {
+			continue
+		}
+		if p.Description == "" || p.FieldConfig.Defaults.Unit == "" || p.Datasource.UID != source || len(p.Targets) == 0 {
+			t.Errorf("%q lacks a description, a unit, a query or the variable data source", p.Title)
+		}
+		for _, q := range p.Targets {
+			if n := strings.Count(q.Expr, "{"); q.LegendFormat == "" || n == 0 || strings.Count(q.Expr, selector) != n {
+				t.Errorf("%q has a query without a legend, or with a selector that lacks the variables: %s", p.Title, q.Expr)
+			}
+		}
+	}
+}
