@@ -128,18 +128,18 @@ func TestABackupHasAllChangesBeforeItAndNoLaterOne(t *testing.T) {
 
 func TestABackupOfLargeLeasesComesInPartsOfOneMiB(t *testing.T) {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
-	for i := range 5 {
-		s.Append(large(simba.Seq(i+1), fmt.Sprint("m", i), 5<<20))
+	for i := range 3 {
+		s.Append(large(simba.Seq(i+1), fmt.Sprint("m", i), 2<<20))
 	}
-	mustCommit(t, s, 5)
+	mustCommit(t, s, 3)
 	content := readAll(t, mustBackup(t, s))
 	_, r := restored(t, content, RestoreOptions{OwnersStopped: true})
 	leases := leasesOf(t, r)
-	if len(leases) != 5 || len(content) < 25<<20 {
+	if len(leases) != 3 || len(content) < 6<<20 {
 		t.Fatalf("%d bytes with the leases %q", len(content), namesOf(leases))
 	}
 	for mutex, l := range leases {
-		if want := large(1, mutex, 5<<20).Lease.Fields; !slices.Equal(l.Fields, want) {
+		if want := large(1, mutex, 2<<20).Lease.Fields; !slices.Equal(l.Fields, want) {
 			t.Errorf("the lease of %s has other fields", mutex)
 		}
 	}
