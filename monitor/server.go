@@ -27,7 +27,7 @@ const (
 	idleTimeout = 2 * time.Minute
 )
 
-// The commands of which a user must be allowed to run one.
+// The commands that a user must be allowed to run, by page.
 const (
 	metricsCommand = "info"       // for /metrics, and for errors in /readyz
 	pprofCommand   = "config|get" // for /debug/pprof
@@ -164,7 +164,7 @@ func (s *Server) authorized(command string, serve http.HandlerFunc) http.Handler
 	}
 }
 
-// credentials returns what a request presents.
+// credentials returns the name, the password and the certificate of a request.
 func credentials(r *http.Request) commands.Credentials {
 	c := commands.Credentials{RemoteAddr: r.RemoteAddr}
 	c.Name, c.Password, c.Given = r.BasicAuth()

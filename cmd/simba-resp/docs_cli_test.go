@@ -68,7 +68,7 @@ func jsonType(t reflect.Type) string {
 	return "number"
 }
 
-// The unit of a number is in its name, by the rule of [client.Objects].
+// By the rule of cli.Objects, the name of a number has its unit.
 func TestEveryFieldOfJSONIsDocumented(t *testing.T) {
 	for _, o := range client.Objects() {
 		for _, f := range fieldsOf(o) {
