@@ -34,7 +34,7 @@ func (l listed) json() any {
 }
 
 // failed reports whether the server could not answer. A refusal is an answer: the user may not read
-// the mutex, or its name is that of a Redis key that SIMBA commands do not accept.
+// the mutex, or SIMBA commands do not accept the name of a Redis key.
 func (l listed) failed() bool {
 	return l.err != "" && !strings.HasPrefix(l.err, "NOPERM ") && !strings.HasPrefix(l.err, "ERR invalid mutex")
 }
