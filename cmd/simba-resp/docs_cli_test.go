@@ -74,7 +74,7 @@ func TestEveryFieldOfJSONIsDocumented(t *testing.T) {
 		for _, f := range fieldsOf(o) {
 			name := f.Tag.Get("json")
 			if f.Tag.Get("doc") == "" {
-				t.Errorf("%s: the field %s has no meaning", o.Command, name)
+				t.Errorf("%s: the field %s has no tag doc", o.Command, name)
 			}
 			for _, unit := range []string{"_seconds", "_usec", "memory", "ttl", "transition"} {
 				if strings.HasSuffix(name, unit) {
@@ -149,6 +149,6 @@ func TestPageOfCommandLineIsCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Error("docs/reference/cli.md is not what the commands give; run: make docs")
+		t.Error("docs/reference/cli.md is not current; run: make docs")
 	}
 }
