@@ -22,8 +22,8 @@
 //     had an offer. An offer is a grant to a blocked waiter, or a notice to a polling one. Each
 //     transition that could break this ends in handOff. A blocked waiter whose lease ended before
 //     its connection saw the lease is unreachable for a while: see requeue.
-//   - If a step leaves a mutex free and not reserved, because a tenure ended early, the engine
-//     announces that on the mutex's channel. It does not announce the end of an expired lease.
+//   - If the end of a tenure or of a reservation leaves a mutex free and not reserved, the engine
+//     announces that on the mutex's channel. It does not announce that a lease has expired.
 //   - The owner is not in the queue, except during the recovery delay.
 //   - A mutex without owner, queue and reservation is not in memory.
 //

@@ -37,7 +37,7 @@ type extra struct {
 	unconfirmed *ticket       // of an owner that has waited, until its next request; else nil
 	reserved    *entry        // the polling waiter that the free mutex is reserved for
 	until       simba.Instant // when that reservation ends
-	last        string        // the last owner, while the mutex is free
+	last        string        // the owner whose tenure ended last
 
 	// Of the present tenure.
 	long   time.Duration // the TTL, if it is too long for mutex.ttl; else 0
@@ -52,8 +52,8 @@ func newMutex(name string, hash uint64) *mutex {
 	return &mutex{label: name, nameLen: uint32(len(name)), hash: hash, slot: -1}
 }
 
-// setOwner gives the mutex another owner, "" = none. The name is copied if the old owner is long.
-// Otherwise it would keep the old label in memory.
+// setOwner gives the mutex another owner, "" = none. A name that is a part of the old label keeps
+// that in memory. So setOwner copies the name if the label was long.
 func (m *mutex) setOwner(owner string) {
 	name := m.name()
 	if owner == "" && len(m.owner()) > simba.MaxContenderLen {

@@ -83,7 +83,7 @@ type queue struct {
 	offerRound uint64
 	offered    mark // ready waiters before it have had their offer
 	// requeued are the tickets that mutex.requeue left out of ready, in the order of their lost
-	// grants. Their entries become ready as soon as that grant is committed.
+	// grants. The entry of each becomes ready as soon as its lost grant is committed.
 	requeued []*ticket
 	// nextLapse is not later than the first lapse of a polling waiter. 0 means that none can
 	// lapse.

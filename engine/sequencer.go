@@ -16,7 +16,7 @@ import (
 type sequencer struct {
 	journal     Journal
 	notices     simba.Notices
-	missedOffer func(mutex, contender string) simba.Seq // an offer reached no subscriber
+	missedOffer func(mutex, contender string) simba.Seq // for an offer that reached no subscriber
 
 	// sending keeps notices in order. deliver holds it while it takes notices out of unsent and
 	// sends them.

@@ -34,9 +34,9 @@ type step struct {
 	// The effects.
 	changed       bool   // the lease has changed
 	renewed       bool   // its windows began anew
-	forced        bool   // a tenure ended against its owner's will
+	forced        bool   // the change needs an fsync in every mode: see simba.Change
 	began         string // the owner whose tenure began last; "" = none
-	freed         bool   // a tenure or reservation ended early: announce if the mutex is free
+	freed         bool   // a tenure ended early, or a reservation: announce if the mutex is free
 	last          string // the owner of that tenure, or the one before the reservation
 	spent         uint64 // the largest token that the step gave out
 	events        []simba.Event

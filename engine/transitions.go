@@ -401,7 +401,7 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 	x.setReady(e, s.subscribed(m.name(), e.contender))
 }
 
-// leave removes a contender from the queue that does not become the owner.
+// leave removes from the queue a contender that does not become the owner.
 func (m *mutex) leave(s *step, e *entry, reason string) {
 	x := m.extra
 	s.wake(x.setTicket(e, nil))

@@ -86,7 +86,7 @@ const (
 // idleTxs are transactions that have ended, for their memory.
 var idleTxs = sync.Pool{New: func() any { return new(tx) }}
 
-// maxAttempts is how often Update runs a transaction that conflicts.
+// maxAttempts is how often Update runs a transaction that conflicts each time.
 const maxAttempts = 100
 
 // Update implements simba.Keyspace.

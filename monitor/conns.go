@@ -12,7 +12,7 @@ import (
 // maxConns bounds the open connections, so that their files are never missing elsewhere.
 const maxConns = 64
 
-// conns are the open connections. If there are more than maxConns, changed closes the oldest
+// conns are the open connections. When there are more than maxConns, changed closes the oldest
 // connection that serves no authorized request. So clients that send nothing, or a part of a
 // request, or wrong passwords, keep nobody else out. It is safe for concurrent use.
 type conns struct {

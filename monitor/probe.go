@@ -86,9 +86,9 @@ func (p *prober) current() *probe {
 	return next
 }
 
-// run reads the owner of a mutex, and waits until all changes so far are durable: on the embedded
-// engine the disk must answer too. The Seq of the reply to Owner covers the changes of a few
-// mutexes only.
+// run reads the owner of a mutex, and waits until all changes so far are durable. So on the
+// embedded engine the disk must answer too. The Seq of the reply to Owner covers the changes of a
+// few mutexes only.
 func (p *prober) run(current *probe) {
 	defer close(current.done)
 	ctx, cancel := context.WithTimeout(p.life, probeTimeout)

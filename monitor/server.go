@@ -37,7 +37,7 @@ const (
 type Config struct {
 	TLS    *tls.Config  // nil = plain HTTP
 	Pprof  bool         // serve /debug/pprof
-	Logger *slog.Logger // gets errors of connections at level debug
+	Logger *slog.Logger // errors of connections have level debug
 }
 
 // Server serves metrics and health over HTTP. It is live at once. It becomes ready by Open, and
@@ -109,7 +109,7 @@ func (s *Server) Serve(ln net.Listener) {
 	}
 	s.serving.Go(func() {
 		if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("HTTP is not served any more", "err", err)
+			s.log.Error("HTTP server failed; metrics and health are not served any more", "err", err)
 		}
 	})
 }

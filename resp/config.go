@@ -86,8 +86,8 @@ type Config struct {
 	// server sends the replies. On an error the server drops them and closes the connection. If
 	// Committer is nil, RestOn of a change ends the connection.
 	Committer simba.Committer
-	// If a batch waited for the Committer, the server calls CommitWaited with the time that it
-	// took. The call is on the connection's goroutine. CommitWaited may be nil.
+	// After a batch has waited for the Committer, the server calls CommitWaited with the length of
+	// the wait. The call is on the connection's goroutine. CommitWaited may be nil.
 	CommitWaited func(took time.Duration)
 
 	// Poll makes a few goroutines serve the connections of Serve, on Linux. The handler must then
@@ -96,7 +96,7 @@ type Config struct {
 	Poll bool
 
 	// InUse reports whether a connection stays open although it was silent for IdleTimeout; nil =
-	// never. It is called on the connection's goroutine and may block.
+	// never. The server calls it on the connection's goroutine. It may block.
 	InUse func(c *Conn) bool
 
 	// RequireAuth reports whether clients must authenticate now; nil = never. Before each command

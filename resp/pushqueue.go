@@ -5,15 +5,15 @@ import "sync"
 // pushCost is the overhead of a queued push in bytes. Limits.PushQueue counts overhead and frame.
 const pushCost = 64
 
-// pushRoom is for how many pushes an empty queue keeps its array: 2 KiB.
+// pushRoom is the largest capacity that an empty queue keeps: 64 pushes in 2 KiB.
 const pushRoom = 64
 
 // pushQueue holds the unsent pushes of a connection. Publishers add to it, and the pusher takes
 // from it.
 //
-// SUBSCRIBE, UNSUBSCRIBE, MONITOR and HELLO change what is pushed. Until the reply to such a
-// command is sent, the queue is held: the pusher takes nothing. Pushes that were queued when the
-// command began precede its reply. Later ones follow it.
+// SUBSCRIBE, UNSUBSCRIBE, MONITOR and HELLO change which pushes the client gets. Until the reply to
+// such a command is sent, the queue is held: the pusher takes nothing. Pushes that were queued when
+// the command began precede its reply. Later ones follow it.
 //
 //	queue:    p1 p2 │ p3 │ p4 p5                       p1 … p5 in order of publishing
 //	replies:  PONG  SUBSCRIBE a  PONG  UNSUBSCRIBE a

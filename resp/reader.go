@@ -28,8 +28,8 @@ const errPlainPort = protocolError("this port does not speak TLS")
 
 // The errors of a reader that are not sent to the client.
 var (
-	errCrossProtocol = errors.New("this is HTTP: closed against cross-protocol scripting")
-	errFlooded       = errors.New("more bytes sent during a blocked command than one command may have")
+	errCrossProtocol = errors.New("the client speaks HTTP: closed to prevent cross-protocol scripting")
+	errFlooded       = errors.New("the client sent more bytes during a blocked command than one command may have")
 )
 
 // reader splits the bytes of one connection into commands. The connection reads into the room that

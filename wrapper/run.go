@@ -199,8 +199,8 @@ func (r *run) signal(sig unix.Signal) {
 	}
 }
 
-// end is called when the first process has ended. It stops the rest of the group, as systemd does,
-// because the mutex stays locked until no process of the command is left.
+// wait calls end when the first process has ended. end stops the rest of the group, as systemd
+// does, because the mutex stays locked until no process of the command is left.
 func (r *run) end() {
 	r.Code = r.p.code()
 	if r.p.status.Signaled() {
@@ -220,8 +220,8 @@ func (r *run) end() {
 	}
 }
 
-// suspend is called when the command was stopped. With a terminal it stops the whole job, as a
-// shell expects when the user types Ctrl-Z. While the job is stopped, nobody renews the lease. If
+// wait calls suspend when the command was stopped. With a terminal, suspend stops the whole job, as
+// a shell expects when the user types Ctrl-Z. While the job is stopped, nobody renews the lease. If
 // the lease has ended when the job continues, check kills the command before it runs again.
 func (r *run) suspend() {
 	if r.tty == nil || !r.killAt.IsZero() {

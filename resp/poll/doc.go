@@ -4,7 +4,7 @@
 // helper goroutines run some of the coroutines. So no goroutine is parked or woken for a request,
 // and one call of epoll serves many requests.
 //
-// In a round a coroutine must not block or compute for long. To do so it first detaches itself.
+// In a round a coroutine must not block or compute for long. Before it does so, it detaches itself.
 //
 //	          ┌─ shared: in the poller's rounds ◄────────────────┐
 //	epoll ───►│    │ DetachInOrder       │ Detach               │ the socket is readable,

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minShared is from how many tasks on the poller gives some to a helper.
+// minShared is the smallest number of tasks of which the poller gives some to a helper.
 const minShared = 4
 
 // events are the epoll events that a socket reports, edge-triggered.

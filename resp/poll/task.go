@@ -61,8 +61,8 @@ func (t *task) signal() {
 	}
 }
 
-// claim is signal, but leaves it to the caller to enqueue the task. It returns true if the caller
-// must.
+// claim is signal without the enqueueing. If it returns true, the task was idle, and the caller
+// must enqueue it.
 func (t *task) claim() bool {
 	for {
 		switch t.state.Load() {
