@@ -400,9 +400,9 @@ func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 	})
 }
 
-// A journal may require a sync for the change of a queue too. Then all notices and
-// wake-ups wait for that change.
-func TestAQueuedRequestCommitsTheChangeThatHolds(t *testing.T) {
+// A journal may require a sync for the change of a queue too. Then all notices and wake-ups wait
+// for that change.
+func TestAQueuedRequestCommitsTheChangeThatMustBeSynced(t *testing.T) {
 	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", time.Hour, 0)
 		g.strict = true
