@@ -36,7 +36,7 @@ import (
 //	CLIENT REPLY in a MULTI        leaves gaps in the array of EXEC there
 //	CLIENT REPLY SKIP              is used up by an empty command there
 //	UNSUBSCRIBE of all             ends subscriptions in their order here, in any order there
-//	AUTH, and HELLO with it        are refused in a MULTI here, because nothing waits in EXEC
+//	AUTH, and HELLO with it        are refused in a MULTI here, as nothing in EXEC may wait
 //	DBSIZE in a MULTI              does not see what the MULTI itself changes here
 //	SUBSCRIBE and similar          are refused in a MULTI here, as they have several replies
 //	TLS                            ends the connection with an error here, not there
@@ -107,7 +107,7 @@ type comparison struct {
 	pairs [2]struct {
 		ours   *site
 		theirs func(testing.TB) *peer
-		reset  [2]*peer // send FLUSHALL, and PING to know that Redis has served the others
+		reset  [2]*peer // for FLUSHALL, and PING to know that Redis has served the others
 	}
 }
 
@@ -345,8 +345,9 @@ func comparable(data []byte, password bool) []byte {
 	return data
 }
 
-// lengthLine reads the line at data[at:], which should be a length. length is -1 if it is none.
-// next is where the next line begins. odd is where only one server sees the end of the line, or -1.
+// lengthLine reads the line at data[at:], which should be a length. length is -1 if the line is no
+// length. next is where the next line begins. odd is where only one server sees the end of the
+// line, or -1.
 func lengthLine(data []byte, at int) (length, next, odd int) {
 	i := bytes.IndexAny(data[at:], "\x00\r\n")
 	switch {

@@ -190,7 +190,7 @@ func (c *client) flags(conn *resp.Conn) string {
 	return string(letters)
 }
 
-// victims has the filters of a CLIENT KILL. It kills the connections that match all of them.
+// victims has the filters of a CLIENT KILL, which kills the connections that match all of them.
 type victims struct {
 	id          uint64
 	kind        string

@@ -103,7 +103,7 @@ var hashCommands = []command{
 	},
 }
 
-// The limits of a hash, because a tenure with its fields is one record on disk.
+// The limits of a hash. They exist because a tenure with its fields is one record on disk.
 const (
 	maxHashFields = 1024
 	maxHashBytes  = 64 << 10 // the sum of all names and values

@@ -7,8 +7,8 @@ import (
 )
 
 // This file has commands for keys of any type. Tools need some of them on every engine. On an
-// engine that is no simba.Keyspace, these treat each mutex m that has an owner as a string with the
-// key simba:{m}. The engine on Redis uses this key in its store.
+// engine that is no simba.Keyspace, these commands treat each mutex m that has an owner as a string
+// with the key simba:{m}. The engine on Redis uses this key in its store.
 
 var keyspaceCommands = []command{
 	{

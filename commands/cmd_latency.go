@@ -47,8 +47,8 @@ var latencySubcommands = []command{
 	},
 }
 
-// The events of the latency monitor. Redis has the same two for commands. commitEvent is the wait
-// of a batch for the disk.
+// The events of the latency monitor. The two for commands are those of Redis. commitEvent is the
+// wait of a batch for the disk.
 const (
 	slowCommandEvent = "command"
 	fastCommandEvent = "fast-command"

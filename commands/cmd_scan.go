@@ -118,7 +118,7 @@ func scan(t *keyTx, args [][]byte) error {
 }
 
 // ofType returns the mutexes whose keys have that type. It reads each key in a transaction of its
-// own. In the transaction of SCAN, a renewal of any lock would be a conflict.
+// own. If the transaction of SCAN read them, it would conflict with a renewal of any of the locks.
 func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error) {
 	var rests simba.Seq
 	for _, m := range mutexes {

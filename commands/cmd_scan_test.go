@@ -136,7 +136,7 @@ func TestListingsAreDurableBeforeTheReply(t *testing.T) {
 			before := claiming.claim
 			for _, c := range run {
 				if reply := p.do(c); reply[0] == '-' {
-					t.Fatalf("%s: %s", c, reply)
+					t.Fatalf("%s replied %s", c, reply)
 				}
 			}
 			if !claiming.committed[claiming.claim] || claiming.claim == before {

@@ -199,7 +199,7 @@ type scriptHost struct {
 	changed  bool // a command has changed something
 }
 
-// The errors of a call that a script may not make, in Redis' words.
+// The errors of a script's call that is not allowed, in Redis' words.
 const (
 	errScriptUnknown  replyError = "ERR Unknown Redis command called from script"
 	errScriptArity    replyError = "ERR Wrong number of args calling Redis command from script"
@@ -247,7 +247,7 @@ func (h *scriptHost) run(args [][]byte) error {
 	case h.full && h.tx.mayGrow(e, args):
 		return simba.ErrOutOfMemory
 	}
-	for _, a := range args { // no limit of resp holds
+	for _, a := range args { // resp limits only the arguments that clients send
 		if err := checkLength("an argument", a, resp.DefaultMaxArg); err != nil {
 			return err
 		}

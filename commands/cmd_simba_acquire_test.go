@@ -267,7 +267,7 @@ func TestClientUnblockEndsAWaitByTimeoutOrError(t *testing.T) {
 			synctest.Wait()
 			s.dial().expect(tt.command, ":1\r\n")
 			if got := status(p.reply()); got != tt.want {
-				t.Errorf("%s: got %q, want %q", tt.command, got, tt.want)
+				t.Errorf("%s: the waiter got %q, want %q", tt.command, got, tt.want)
 			}
 			wantEnd(t, ticket, tt.end)
 			wantCommitted(t, s)

@@ -116,8 +116,8 @@ func (c *client) noBackup() error {
 
 func backupError(err error) error { return replyErrorf("ERR backup: %v", err) }
 
-// backupRead replies with the next bytes. The client sends how many bytes it has read as the
-// offset. A wrong offset shows that the client has lost a reply.
+// backupRead replies with the next bytes. The offset is the number of bytes that the client has
+// read. A wrong offset shows that a reply was lost.
 func (c *client) backupRead(args [][]byte) error {
 	offset, ok := parseInt(args[2])
 	switch {

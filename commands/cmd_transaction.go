@@ -178,7 +178,7 @@ func (c *client) nullArray() {
 // execution is the result of a command in an EXEC.
 type execution struct {
 	took   time.Duration
-	err    error // nil = it succeeded; else the text of its reply
+	err    error // nil = the command succeeded; else its reply
 	denied int   // how many calls of the script the rules denied
 }
 

@@ -361,14 +361,14 @@ func TestTheReplyOfAKeyTransactionIsBounded(t *testing.T) {
 	}
 }
 
-// conflicting is a keyspace in which the next times runs of transactions conflict.
+// conflicting is a keyspace in which runs of transactions conflict, until times is 0.
 type conflicting struct {
 	*engine.Engine
-	times int
+	times int // how many of the next runs conflict
 }
 
-// Update makes the next times runs conflict. In such a run it lets the transaction read another
-// key, and changes this key at the end of the run.
+// Update makes a run conflict and decreases times, unless times is 0. It lets the transaction read
+// another key, and changes this key at the end of the run.
 func (s *conflicting) Update(do func(simba.Tx) error) (simba.Seq, error) {
 	return s.Engine.Update(func(tx simba.Tx) error {
 		if s.times == 0 {

@@ -199,8 +199,8 @@ func (x *Commands) LongArguments(name []byte) bool {
 // age is the time since the server's start.
 func (x *Commands) age() time.Duration { return time.Since(x.info.Started) }
 
-// Opened implements resp.Handler. A certificate sets the connection's user at once, because the
-// limits for the first command depend on the user.
+// Opened implements resp.Handler. If the client has a certificate, Opened sets the user at once,
+// because the limits for the first command depend on the user.
 func (x *Commands) Opened(conn *resp.Conn) {
 	if x.certificateName(conn) != "" {
 		x.client(conn)

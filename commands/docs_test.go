@@ -188,7 +188,7 @@ func TestRedisCliHelps(t *testing.T) {
 		cmd.Stdin = strings.NewReader("help @simba\nhelp SIMBA.ACQUIRE\nhelp client kill\n")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("redis-cli failed: %v: %s", err, out)
 		}
 		for _, want := range []string{
 			"SIMBA.GUARD\x1b[0m \x1b[90mmutex contender ttl [TRANSITION ms] [TOKEN token]",

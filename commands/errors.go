@@ -36,9 +36,9 @@ const (
 // wireText turns an error into the text of an error reply. The text begins with a code.
 //
 // The code TRYAGAIN lets a client repeat the request, because every request of a contender is
-// idempotent. A second BREAK is not: it may end the tenure of the next owner, because BREAK names
-// no tenure. A refusal that lasts until an operator acts does not get TRYAGAIN, because clients
-// would retry for ever.
+// idempotent. The exception is BREAK. It names no tenure, so a second BREAK may end the tenure of
+// the next owner. A refusal that lasts until an operator acts does not get TRYAGAIN, because
+// clients would retry for ever.
 func wireText(err error) string {
 	var reply replyError
 	var scripted scriptedError

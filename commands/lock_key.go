@@ -68,7 +68,7 @@ func (t *keyTx) str(k simba.Key) (simba.Lock, error) {
 	return l, nil
 }
 
-// drop deletes a key and reports whether it existed. Some keys stay. The counter of tokens stays. A
+// drop deletes a key and reports whether it existed. The counter of tokens and a queue stay. A
 // queue keeps its waiters, because contenders of Simba 3.2 and 3.3 use no queue and delete its key
 // at each release. A transaction that deletes the key of a token must also end the tenure:
 // keyUpdate.run checks this.

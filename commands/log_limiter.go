@@ -6,8 +6,8 @@ import (
 )
 
 // logLimiter allows a burst of log lines and then one a second. It counts the lines that it
-// refuses. With the next allowed line, allow returns their number for this line to report. If no
-// line follows within a second, logLimiter calls late with the number.
+// refuses. For the next allowed line, allow returns the number of refused lines, which this line
+// should report. If no line follows within a second, logLimiter calls late with the number.
 type logLimiter struct {
 	late func(missed int) // a timer or close calls it
 

@@ -9,7 +9,7 @@ import (
 //
 // Subscribers by SUBSCRIBE, PSUBSCRIBE and SSUBSCRIBE all receive a notice, so a contender may use
 // the command that its client library prefers. Publish counts only subscribers of exactly the
-// channel. It does not count a subscriber of a pattern, who may be no contender.
+// channel. It does not count subscribers of patterns, which may be no contenders.
 func Notices(b *resp.Broker) simba.Notices { return notices{b} }
 
 type notices struct{ broker *resp.Broker }

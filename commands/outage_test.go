@@ -213,8 +213,8 @@ func TestASweepStopsAtTheFirstStoreError(t *testing.T) {
 	}
 }
 
-// pagesOf returns a backend without figures. Its scan has that many pages, 0 = endlessly many, and
-// reads one in the time each.
+// pagesOf returns a backend without figures. Its Scan has that many pages, 0 = endlessly many. A
+// page takes the time each.
 func pagesOf(pages uint64, each time.Duration) *fakeBackend {
 	return &fakeBackend{
 		stats: simba.Stats{Held: -1, Mutexes: -1, Polling: -1},

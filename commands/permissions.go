@@ -144,9 +144,9 @@ const (
 	denialReasons
 )
 
-// denialWords has the texts of each denial. name is for ACL LOG, direct for a command outside EXEC
-// and scripts, and dryrun for ACL DRYRUN. The texts for contenders are our own, the others are
-// those of Redis.
+// denialWords has the texts of each denial. name is for ACL LOG, exec for a command in EXEC, and
+// script for one in a script. direct is for other commands, and dryrun for ACL DRYRUN. The texts
+// for contenders are our own, the others are those of Redis.
 var denialWords = [denialReasons]struct{ name, direct, exec, script, dryrun string }{
 	deniedCommand: {
 		"command",
@@ -250,10 +250,10 @@ func firstNot(args [][]byte, allowed func([]byte) bool) []byte {
 
 // mayListen reports whether a user may subscribe to a channel. A rule for channels may allow it. So
 // may a rule for keys that lets the user read the mutex of the channel. For the channel of a
-// contender, the user must also be allowed to act as the contender: the server takes its subscriber
-// for the contender. That channel is simba:{m}:id. If m contains }:, the name has two readings. In
-// the old form simba:m:id any further colon makes it ambiguous. Only a rule for channels allows
-// such a channel or the old form.
+// contender, simba:{m}:id, the user must also be allowed to act as the contender. The server takes
+// a subscriber of this channel for the contender. If m contains }:, the name has two readings. In
+// the old form simba:m:id every further colon adds one. Only a rule for channels allows the old
+// form, and names with two readings.
 func mayListen(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true

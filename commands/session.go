@@ -10,8 +10,8 @@ import (
 )
 
 // sessionLeases are the leases that SESSION bound to one connection, by mutex. The backend stores
-// the session of each lease too, and releases a lease only for this session. So the end of an old
-// session does not release a lease that another session has taken meanwhile.
+// the session of each lease too. When a session ends, the backend releases only leases of this
+// session, not a lease that another session has taken meanwhile.
 type sessionLeases struct {
 	byMutex map[string]boundLease
 	sweepAt int  // the number of leases at which bind calls sweepSession

@@ -35,7 +35,7 @@ func released(t *testing.T, backend *fakeBackend, shutdown bool, commands ...str
 		p := s.dial()
 		for _, c := range commands {
 			if got := p.do(c); got[0] == '-' {
-				t.Fatalf("%s: %s", c, got)
+				t.Fatalf("%s replied %s", c, got)
 			}
 		}
 		backend.takeCalls()

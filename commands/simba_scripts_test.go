@@ -39,7 +39,7 @@ func TestScriptsOfEverySimbaReplyAsOnRedisForEveryMutexName(t *testing.T) {
 	for _, g := range seeds.Generations {
 		for _, m := range anyNames {
 			t.Run(fmt.Sprintf("%s %.20q", g.Name, m), func(t *testing.T) {
-				persist := "PERSIST " + strconv.Quote(seeds.Lease(m)) // then the script reads a PTTL of -1
+				persist := "PERSIST " + strconv.Quote(seeds.Lease(m)) // then PTTL is -1
 				there := "EXISTS " + strconv.Quote(seeds.Lease(m))
 				if g.Tokens { // others have a token only here
 					there += " " + strconv.Quote(seeds.Token(m))

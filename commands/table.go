@@ -93,7 +93,7 @@ const (
 // The flags that only this server uses.
 const (
 	immediate    flag = 1 << (shownFlags + iota) // runs inside MULTI instead of being queued
-	unqueued                                     // refused inside MULTI: it writes no single reply
+	unqueued                                     // refused inside MULTI: not exactly one reply
 	subMode                                      // allowed in RESP2 with subscriptions
 	secret                                       // arguments may include a password; not logged
 	unmonitored                                  // run does not show it to MONITOR; its handler may

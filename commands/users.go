@@ -54,7 +54,7 @@ func userName(conn *resp.Conn) string {
 // authenticate logs the connection in. If the password is wrong, it returns an error, after a
 // delay. command is the object of the entry in the ACL log.
 func (c *client) authenticate(command, name, password []byte) error {
-	if c.executing { // a command in EXEC must not wait, as the delay would
+	if c.executing { // a delay would block EXEC
 		return errNoMulti
 	}
 	host := hostOf(c.conn.RemoteAddr())
