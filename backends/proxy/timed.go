@@ -3,16 +3,20 @@ package proxy
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
 
-// Timed is a Backend that measures the requests to a store. The waits of tickets are not requests.
+// Timed is a Backend that measures the requests to a store, and logs its outages. The waits of
+// tickets are not requests.
 // It is safe for concurrent use.
 type Timed struct {
 	simba.Backend
+
+	outage outage
 
 	mu    sync.Mutex // guards stats
 	stats RequestStats
@@ -25,7 +29,9 @@ type RequestStats struct {
 }
 
 // NewTimed returns a Timed of b.
-func NewTimed(b simba.Backend) *Timed { return &Timed{Backend: b} }
+func NewTimed(b simba.Backend, log *slog.Logger) *Timed {
+	return &Timed{Backend: b, outage: outage{log: log}}
+}
 
 // RequestStats returns the figures since the start.
 func (t *Timed) RequestStats() RequestStats {
@@ -37,6 +43,7 @@ func (t *Timed) RequestStats() RequestStats {
 // measure counts a request. It is deferred, so err is a pointer.
 func (t *Timed) measure(began time.Time, err *error) {
 	took := time.Since(began)
+	t.outage.note(began, *err)
 	unavailable, misconfigured := (*simba.UnavailableError)(nil), (*simba.MisconfiguredError)(nil)
 	failed := *err != nil && (errors.As(*err, &unavailable) || errors.As(*err, &misconfigured))
 	t.mu.Lock()

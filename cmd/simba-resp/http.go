@@ -104,12 +104,12 @@ func (a *app) openMonitor() error {
 	return a.monitor.Open(src)
 }
 
-// timeStore makes the server measure the requests to a store. On the embedded engine the journal
-// has its own figures.
+// timeStore makes the server measure the requests to a store, and log its outages. On the embedded
+// engine the journal has its own figures.
 func (a *app) timeStore(began time.Time) {
 	a.backend, a.recovery = a.engine, time.Since(began)
 	if a.cfg.Engine != engineEmbedded {
-		a.requests = proxy.NewTimed(a.engine)
+		a.requests = proxy.NewTimed(a.engine, a.log.Logger)
 		a.backend = a.requests
 	}
 }
