@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -74,12 +76,16 @@ func untilInterrupt(ctx context.Context) (context.Context, context.CancelFunc) {
 // takeBackup copies the data of a running server into a directory, which must be empty or not
 // exist. It writes to out what it has copied.
 func takeBackup(ctx context.Context, server *redis.Options, dir string, out io.Writer) error {
-	if err := makeBackupDir(dir); err != nil {
+	made, err := makeBackupDir(dir)
+	if err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
 	partial := filepath.Join(dir, partialName)
 	info, err := copyBackup(ctx, server, partial)
 	if err != nil {
+		for _, dir := range made {
+			_ = os.Remove(dir) // fails if another program has put a file there
+		}
 		return fmt.Errorf("backup: %w", err)
 	}
 	path := filepath.Join(dir, backupName)
@@ -91,21 +97,31 @@ func takeBackup(ctx context.Context, server *redis.Options, dir string, out io.W
 }
 
 // makeBackupDir makes the directory, and refuses one that has files. The file of an interrupted
-// backup does not count.
-func makeBackupDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+// backup does not count. Only the user of this process may enter the directory. Missing parents
+// have the usual mode. It returns the directories that it has made, the deepest first.
+func makeBackupDir(dir string) (made []string, err error) {
+	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
+		if _, err := os.Lstat(d); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		made = append(made, d)
+	}
+	if err := os.MkdirAll(filepath.Dir(filepath.Clean(dir)), 0o755); err != nil { //nolint:gosec // it may have other content
+		return nil, err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, e := range entries {
 		if e.Name() != partialName {
-			return fmt.Errorf("%s is not empty: it has %q; name a new directory for each backup", dir, e.Name())
+			return nil, fmt.Errorf("%s is not empty: it has %q; name a new directory for each backup", dir, e.Name())
 		}
 	}
-	return nil
+	return made, nil
 }
 
 // copyBackup writes a backup to a file, durably, and reads it again to check it. The file is empty

@@ -111,6 +111,50 @@ func TestAnInterruptedBackupIsNone(t *testing.T) {
 	}
 }
 
+// The service's user must be able to reach the backups, and so must other programs.
+func TestABackupMakesParentsWithTheUsualMode(t *testing.T) {
+	top := t.TempDir()
+	usual := filepath.Join(top, "usual")
+	if err := os.Mkdir(usual, 0o755); err != nil { //nolint:gosec // the mode is the point of the test
+		t.Fatal(err)
+	}
+	dir := filepath.Join(top, "backups", "host", "monday")
+	if err := takeBackup(t.Context(), optionsOf(startTestApp(t)), dir+"/", io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	mode := func(path string) os.FileMode {
+		stat, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stat.Mode().Perm()
+	}
+	for _, parent := range []string{filepath.Dir(dir), filepath.Join(top, "backups")} {
+		if got, want := mode(parent), mode(usual); got != want {
+			t.Errorf("%s has mode %v, want %v", parent, got, want)
+		}
+	}
+	if got := mode(dir); got != 0o700 {
+		t.Errorf("the directory of the backup has mode %v", got)
+	}
+}
+
+func TestABackupThatFailsLeavesNoDirectoryThatItMade(t *testing.T) {
+	memory := startTestApp(t, "--durability", "memory")
+	top := t.TempDir()
+	if err := os.Mkdir(filepath.Join(top, "old"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{filepath.Join(top, "backups", "monday"), filepath.Join(top, "old", "monday")} {
+		if err := takeBackup(t.Context(), optionsOf(memory), dir, io.Discard); err == nil {
+			t.Error("the server without a disk gave a backup")
+		}
+	}
+	if names := slices.Concat(filesIn(t, top), filesIn(t, filepath.Join(top, "old"))); !slices.Equal(names, []string{"old"}) {
+		t.Errorf("the failed backups left %q, want only the directory that was there", names)
+	}
+}
+
 func TestABackupThatFailsLeavesNoFile(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
