@@ -134,16 +134,16 @@ func (a *app) openCertificates() (err error) {
 
 // listen opens the listeners of RESP.
 func (a *app) listen() (err error) {
-	unix := func(path string) (net.Listener, error) { return listenUnix(path, fs.FileMode(a.cfg.UnixSocketPerm)) }
+	unix := func(_, path string) (net.Listener, error) { return listenUnix(path, fs.FileMode(a.cfg.UnixSocketPerm)) }
 	for _, l := range []struct {
-		addr string
-		open func(string) (net.Listener, error)
-		ln   *net.Listener
-	}{{a.cfg.Addr, listen, &a.ln}, {a.cfg.TLSAddr, listen, &a.tlsLn}, {a.cfg.UnixSocket, unix, &a.unixLn}} {
+		name, addr string
+		open       func(name, addr string) (net.Listener, error)
+		ln         *net.Listener
+	}{{"addr", a.cfg.Addr, listen, &a.ln}, {"tls-addr", a.cfg.TLSAddr, listen, &a.tlsLn}, {"unixsocket", a.cfg.UnixSocket, unix, &a.unixLn}} {
 		if l.addr == "" {
 			continue
 		}
-		ln, err := l.open(l.addr)
+		ln, err := l.open(l.name, l.addr)
 		if err != nil {
 			return err
 		}
@@ -157,12 +157,17 @@ func (a *app) listen() (err error) {
 // listen opens a listener whose connections send keep-alive probes. A peer whose machine or network
 // fails sends no FIN, and the server writes nothing to a blocked waiter. Only the probes detect
 // that the peer is dead. Until then its SESSION leases stay, and the server may grant it a mutex.
-// These probes take 11 s, less than usual leases. Go's default takes minutes.
-func listen(addr string) (net.Listener, error) {
+// These probes take 11 s, less than usual leases. Go's default takes minutes. An error names the
+// setting.
+func listen(name, addr string) (net.Listener, error) {
 	probed := net.ListenConfig{Control: limitBuffers, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,
 	}}
-	return probed.Listen(context.Background(), "tcp", addr)
+	ln, err := probed.Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return ln, nil
 }
 
 // start accepts connections. If a listener fails before stop, the channel receives the error.

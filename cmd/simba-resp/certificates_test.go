@@ -99,7 +99,7 @@ func TestAllTLSErrorsAreReportedAtOnce(t *testing.T) {
 			"--tls-addr: 0.0.0.0:0 is open to other machines", "--tls-cert-file: --tls-addr needs it",
 			"--tls-key-file: --tls-addr needs it", "--tls-ca-cert-file: --tls-auth-clients optional needs it",
 		}},
-		{"--addr 127.0.0.1:7 --tls-addr 127.0.0.1:7 --tls-cert-file " + cert + " --tls-key-file " + key, []string{"--tls-addr: 127.0.0.1:7 is --addr too"}},
+		{"--addr 127.0.0.1:7 --tls-addr 127.0.0.1:7 --tls-cert-file " + cert + " --tls-key-file " + key, []string{"--tls-addr: 127.0.0.1:7 has the port of --addr 127.0.0.1:7"}},
 		{"--tls-addr localhost --tls-auth-clients maybe --tls-min-version 1.1 --tls-cert-file " + cert, []string{
 			"--tls-addr: 'localhost' is not host:port", "--tls-key-file: --tls-addr needs it",
 			"--tls-auth-clients: 'maybe' is not one of no, optional, yes", "--tls-min-version: '1.1' is not one of 1.2, 1.3",

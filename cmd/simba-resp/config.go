@@ -214,6 +214,7 @@ func (c *config) Validate() configErrors {
 		refuse("addr", "%s is open to other machines: set --requirepass-file, --requirepass or --aclfile, or --insecure to accept all clients", c.Addr)
 	}
 	c.checkHTTP(refuse)
+	c.checkPorts(refuse)
 	if len(c.RequirePass) > maxPassword {
 		refuse("requirepass", "it has %d bytes, at most %d are allowed", len(c.RequirePass), maxPassword)
 	}
@@ -299,4 +300,39 @@ func isPublic(addr string) (bool, error) {
 	}
 	ip := net.ParseIP(host)
 	return ip == nil || !ip.IsLoopback(), nil
+}
+
+// checkPorts reports listeners that cannot open because another one has their port.
+func (c *config) checkPorts(refuse func(name, format string, args ...any)) {
+	listeners := []struct{ name, addr string }{{"addr", c.Addr}, {"tls-addr", c.TLSAddr}, {"http-addr", c.HTTPAddr}}
+	for i, l := range listeners {
+		for _, other := range listeners[:i] {
+			if overlap(l.addr, other.addr) {
+				refuse(l.name, "%s has the port of --%s %s; use another port", l.addr, other.name, other.addr)
+			}
+		}
+	}
+}
+
+// overlap reports whether two addresses have a port and an IP address in common. For package net,
+// each unspecified address is all addresses of IPv4 and IPv6. Host names are not resolved.
+func overlap(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	numberA, _ := strconv.Atoi(portA)
+	numberB, _ := strconv.Atoi(portB)
+	if errA != nil || errB != nil || numberA != numberB || numberA == 0 { // 0 is any free port
+		return false
+	}
+	ip := func(host string) net.IP {
+		switch host {
+		case "":
+			return net.IPv6unspecified
+		case "localhost":
+			return net.IPv4(127, 0, 0, 1)
+		}
+		return net.ParseIP(host)
+	}
+	ipA, ipB := ip(hostA), ip(hostB)
+	return strings.EqualFold(hostA, hostB) || ipA.IsUnspecified() || ipB.IsUnspecified() || ipA != nil && ipA.Equal(ipB)
 }

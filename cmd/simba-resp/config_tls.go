@@ -1,9 +1,6 @@
 package main
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
 // tlsLive are the TLS settings that can change at run time, all at once.
 var tlsLive = []string{"tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-auth-clients", "tls-min-version"}
@@ -22,8 +19,6 @@ func (c *config) checkTLS(refuse func(name, format string, args ...any)) {
 	switch open, err := isPublic(c.TLSAddr); {
 	case err != nil:
 		refuse("tls-addr", "%w", err)
-	case c.TLSAddr == c.Addr && !strings.HasSuffix(c.Addr, ":0"):
-		refuse("tls-addr", "%s is --addr too", c.TLSAddr)
 	case open && !c.hasAuth() && c.TLSAuthClients != authYes:
 		refuse("tls-addr", "%s is open to other machines: set --tls-auth-clients yes, --requirepass-file, --requirepass or --aclfile, or --insecure to accept all clients", c.TLSAddr)
 	}

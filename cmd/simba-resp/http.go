@@ -31,10 +31,6 @@ func (c *config) checkHTTP(refuse func(name, format string, args ...any)) {
 	switch open, err := isPublic(c.HTTPAddr); {
 	case err != nil:
 		refuse("http-addr", "%w", err)
-	case c.HTTPAddr == c.Addr && !strings.HasSuffix(c.HTTPAddr, ":0"):
-		refuse("http-addr", "%s is --addr too", c.HTTPAddr)
-	case c.HTTPAddr == c.TLSAddr && !strings.HasSuffix(c.HTTPAddr, ":0"):
-		refuse("http-addr", "%s is --tls-addr too", c.HTTPAddr)
 	case !open || c.hasAuth():
 	case c.TLSAddr == "":
 		refuse("http-addr", "%s is open to other machines: set --requirepass-file, --requirepass or --aclfile, or --insecure to accept all clients", c.HTTPAddr)
@@ -59,7 +55,7 @@ func (a *app) serveHTTP() error {
 	if a.cfg.HTTPAddr == "" {
 		return nil
 	}
-	ln, err := listen(a.cfg.HTTPAddr)
+	ln, err := listen("http-addr", a.cfg.HTTPAddr)
 	if err != nil {
 		return err
 	}

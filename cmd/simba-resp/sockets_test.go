@@ -7,7 +7,7 @@ import (
 )
 
 func TestKernelBuffersOfConnectionsAreBounded(t *testing.T) {
-	ln, err := listen("127.0.0.1:0")
+	ln, err := listen("addr", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

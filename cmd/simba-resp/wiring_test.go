@@ -393,7 +393,7 @@ func TestEveryFlagReachesItsPart(t *testing.T) {
 
 // The server detects a vanished peer within 5 + 3·2 s.
 func TestIdleConnectionsSendKeepAliveProbes(t *testing.T) {
-	ln, err := listen("127.0.0.1:0")
+	ln, err := listen("addr", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

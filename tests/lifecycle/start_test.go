@@ -118,7 +118,7 @@ func TestAddressInUseIsRefused(t *testing.T) {
 	defer ln.Close()
 	s := simbatest.Start(t) // a new data directory is logged
 	s.Stop()
-	simbatest.Refused(t, 1, "address already in use", "--addr", ln.Addr().String(), "--data-dir", s.Dir)
+	simbatest.Refused(t, 1, "addr: listen tcp "+ln.Addr().String()+": bind: address already in use", "--addr", ln.Addr().String(), "--data-dir", s.Dir)
 }
 
 func TestCorruptDataIsRefused(t *testing.T) {

@@ -160,7 +160,7 @@ func TestHTTPAddressInUseIsRefused(t *testing.T) {
 	}
 	defer taken.Close()
 	addr := taken.Addr().String()
-	simbatest.Refused(t, 1, addr+": bind: address already in use", "--addr", "127.0.0.1:0", "--durability", "memory", "--http-addr", addr)
+	simbatest.Refused(t, 1, "http-addr: listen tcp "+addr+": bind: address already in use", "--addr", "127.0.0.1:0", "--durability", "memory", "--http-addr", addr)
 }
 
 func TestScrapePassesPromtool(t *testing.T) {
