@@ -120,7 +120,8 @@ type wrapped struct {
 	flags   *leaseFlags
 	options *redis.Options
 	command wrapper.Command
-	client  *client.Client
+	redis   *redis.Client
+	client  *client.Client // over redis
 	signals <-chan os.Signal
 	runner  wrapper.Runner
 	log     *leaseLog
@@ -144,16 +145,16 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped,
 	if w.options, err = cli.Options(cmd); err != nil {
 		return nil, err
 	}
-	if user := w.options.Username; flags.id == "" && user != "" && user != "default" {
-		// Without a rule as:, the ids of a user must begin with the name of the user.
-		flags.id = fmt.Sprintf("%s:%s~%016x", user, client.NewHostID(), rand.Uint64())
+	if flags.id == "" {
+		flags.id = idOf(w.options.Username)
 	}
 	w.signals = wrapper.Catch()
 	say := func(format string, args ...any) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "simba-resp: %s: %s\n", cli.Printable(w.mutex), fmt.Sprintf(format, args...))
 	}
 	w.log = &leaseLog{say: say, options: w.options}
-	w.client, err = client.New(redis.NewClient(w.options), client.Options{
+	w.redis = redis.NewClient(w.options)
+	w.client, err = client.New(w.redis, client.Options{
 		// A renewal that gets no reply is repeated in the same TTL window.
 		Timeout: min(max(flags.ttl/renewals, time.Second), 3*time.Second),
 		TTL:     flags.ttl, Transition: flags.grace, Logger: slog.New(w.log),
@@ -163,6 +164,25 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped,
 	}
 	w.runner = wrapper.Runner{Mutex: w.mutex, Grace: flags.grace, Signals: w.signals, Say: say}
 	return w, nil
+}
+
+// idOf returns a contender id for a user. Without a rule as:, it must begin with the name of the
+// user. For the user default it is "": the Client makes an id.
+func idOf(user string) string {
+	if user == "" || user == "default" {
+		return ""
+	}
+	return fmt.Sprintf("%s:%s~%016x", user, client.NewHostID(), rand.Uint64())
+}
+
+// useCertificate sets the id if a client certificate logs in. Only the server knows whether the
+// certificate names a user. If it does not answer, the id stays empty.
+func (w *wrapped) useCertificate(ctx context.Context) {
+	if w.flags.id != "" || w.options.TLSConfig == nil || len(w.options.TLSConfig.Certificates) == 0 {
+		return
+	}
+	user, _ := w.redis.Do(ctx, "ACL", "WHOAMI").Text() // "" after an error
+	w.flags.id = idOf(user)
 }
 
 // argsError returns an error unless the arguments are NAME -- command.
@@ -198,6 +218,7 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 	}
 	defer w.log.returned.Set(noLevel)
 	go func() {
+		w.useCertificate(ctx)
 		for {
 			l, err := lock(ctx, w.mutex, client.WithID(w.flags.id), client.WithRenewal(w.flags.ttl/renewals))
 			if errors.Is(err, client.ErrInUse) && ctx.Err() == nil { // the last tenure uses the id

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/certs"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -80,6 +81,36 @@ func TestLockOfAUserContendsByItsName(t *testing.T) {
 	w.wantsCode(p, exitUnavailable)
 	p.Wants(t, "NOPERM .*; set --id to one that the user's rule as: allows$")
 	w.wantsCode(w.lock([]string{"env"}, "--url", "redis://pool:word@"+w.server.Addr, "--id", "pool-1"), 0)
+}
+
+// The server takes the user from the certificate, so the wrapper must ask for the name.
+func TestLockByACertificateContendsByItsName(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	users := filepath.Join(dir, "users.acl")
+	if err := os.WriteFile(users, []byte("user default on nopass ~job +@all\n"+
+		"user ops on >word ~job +@simba +@connection +@pubsub +acl|whoami\n"+
+		"user mute on >word ~job as:1:* +@simba +@connection +@pubsub\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	authority := certs.NewAuthority(t, "test CA")
+	ca := authority.Write(t, dir, "ca")
+	cert, key := authority.Sign(t, certs.Leaf{Name: "server"}).Write(t, dir, "server")
+	server := simbatest.Launch(t, "--tls-addr", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca,
+		"--tls-auth-clients", "yes", "--aclfile", users, "--data-dir", filepath.Join(dir, "data"))
+	url := "rediss://" + server.Wants(t, `msg=ready .*tls=(\S+)`)[1]
+	w := &world{TB: t}
+	for _, c := range []struct{ name, verb, owner string }{
+		{"ops", "lock", `ops:1:\d+@.+~[0-9a-f]{16}`},
+		{"ops", "elect", `ops:1:\d+@.+~[0-9a-f]{16}`},
+		{"nobody", "lock", `1:\d+@.+~[0-9a-f]{16}`}, // there is no such user, so it is default
+		{"mute", "lock", `1:\d+@.+~[0-9a-f]{16}`},   // it may not ask
+	} {
+		cert, key := authority.Sign(t, certs.Leaf{Name: c.name}).Write(t, dir, c.name)
+		p := simbatest.Run(t, simbatest.Binary(t), c.verb, "--url", url, "--cacert", ca, "--cert", cert, "--key", key, "job", "--", "env")
+		w.wantsCode(p, 0)
+		p.Wants(t, "^SIMBA_OWNER="+c.owner+"$")
+	}
 }
 
 func TestLockForwardsSignals(t *testing.T) {
