@@ -72,3 +72,11 @@ func TestJSONHasNoCharacterThatATerminalObeys(t *testing.T) {
 		t.Errorf("JSON %q decodes to %q: %v", line, back.Mutex, err)
 	}
 }
+
+func TestUptimeIsInWholeSeconds(t *testing.T) {
+	for ms, want := range map[int64]string{0: "0s", 59_000: "59s", 3_661_000: "1h1m1s"} {
+		if got := seconds(ms); got != want {
+			t.Errorf("%d: %q, want %q", ms, got, want)
+		}
+	}
+}

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -16,6 +19,7 @@ import (
 type Status struct {
 	Version            string `json:"simba_version" doc:"version of the server"`
 	Engine             string `json:"engine" doc:"embedded, redis, mysql or zookeeper"`
+	Store              *bool  `json:"store_up" doc:"whether the store answers; null = the user may not send SIMBA.OWNER"`
 	Durability         string `json:"durability" doc:"always, async or memory; empty on other engines than embedded"`
 	SurvivesRestart    bool   `json:"survives_restart" doc:"whether leases survive a restart of the server"`
 	Uptime             *int64 `json:"uptime_ms" doc:"age of the process"`
@@ -46,14 +50,40 @@ func statusCommand() *cobra.Command {
 				return Explain(c.Options(), err)
 			}
 			s := toStatus(fields)
+			var failure error
+			s.Store, failure = askStore(cmd.Context(), c)
 			if *asJSON {
-				return printJSON(cmd.OutOrStdout(), s)
+				err = printJSON(cmd.OutOrStdout(), s)
+			} else {
+				err = printStatus(cmd.OutOrStdout(), c.Options().Addr, s)
 			}
-			return printStatus(cmd.OutOrStdout(), c.Options().Addr, s)
+			return cmp.Or(err, failure)
 		})
-	cmd.Long = cmd.Short + ". The user needs the right to send INFO."
+	cmd.Long = cmd.Short + `.
+
+The user needs the right to send INFO. The command also asks for the owner of a mutex, to find out
+whether the store answers. Exit code 69: it does not.`
 	asJSON = addJSON(cmd)
 	return cmd
+}
+
+const (
+	// probeMutex is the mutex whose owner askStore reads. It needs no owner.
+	probeMutex = "simba-resp:status"
+	// probeTimeout is longer than the default of backend-timeout, so that the server can reply.
+	probeTimeout = 10 * time.Second
+)
+
+// askStore reports whether the store answers a read, nil if the user may not ask. The error says
+// why the store does not answer. On the engine embedded the server answers itself.
+func askStore(ctx context.Context, c *redis.Client) (up *bool, failure error) {
+	_, err := owner(ctx, c.WithTimeout(probeTimeout), probeMutex)
+	var refused redis.Error
+	if errors.As(err, &refused) && strings.HasPrefix(refused.Error(), "NOPERM ") {
+		return nil, nil
+	}
+	answers := err == nil
+	return &answers, err
 }
 
 // info returns the fields of INFO.
@@ -125,7 +155,16 @@ func printStatus(out io.Writer, addr string, s Status) error {
 	}
 	t.row("server", fmt.Sprintf("%s, version %s", addr, s.Version))
 	t.row("engine", engine)
-	t.row("up for", show(s.Uptime, millis))
+	if s.Engine != "embedded" {
+		store := "unknown: the user may not send SIMBA.OWNER"
+		if s.Store != nil && *s.Store {
+			store = "answers"
+		} else if s.Store != nil {
+			store = "does not answer"
+		}
+		t.row("store", store)
+	}
+	t.row("up for", show(s.Uptime, seconds))
 	if !s.SurvivesRestart {
 		t.row("restart", "leases do not survive it")
 	}
@@ -150,3 +189,6 @@ func printStatus(out io.Writer, addr string, s Status) error {
 }
 
 func mebibytes(n int64) string { return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB" }
+
+// seconds returns a number of milliseconds that the server counts in whole seconds.
+func seconds(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -79,13 +80,41 @@ func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
 			t.Errorf("list of nothing: %v", got)
 		}
 
-		if got := object(t, must(t, url(s), "status", "--json")); got["engine"] != engine || got["tenures_acquired"] != 1.0 {
+		if got := object(t, must(t, url(s), "status", "--json")); got["engine"] != engine || got["tenures_acquired"] != 1.0 || got["store_up"] != true {
 			t.Errorf("status: %v", got)
 		}
 		if out := must(t, url(s), "status"); !strings.Contains(out, engine) || !strings.Contains(out, "1 begun") {
 			t.Errorf("status prints\n%s", out)
 		}
 	})
+}
+
+func TestStatusSaysWhetherTheStoreAnswers(t *testing.T) {
+	store := simbatest.OpenShared(t, "redis")
+	link := stores.NewLink(t, store.Store.Addr)
+	users := writeUsers(t, "user default on nopass ~* &* +@all", "user blind on >pen +info +hello +ping")
+	s := simbatest.Start(t, append(store.Flags(link.Addr()), "--aclfile", users)...)
+	blind := "redis://blind:pen@" + s.Addr
+	if out := must(t, url(s), "status"); !regexp.MustCompile(`(?m)^store +answers$`).MatchString(out) {
+		t.Errorf("status prints\n%s", out)
+	}
+	link.Refuse()
+	r := run(t, url(s), "status")
+	r.fails(t, 69, "TRYAGAIN engine redis unavailable")
+	if !regexp.MustCompile(`(?m)^store +does not answer$`).MatchString(r.out) {
+		t.Errorf("during an outage status prints\n%s", r.out)
+	}
+	r = run(t, url(s), "status", "--json")
+	r.fails(t, 69, "TRYAGAIN engine redis unavailable")
+	if o := object(t, r.out); o["store_up"] != false {
+		t.Errorf("during an outage: %v", o)
+	}
+	if out := must(t, blind, "status"); !regexp.MustCompile(`(?m)^store +unknown: `).MatchString(out) {
+		t.Errorf("for a user without SIMBA.OWNER status prints\n%s", out)
+	}
+	if o := object(t, must(t, blind, "status", "--json")); o["store_up"] != nil {
+		t.Errorf("for a user without SIMBA.OWNER: %v", o)
+	}
 }
 
 func TestExitCodeSaysThatNobodyOwnsTheMutex(t *testing.T) {
