@@ -89,6 +89,9 @@ func health(cmd *cobra.Command) error {
 	if err != nil {
 		return no("%s: %s", Printable(u.Host), explainHTTP(err))
 	}
+	if resp.StatusCode == http.StatusBadRequest && strings.Contains(string(body), "HTTP request to an HTTPS server") {
+		return no("%s: the server speaks TLS on this port; set --%s or SIMBA_HTTP_URL to https://%s", Printable(u.Host), urlFlag, Printable(u.Host))
+	}
 	for line := range strings.Lines(string(body)) {
 		if _, err := fmt.Fprintln(cmd.OutOrStdout(), Printable(strings.TrimRight(line, "\r\n"))); err != nil {
 			return err

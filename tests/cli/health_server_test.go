@@ -50,7 +50,7 @@ func TestHealthOfAServerWithTLSNeedsItsCertificates(t *testing.T) {
 	}
 	runWith(t, nil, "health", "--url", url, "--cacert", ca).fails(t, 1, "certificate")
 	runWith(t, nil, "health", "--url", url, "--cert", own, "--key", ownKey).fails(t, 1, "check --cacert")
-	runWith(t, nil, "health", "--url", "http://"+addr).fails(t, 1, "400 Bad Request")
+	runWith(t, nil, "health", "--url", "http://"+addr).fails(t, 1, "the server speaks TLS on this port")
 }
 
 func TestWrongUseOfHealthHasItsOwnExitCode(t *testing.T) {

@@ -71,4 +71,10 @@ func TestHealthLogsInAndUsesTLS(t *testing.T) {
 		t.Errorf("it shows the password: %+v", r)
 	}
 	runWith(t, nil, "health", "--url", s.URL).fails(t, 1, "check --cacert")
+	host := strings.TrimPrefix(s.URL, "https://")
+	if r := runWith(t, nil, "health", "--url", "http://"+host); r.out != "" {
+		t.Errorf("by HTTP it prints %q", r.out)
+	} else {
+		r.fails(t, 1, "the server speaks TLS on this port; set --url or SIMBA_HTTP_URL to https://"+host)
+	}
 }
