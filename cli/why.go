@@ -206,7 +206,7 @@ func (p *printer) queue(w *Why, addr string) {
 	}
 	switch {
 	case w.SharedQueue == nil:
-		p.line("The user may not send INFO. On the engine mysql this would be the queue of %s only.", Printable(addr))
+		p.line("Other servers may have more waiters: the user may not send INFO.")
 	case !*w.SharedQueue:
 		p.line("On the engine mysql this is the queue of %s only. Contenders of other servers may come first.", Printable(addr))
 	}
