@@ -63,6 +63,13 @@ func TestEachAlertIsTestedAndDocumented(t *testing.T) {
 	}
 }
 
+// humanize adds SI prefixes: it writes 0.01 requests a second as 10m, which looks like minutes.
+func TestNumbersInAlertsHaveNoPrefixes(t *testing.T) {
+	if found := names(read(t, rulesDir, "rules.yml"), `(\{\{[^}]*\| humanize )`); len(found) > 0 {
+		t.Errorf("rules.yml has %q: use printf", found)
+	}
+}
+
 func TestRulesAndDashboardNameExistingMetrics(t *testing.T) {
 	known := make(map[string]bool)
 	for _, m := range monitor.Metrics() {
