@@ -23,7 +23,8 @@ type lockOptions struct {
 func WithTTL(ttl time.Duration) LockOption { return func(o *lockOptions) { o.ttl = ttl } }
 
 // WithTransition sets the transition window of the lease, up to 24 h. 0 means the Transition of the
-// Client; NoTransition means no window. In this window only the owner may renew or acquire.
+// Client; NoTransition means no window. In this window the owner may still renew, and nobody else
+// may take the mutex.
 func WithTransition(d time.Duration) LockOption { return func(o *lockOptions) { o.transition = d } }
 
 // WithRenewal sets the longest time between two renewals. By default (0) the owner renews at the
