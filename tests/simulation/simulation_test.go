@@ -74,7 +74,7 @@ func runs(t *testing.T, base uint64, n int) iter.Seq[*report] {
 
 // regress are seeds that once found a bug. Each comment names the bug of the model or the server.
 var regress = []uint64{
-	1795295060895000362, // a handoff skipped a waiter that had missed its handoff notice and blocked then
+	1795295060895000362, // a handoff skipped a waiter that missed its notice and blocked then
 	// the test took a handoff notice for the reply to a request of the same instant
 	1795375034490002125,
 	// the test took an earlier tenure of the same owner for an unreported one
