@@ -22,7 +22,7 @@ func TestEachOfThousandsOfWaitersIsGrantedOnce(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// A bystander may be blocked too.
+	// The count may include blocked bystanders.
 	v.until("all wait", func() bool { return v.info("blocked_clients") >= waiters })
 	v.servesOthers()
 	var stay []*raw
@@ -63,7 +63,7 @@ func TestEachOfThousandsOfWaitersIsGrantedOnce(t *testing.T) {
 		select {
 		case token := <-tokens:
 			if token <= last { // an owner reports its token before it releases
-				t.Fatalf("token %d after %d", token, last)
+				t.Fatalf("the token is %d, want more than the last one, %d", token, last)
 			}
 			last = token
 		case err := <-failed:
@@ -114,7 +114,7 @@ func TestOneContenderOnThousandsOfConnectionsIsOneContender(t *testing.T) {
 	}
 	next := fmt.Sprint(first["token"])
 	if len(tenures) != 1 || tenures[next] > 0 {
-		t.Errorf("tenures by token, with the number of replies: %v", tenures)
+		t.Errorf("replies by token: %v", tenures)
 	}
 	v.servesOthers()
 	v.costsAtMost(n * 32 << 10)

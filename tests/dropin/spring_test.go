@@ -51,7 +51,7 @@ func (k *spring) acquire(ctx context.Context) (string, error) {
 }
 
 func (k *spring) release(ctx context.Context) error {
-	if ok, err := k.yes(ctx, k.obtaining, k.id, lease); err != nil || !ok { // renews: the lock is reentrant
+	if ok, err := k.yes(ctx, k.obtaining, k.id, lease); err != nil || !ok { // reentrant
 		return fmt.Errorf("%s cannot obtain its own lock again: %v", k.id, err)
 	}
 	ok, err := k.yes(ctx, k.removal, k.id)
