@@ -93,12 +93,12 @@ func TestExitCodeSaysThatNobodyOwnsTheMutex(t *testing.T) {
 	r := run(t, url(s), "owner", "job")
 	r.fails(t, 1, "job has no owner")
 	if r.out != "" {
-		t.Errorf("it prints %q", r.out)
+		t.Errorf("owner of a free mutex prints %q", r.out)
 	}
 	r = run(t, url(s), "owner", "job", "--json")
 	r.fails(t, 1, "job has no owner")
 	if o := object(t, r.out); o["held"] != false || o["owner"] != "" || o["since"] != nil {
-		t.Errorf("it prints %v", o)
+		t.Errorf("owner --json of a free mutex prints %v", o)
 	}
 	run(t, url(s), "break", "job", "--yes").fails(t, 1, "job has no owner")
 }
@@ -168,7 +168,7 @@ func TestKeyWithoutExpiryHasNoExpiry(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn := simbatest.Conn(t, s)
-	// In the first millisecond it looks like a lease of 24 h.
+	// In its first millisecond, a lock without expiry looks like a lease of 24 h.
 	for now, then := any(0), any(0); now == then; {
 		r := simbatest.DoRecord(t, conn, "SIMBA.OWNER", "key")
 		now, then = r["now"], r["acquired_at"]
@@ -184,7 +184,7 @@ func TestKeyWithoutExpiryHasNoExpiry(t *testing.T) {
 	}
 }
 
-// SIMBA.SCAN may return a mutex twice; list asks for more than one page.
+// There are more mutexes than one reply of SIMBA.SCAN has, and SIMBA.SCAN may return a mutex twice.
 func TestListShowsEachOfManyMutexesOnceInOrder(t *testing.T) {
 	s := simbatest.Start(t, "--durability", "memory")
 	c := simbatest.GoRedis(t, s)
@@ -209,7 +209,8 @@ func TestListShowsEachOfManyMutexesOnceInOrder(t *testing.T) {
 	}
 }
 
-// Some rows have an error. It matters whether the server may not answer, or could not.
+// If the server cannot tell an owner, list fails, since its output is incomplete. If the server
+// refuses to tell an owner, list succeeds. Both rows show "?".
 func TestListWithoutAllOwnersIsIncomplete(t *testing.T) {
 	server := func(owner string) string {
 		return listen(t, func(c net.Conn) {
@@ -254,7 +255,7 @@ func TestListWithoutAllOwnersIsIncomplete(t *testing.T) {
 	}
 }
 
-// readCommand reads a command as a client sends it.
+// readCommand reads a command in RESP.
 func readCommand(r *bufio.Reader) ([]string, error) {
 	number := func(prefix string) (n int, err error) {
 		line, err := r.ReadString('\n')

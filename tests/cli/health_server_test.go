@@ -11,7 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// These tests ask the HTTP listener of a server. Those in health_test.go ask a stand-in.
+// These tests run health against a real server. Those in health_test.go use a stand-in for the
+// server.
 
 func httpAddr(t *testing.T) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(stores.FreePort(t)))
@@ -26,12 +27,12 @@ func TestHealthOfAServerFollowsItsStore(t *testing.T) {
 	}
 	store.Stop()
 	r := health()
-	for r.code == 0 { // the last probe is used for a second
+	for r.code == 0 { // for a second, the server uses the result of its last probe of the store
 		r = health()
 	}
 	r.fails(t, 1, addr+": not ready: 503 Service Unavailable")
 	if !strings.HasPrefix(r.out, `{"ready":false,"state":"running","store":false,`) || !strings.Contains(r.out, "engine redis unavailable") {
-		t.Errorf("without a store it prints %q", r.out)
+		t.Errorf("without a store, health prints %q", r.out)
 	}
 	s.Kill()
 	health().fails(t, 1, addr+": connection refused; check that the server runs with --http-addr")
@@ -59,6 +60,6 @@ func TestWrongUseOfHealthHasItsOwnExitCode(t *testing.T) {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
-	// Without it the server would leave out the error of a store.
+	// A user without a password would get a reply without the store's error.
 	runWith(t, []string{"SIMBA_USER=ops"}, "health").fails(t, 2, "user ops has no password")
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// answer is an HTTP listener that replies with a status and a body.
+// answer returns a handler that always replies with the given status and body.
 func answer(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if user, password, ok := r.BasicAuth(); ok && (user != "ops" || password != "s@cret") {
@@ -38,7 +38,7 @@ func TestHealthExitsWithTheReadinessOfTheServer(t *testing.T) {
 	}
 	config := writeFile(t, "client.toml", "http-url = \""+ready.URL+"\"\n")
 	if r := runWith(t, nil, "health", "--config", config); r.code != 0 {
-		t.Errorf("by the file: %+v", r)
+		t.Errorf("with a URL from the settings file: %+v", r)
 	}
 	r := runWith(t, nil, "health", "--url", down.URL)
 	r.fails(t, 1, "not ready: 503 Service Unavailable")
@@ -68,7 +68,7 @@ func TestHealthLogsInAndUsesTLS(t *testing.T) {
 	r := runWith(t, nil, "health", "--url", wrong, "--cacert", ca)
 	r.fails(t, 1, "the server asks for a login")
 	if strings.Contains(r.out+r.err, "secret") {
-		t.Errorf("it shows the password: %+v", r)
+		t.Errorf("the output shows the password: %+v", r)
 	}
 	runWith(t, nil, "health", "--url", s.URL).fails(t, 1, "check --cacert")
 }
