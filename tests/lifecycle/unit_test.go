@@ -17,7 +17,8 @@ import (
 const (
 	unit         = "../../deploy/systemd/simba-resp.service"
 	unitSettings = "../../deploy/systemd/simba-resp.toml"
-	// maxExposure is the highest exposure level that the unit may have, from 0 to 10.
+	// maxExposure limits the unit's exposure level, which systemd-analyze security gives from 0 to
+	// 10.
 	maxExposure = 3.0
 )
 
@@ -48,7 +49,8 @@ func TestUnitIsHardened(t *testing.T) {
 	}
 }
 
-// A watchdog that is quicker than the commit timeout would hide why the disk ended the server.
+// If the disk hangs, the server ends itself after the commit timeout, and logs why. A quicker
+// watchdog would kill the server before that.
 func TestWatchdogOfTheUnitIsLongerThanTheCommitTimeout(t *testing.T) {
 	text, err := os.ReadFile(unit)
 	if err != nil {
@@ -63,7 +65,7 @@ func TestWatchdogOfTheUnitIsLongerThanTheCommitTimeout(t *testing.T) {
 	}
 }
 
-// The server is installed elsewhere in the test, so ExecStart names the built one.
+// The test replaces the path in ExecStart by that of the program that it has built.
 func TestUnitIsValid(t *testing.T) {
 	text, err := os.ReadFile(unit)
 	if err != nil {
@@ -75,7 +77,7 @@ func TestUnitIsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := analyze(t, "verify", path); strings.Contains(out, filepath.Base(unit)) {
-		t.Errorf("%s", out)
+		t.Errorf("systemd-analyze verify prints:\n%s", out)
 	}
 }
 
