@@ -23,7 +23,8 @@ func TestRedisCLIOverAUnixSocket(t *testing.T) {
 	monitor := simbatest.Run(t, "redis-cli", over("MONITOR")...)
 	monitor.Wants(t, "^OK$")
 
-	// A session over the socket shows its connection to clients of TCP, and ends with it.
+	// Clients over TCP see the connection of a session over the socket. The session ends with that
+	// connection.
 	owner, err := redis.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +43,7 @@ func TestRedisCLIOverAUnixSocket(t *testing.T) {
 	monitor.Wants(t, `\[0 unix:`+path+`\] "SIMBA.ACQUIRE" "job" "b"`)
 
 	simbatest.Refused(t, 1, "another process listens on "+path, "--addr", "127.0.0.1:0", "--data-dir", t.TempDir()+"/data", "--unixsocket", path)
-	s.Restart() // a killed server leaves the file
+	s.Restart() // a killed server leaves the socket's file, and the next one must replace it
 	if got := simbatest.Output(t, "redis-cli", over("PING")...); strings.Trim(got, "\"\n") != "PONG" {
 		t.Errorf("PING after a crash: %q", got)
 	}
