@@ -41,7 +41,7 @@ var testEvents = []simba.Event{
 	{Seq: 9, At: -1, Kind: simba.EventLeft, Mutex: "ö", Owner: "x"},
 }
 
-// encodeRow returns the row of a record with these events.
+// encodeRow returns the row of a record with the given events.
 func encodeRow(events []simba.Event) (key, value []byte) {
 	l := lastEvent{seq: events[0].Seq}
 	value = []byte{rowVersion}
@@ -51,7 +51,7 @@ func encodeRow(events []simba.Event) (key, value []byte) {
 	return appendRowKey(nil, events[0].Seq), value
 }
 
-// encodeRecord returns a record with a change of every kind.
+// encodeRecord returns a record that has a change of every kind.
 func encodeRecord() []byte {
 	record := make([]byte, headSize)
 	testHead.put(record)
@@ -61,7 +61,7 @@ func encodeRecord() []byte {
 	return appendChange(record, changeEvent, new(lastEvent).append(nil, &testEvents[0]))
 }
 
-// decodeRecord reads all of a record as the checkpoint does.
+// decodeRecord decodes a whole record, as the checkpoint does.
 func decodeRecord(record []byte) (head, error) {
 	c := newCheckpoint(nil, meta{}, 10)
 	if err := c.add(1, record); err != nil {
@@ -100,7 +100,7 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-// The next version must read the data on disk. So the bytes must never change.
+// Later versions must read the data on disk. So the bytes of each format must never change.
 func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 	lease := simba.Lease{
 		Mutex: "m", Owner: "o", Token: 5, Acquired: 100, AcquiredAt: 200, TTL: 300, Transition: 1,
@@ -142,7 +142,7 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 	}
 }
 
-// decoders are all functions that read what a disk may have damaged.
+// decoders are the functions that decode values which a disk may have damaged.
 var decoders = map[string]func(value []byte) error{
 	"lease":   func(v []byte) error { _, _, err := decodeLeaseRow([]byte("lm"), v); return err },
 	"meta":    func(v []byte) error { _, err := decodeMeta(v); return err },
@@ -174,7 +174,7 @@ func TestRecordsOfNewerVersionsAreRefusedByName(t *testing.T) {
 		}
 	}
 	if _, _, err := decodeLeaseRow([]byte("ljob"), []byte{9}); !strings.Contains(err.Error(), `"job"`) {
-		t.Errorf("%v does not name the mutex", err)
+		t.Errorf("the error %q does not name the mutex", err)
 	}
 }
 
@@ -225,8 +225,8 @@ func TestSpoiltRecordsAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that no record makes a decoder panic. If a decoder accepts a record, it must
-// mean the same after it is written and read again.
+// FuzzDecode checks that no record makes a decoder panic. If a decoder accepts a record, encoding
+// and decoding the result must give the same result.
 func FuzzDecode(f *testing.F) {
 	for _, record := range goodRecords() {
 		f.Add(record)
@@ -242,7 +242,7 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		if m, err := decodeMeta(record); err == nil {
-			m.format = metaFormat // the format that is written
+			m.format = metaFormat // encoding writes the newest format
 			if again, err := decodeMeta(appendMeta(nil, &m)); again != m || err != nil {
 				t.Errorf("meta %+v became %+v, %v", m, again, err)
 			}

@@ -24,8 +24,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// wantRefusal checks that Open fails with the error, in one line that names the directory.
-// Afterwards the directory must be unlocked.
+// wantRefusal checks that Open returns the error want. Its text must be one line with the directory
+// and text. After that the directory must be unlocked.
 func wantRefusal(t *testing.T, o Options, want error, text string) {
 	t.Helper()
 	s, _, err := Open(o)
@@ -54,14 +54,14 @@ func wantRefusal(t *testing.T, o Options, want error, text string) {
 	}
 }
 
-// diskOptions opens a store in a directory of the real file system.
+// diskOptions returns options of a store in a new directory of the real file system.
 func diskOptions(t testing.TB) Options {
 	o := testOptions(t, nil, Always)
 	o.Dir = filepath.Join(t.TempDir(), "a", "data")
 	return o
 }
 
-// filled makes a store with a lease in it, and returns its options.
+// filled makes a directory of a store with a lease, and returns the options to open it.
 func filled(t *testing.T) Options {
 	o := diskOptions(t)
 	s, _ := mustOpen(t, o)
@@ -95,7 +95,7 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 	openClosed(t, mem)
 	wantRefusal(t, mem, ErrInUse, "is in use by another process")
 
-	// fcntl(2) reports the lock of another process by one of two numbers.
+	// If another process has the lock, fcntl(2) returns one of two error numbers.
 	for _, number := range []syscall.Errno{syscall.EAGAIN, syscall.EACCES} {
 		mem.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind == errorfs.OpLock {
@@ -135,7 +135,7 @@ func TestAForeignDirectoryIsRefusedAndLeftAlone(t *testing.T) {
 			t.Errorf("Open = %v, want %s", err, want)
 		}
 		if after, _ := filepath.Glob(filepath.Join(o.Dir, "*")); len(after) != len(before) {
-			t.Errorf("files %v became %v", before, after)
+			t.Errorf("the refused Open changed the files %v to %v", before, after)
 		}
 	}
 	write := func(name string) {
@@ -182,7 +182,7 @@ func TestFilesOfFileSystemsAndEditorsAreNotForeign(t *testing.T) {
 	s.Append(put(1, "m"))
 	mustCommit(t, s, 1)
 	mustClose(t, s)
-	_, r := openClosed(t, o) // Pebble ignores these files too
+	_, r := openClosed(t, o) // like the store, Pebble ignores these files
 	if got := leasesOf(t, r); len(got) != 1 {
 		t.Errorf("leases %v", got)
 	}
@@ -197,7 +197,7 @@ func TestTooLittleFreeSpaceIsRefused(t *testing.T) {
 	openClosed(t, o)
 }
 
-// rewrite changes the rows in o.Dir directly, without a Store.
+// rewrite changes the rows of a closed store directly in Pebble.
 func rewrite(t *testing.T, o Options, change func(*pebble.DB) error) {
 	t.Helper()
 	db, err := pebble.Open(o.Dir, &pebble.Options{Logger: pebbleLogger{Logger: o.Logger}})
@@ -284,7 +284,7 @@ func TestACorruptStoreIsRefused(t *testing.T) {
 func TestARefusedStoreLeavesNothingInMemory(t *testing.T) {
 	o := filled(t)
 	rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte("h12345678"), []byte("\x01garbage"), nil) })
-	logger := func() weak.Pointer[slog.Logger] { // everything that is open has the logger
+	logger := func() weak.Pointer[slog.Logger] { // what Open leaves open has the logger
 		o := o
 		o.Logger = slog.New(slog.DiscardHandler)
 		wantRefusal(t, o, ErrCorrupt, "is corrupt: ")
@@ -292,7 +292,7 @@ func TestARefusedStoreLeavesNothingInMemory(t *testing.T) {
 	}()
 	for began := time.Now(); logger.Value() != nil; runtime.GC() {
 		if time.Since(began) > 10*time.Second {
-			t.Fatal("something has kept the store")
+			t.Fatal("after a refused Open, the logger is still in use")
 		}
 	}
 }
@@ -390,7 +390,7 @@ func TestASpoiltLeaseIsReportedByName(t *testing.T) {
 	}
 }
 
-// Nothing is written while the directory is copied.
+// The store writes nothing while the test copies the directory.
 func TestACopyOfARunningStoreOpens(t *testing.T) {
 	o := diskOptions(t)
 	s, _ := openClosed(t, o)
@@ -410,7 +410,7 @@ func TestACopyOfARunningStoreOpens(t *testing.T) {
 	}
 }
 
-// The checkpoint advances once after Pebble's files are copied, and before the journal is copied.
+// The test copies Pebble's files, lets the checkpoint advance once, and copies the journal.
 func TestACopyOpensAlthoughTheCheckpointAdvancesMeanwhile(t *testing.T) {
 	o := diskOptions(t)
 	o.SegmentSize = 8 << 10
@@ -474,6 +474,6 @@ func TestTheMachinesBootIsTheDefault(t *testing.T) {
 		t.Errorf("lease %+v, want %+v: the boot is the same", got, ch.Lease)
 	}
 	if now := s.now(); now < first || first <= simba.Instant(0) {
-		t.Errorf("the clock went from %d to %d", first, now)
+		t.Errorf("the recovered clock went back from %d to %d", first, now)
 	}
 }
