@@ -275,7 +275,7 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			if info, err := fsys.Stat("data/journal/" + name); err == nil { // else renamed meanwhile
+			if info, err := fsys.Stat("data/journal/" + name); err == nil { // else renamed
 				size += info.Size()
 			}
 		}

@@ -284,7 +284,7 @@ func TestACorruptStoreIsRefused(t *testing.T) {
 func TestARefusedStoreLeavesNothingInMemory(t *testing.T) {
 	o := filled(t)
 	rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte("h12345678"), []byte("\x01garbage"), nil) })
-	logger := func() weak.Pointer[slog.Logger] { // what Open leaves open has the logger
+	logger := func() weak.Pointer[slog.Logger] { // each open part has the logger
 		o := o
 		o.Logger = slog.New(slog.DiscardHandler)
 		wantRefusal(t, o, ErrCorrupt, "is corrupt: ")
