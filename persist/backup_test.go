@@ -196,7 +196,7 @@ func TestABackupWithAnyByteChangedOrAnyEndMissingIsRefused(t *testing.T) {
 		writeBackup(t, fsys, damaged)
 		_, err := ReadBackup(fsys, "backup")
 		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, errNoBackup) || !bytes.Contains([]byte(err.Error()), []byte("backup backup is ")) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: the error is %v, want ErrCorrupt or errNoBackup that names the backup", what, err)
 		}
 		o := RestoreOptions{FS: fsys, From: "backup", Dir: "data", OwnersStopped: true}
 		if _, err := Restore(t.Context(), o); err == nil {

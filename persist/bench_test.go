@@ -111,7 +111,7 @@ func BenchmarkRecovery(b *testing.B) {
 			n++
 		}
 		if n != leases {
-			b.Fatalf("%d leases", n)
+			b.Fatalf("the store has %d leases", n)
 		}
 		mustClose(b, s)
 	}

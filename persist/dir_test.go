@@ -78,11 +78,11 @@ func TestTheDirectoryIsMadeForItsOwnerOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := info.Mode().Perm(); got != 0o700 {
-		t.Errorf("mode %o, want 700", got)
+		t.Errorf("the directory has mode %o, want 700", got)
 	}
 	_, r := openClosed(t, o)
 	if got := leasesOf(t, r); len(got) != 1 {
-		t.Errorf("leases %v", got)
+		t.Errorf("the recovered leases are %v, want one", got)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestFilesOfFileSystemsAndEditorsAreNotForeign(t *testing.T) {
 	mustClose(t, s)
 	_, r := openClosed(t, o) // like the store, Pebble ignores these files
 	if got := leasesOf(t, r); len(got) != 1 {
-		t.Errorf("leases %v", got)
+		t.Errorf("the recovered leases are %v, want one", got)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestANewerFormatIsRefused(t *testing.T) {
 	o = filled(t)
 	marks, err := filepath.Glob(filepath.Join(o.Dir, "marker.format-version.*"))
 	if err != nil || len(marks) != 1 {
-		t.Fatal(marks, err)
+		t.Fatalf("the search for the mark returns %v, %v", marks, err)
 	}
 	if err := os.Rename(marks[0], marks[0][:len(marks[0])-3]+"999"); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestACorruptStoreIsRefused(t *testing.T) {
 			rewrite(t, o, func(*pebble.DB) error { return nil }) // makes Pebble write tables
 			names, err := filepath.Glob(filepath.Join(o.Dir, pattern))
 			if err != nil || len(names) == 0 {
-				t.Fatal(names, err)
+				t.Fatalf("the search for files returns %v, %v", names, err)
 			}
 			for _, name := range names {
 				info, err := os.Stat(name)
@@ -302,7 +302,7 @@ func segments(t *testing.T, o Options) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(o.Dir, journalName, "*.seg"))
 	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
+		t.Fatalf("the search for files returns %v, %v", names, err)
 	}
 	return names
 }

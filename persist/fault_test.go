@@ -333,10 +333,10 @@ func TestPebblesComplaintsAreFatal(t *testing.T) {
 		}
 		go func() {
 			complain(pebbleLogger{fault: f}, f.listener())
-			t.Errorf("%s returned", name)
+			t.Errorf("%s of Pebble's logger returned", name)
 		}()
 		if err := <-fatal; !strings.Contains(err.Error(), "broken") {
-			t.Errorf("%s: Fatal(%v)", name, err)
+			t.Errorf("%s: Fatal got %v, want the text of the complaint", name, err)
 		}
 	}
 }
@@ -383,7 +383,7 @@ func TestAStartThatFailsSpoilsNothing(t *testing.T) {
 		o.FS = crash(mem)
 		s, r := mustOpen(t, o)
 		if got := leasesOf(t, r); len(got) != 1 {
-			t.Errorf("%s: leases %v", path, got)
+			t.Errorf("%s: the recovered leases are %v, want one", path, got)
 		}
 		mustClose(t, s)
 	}

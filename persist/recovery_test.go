@@ -124,7 +124,7 @@ func TestAMutexThatIsNamedLikeAnothersKeyKeepsItsName(t *testing.T) {
 	mustCommit(t, s, 1)
 	_, r := openClosed(t, testOptions(t, crash(fsys), Always))
 	if got := leasesOf(t, r); got["simba:{m}"].Token != 1 || len(got) != 1 {
-		t.Errorf("leases %+v", got)
+		t.Errorf("the recovered leases are %+v, want simba:{m} with token 1", got)
 	}
 }
 

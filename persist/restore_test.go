@@ -158,7 +158,7 @@ func TestRestoreKnowsTheLongestLeaseOfAnAsyncServer(t *testing.T) {
 	writeBackup(t, fsys, readAll(t, mustBackup(t, s)))
 	_, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute})
 	if !errors.Is(err, ErrQuietShort) || !strings.Contains(err.Error(), "granted one of 5m2s") {
-		t.Errorf("Restore: %v", err)
+		t.Errorf("Restore returns %v, want ErrQuietShort and the longest lease", err)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestRestoreThatCannotWriteFailsAndLeavesNoStore(t *testing.T) {
 		}
 		failed++
 		if !strings.Contains(err.Error(), "restore to data: ") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("operation %d fails: %v", at, err)
+			t.Errorf("operation %d fails, but the error is %v, want one line with the directory", at, err)
 		}
 		if names, _ := disk.List("data"); len(names) == 0 {
 			continue

@@ -465,7 +465,7 @@ func TestCloseWritesUncommittedChanges(t *testing.T) {
 		mustClose(t, s)
 		s, r := mustOpen(t, testOptions(t, fsys.CrashClone(vfs.CrashCloneCfg{}), mode))
 		if got := leasesOf(t, r); len(got) != 1 || len(r.History) != 2 {
-			t.Errorf("%v: leases %v, history %v", mode, got, r.History)
+			t.Errorf("%v: recovered leases %v and history %v, want one lease and two events", mode, got, r.History)
 		}
 		if r.Seq != 2 || r.Token != 1 || r.Delay != 0 {
 			t.Errorf("%v: Seq %d, Token %d, Delay %v, want the exact 2, 1, 0", mode, r.Seq, r.Token, r.Delay)

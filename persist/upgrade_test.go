@@ -157,7 +157,7 @@ func TestADirectoryOfFormat2KeepsTheLocksOfKeysWithAnyName(t *testing.T) {
 		}
 		want := map[string]uint64{"a b": 1, "both": 3, "simba:{": 6, "simba:{m}:tenure": 7, "z": 8}
 		if !maps.Equal(tokens, want) {
-			t.Errorf("start %d: %v, want %v", start, tokens, want)
+			t.Errorf("start %d: tokens by mutex are %v, want %v", start, tokens, want)
 		}
 		mustClose(t, s)
 	}

@@ -166,7 +166,7 @@ func TestABitBehindTheEndIsIgnored(t *testing.T) {
 		for at := p.offset + p.size; at < int64(len(b)); at += 29 {
 			b[at] ^= 0x10
 			if got := findsOf(scanDir(&o)); got != "10 records" {
-				t.Errorf("byte %d of %s: %s", at, p.file, got)
+				t.Errorf("with byte %d of %s changed the scan finds %s, want 10 records", at, p.file, got)
 			}
 			b[at] ^= 0x10
 		}
@@ -249,7 +249,7 @@ func TestANewerFormatIsRefusedByName(t *testing.T) {
 	o.FS = diskOf(t, files)
 	_, err := Open(o)
 	if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), segmentName(4)) || !strings.Contains(err.Error(), "format 2") {
-		t.Errorf("Open returned %v", err)
+		t.Errorf("Open returned %v, want ErrNewer that names the segment and the format", err)
 	}
 	wantUnchanged(t, o, files)
 }
@@ -292,13 +292,13 @@ func TestSegmentsThatAreDamagedSinceOpenAreNoticed(t *testing.T) {
 	for r, err := range j.Records(0, j.FullIndex()) {
 		if n++; n < 4 {
 			if err != nil || r.Index != uint64(n) {
-				t.Fatalf("record %d, %v", r.Index, err)
+				t.Fatalf("the loop returns record %d, %v", r.Index, err)
 			}
 			continue
 		}
 		var damage *DamageError
 		if !errors.As(err, &damage) || damage.File != o.path(places[3].file) || damage.Offset != places[3].offset {
-			t.Errorf("record %d: %v", r.Index, err)
+			t.Errorf("after record 3 the loop returns record %d, %v, want the damage of record 4", r.Index, err)
 		}
 	}
 	if n != 4 {

@@ -61,7 +61,7 @@ func TestAfterAFailureNothingIsWritten(t *testing.T) {
 				err = j.Sync()
 			}
 			if !errors.Is(err, test.want) {
-				t.Fatalf("got %v, want %v", err, test.want)
+				t.Fatalf("the failing operation returned %v, want %v", err, test.want)
 			}
 			fault.on.Store(false)
 			if _, again := j.Append(nil); again != err {
@@ -127,7 +127,7 @@ func TestAFailureToFillAheadDoesNotFailTheJournal(t *testing.T) {
 	j = mustOpen(t, o)
 	defer mustClose(t, j)
 	if n := len(payloads(t, j, 0)); n != 5 {
-		t.Errorf("%d records, want 5", n)
+		t.Errorf("the journal has %d records, want 5", n)
 	}
 }
 

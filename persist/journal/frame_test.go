@@ -25,7 +25,7 @@ func TestFramesComeBackAsWritten(t *testing.T) {
 		got, ok := decodeFrame(b, 99)
 		want.length, want.sum = uint32(n), got.sum // the payload is checked below
 		if !ok || got != want {
-			t.Fatalf("got %+v, %v, want %+v", got, ok, want)
+			t.Fatalf("the parsed frame is %+v, %v, want %+v", got, ok, want)
 		}
 		if !bytes.Equal(b[headSize:headSize+n], payload[:n]) {
 			t.Fatalf("the payload of %d bytes has changed", n)
@@ -39,7 +39,7 @@ func TestFramesComeBackAsWritten(t *testing.T) {
 func TestHeadersComeBackAsWritten(t *testing.T) {
 	want := header{store: [16]byte{1, 15: 2}, number: 3, salt: 4, first: 5}
 	if got, err := decodeHeader(want.encode()); got != want || err != nil {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
+		t.Errorf("the decoded header is %+v, %v, want %+v", got, err, want)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestARecordThatIsTooLargeIsRefused(t *testing.T) {
 	}
 	defer unix.Munmap(large)
 	if _, err := j.Append(large); err != ErrTooLarge {
-		t.Errorf("Append returned %v", err)
+		t.Errorf("Append returned %v, want ErrTooLarge", err)
 	}
 	mustWrite(t, j, "the next one is written")
 }

@@ -68,7 +68,7 @@ func (j fuzzed) open(t *testing.T, damaged string, files map[string][]byte) {
 	if err != nil {
 		var damage *DamageError
 		if !errors.As(err, &damage) || damage.Offset > int64(2*block) {
-			t.Errorf("Open returned %v", err)
+			t.Errorf("Open returned %v, want a DamageError within the first blocks", err)
 		}
 		wantUnchanged(t, o, files)
 		return

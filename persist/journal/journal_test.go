@@ -51,7 +51,7 @@ func TestAClosedJournalReturnsErrClosed(t *testing.T) {
 	_, err := j.Append(nil)
 	for _, err := range []error{err, j.Sync(), j.Release(0)} {
 		if !errors.Is(err, ErrClosed) {
-			t.Errorf("got %v", err)
+			t.Errorf("the closed journal returned %v, want ErrClosed", err)
 		}
 	}
 }

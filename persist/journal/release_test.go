@@ -72,7 +72,7 @@ func TestAReleasedRecordIsAnErrorToRead(t *testing.T) {
 		}
 	}
 	if n != 1 || len(payloads(t, j, 3)) != 0 {
-		t.Errorf("%d errors, want 1", n)
+		t.Errorf("the loop over released records returned %d errors, want 1", n)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestReleasedFilesAreUsedAgain(t *testing.T) {
 		mustWrite(t, j, payload)
 		j.filler.Wait()
 		if segments, spares := filesOf(t, o); segments+spares > 4 || spares > keepFiles-1 {
-			t.Fatalf("%d segments and %d spares", segments, spares)
+			t.Fatalf("the journal has %d segments and %d spares", segments, spares)
 		}
 		if i%4 == 3 {
 			if err := j.Release(j.FullIndex()); err != nil {
@@ -120,7 +120,7 @@ func TestOnlySomeReleasedFilesAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if segments, spares := filesOf(t, o); segments != 1 || spares != keepFiles-1 {
-		t.Errorf("%d segments and %d spares", segments, spares)
+		t.Errorf("the journal has %d segments and %d spares", segments, spares)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestALargeRecordCostsNoMoreSyncsThanASmallOne(t *testing.T) {
 	j := mustOpen(t, o)
 	defer mustClose(t, j)
 	if got := payloads(t, j, 0); len(got) != 4 || len(got[3]) != 20<<20 {
-		t.Errorf("%d records are left, want 4", len(got))
+		t.Errorf("the journal has %d records, want 4", len(got))
 	}
 }
 
@@ -249,7 +249,7 @@ func TestALargeSegmentIsNoSpare(t *testing.T) {
 	}
 	for name, b := range contents(t, o.FS, o.Dir) {
 		if len(b) != 2*block {
-			t.Errorf("%s has %d bytes", name, len(b))
+			t.Errorf("%s has %d bytes, want two blocks", name, len(b))
 		}
 	}
 	mustClose(t, j)
@@ -272,7 +272,7 @@ func TestStartsThatFailAgainAndAgainNeedNoMoreSpace(t *testing.T) {
 		}
 	}
 	if segments, spares := filesOf(t, o); segments != 2 || spares > keepFiles-1 {
-		t.Errorf("%d segments and %d spares", segments, spares)
+		t.Errorf("the journal has %d segments and %d spares", segments, spares)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestNothingIsWrittenBehindATornEnd(t *testing.T) {
 	_, err := Open(o)
 	var damage *DamageError
 	if !errors.As(err, &damage) {
-		t.Errorf("Open returned %v", err)
+		t.Errorf("Open returned %v, want a DamageError", err)
 	}
 	memory(t, o, segmentName(1))[torn+headSize]++
 	j = mustOpen(t, o)

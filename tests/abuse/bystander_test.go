@@ -83,7 +83,7 @@ func (b *bystander) round(mutex *shared) error {
 	mutex.inside.Add(-1)
 	for _, name := range []string{"wanted", b.name} {
 		if n, err := redis.Int(b.conn.Do("SIMBA.RELEASE", name, b.name)); err != nil || n != 1 {
-			return fmt.Errorf("release: %d, %v", n, err)
+			return fmt.Errorf("RELEASE returns %d, %v", n, err)
 		}
 	}
 	return nil
@@ -95,7 +95,7 @@ func (b *bystander) acquire(name string, options ...any) (token int64, err error
 		return 0, err
 	}
 	if r["status"] != "acquired" {
-		return 0, fmt.Errorf("acquire %s: %v", name, r)
+		return 0, fmt.Errorf("ACQUIRE of %s returns %v", name, r)
 	}
 	return r.Number("token"), nil
 }

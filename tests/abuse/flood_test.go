@@ -190,7 +190,7 @@ func fill(t testing.TB, v *victim, n int) {
 		}
 		for range pipeline {
 			if r, err := simbatest.ToRecord(v.eye.Receive()); err != nil || r["status"] != "acquired" {
-				t.Fatal(r, err)
+				t.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)
 			}
 		}
 	}

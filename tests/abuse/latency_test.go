@@ -69,10 +69,10 @@ func latencies(b *testing.B, v *victim) []time.Duration {
 	for end := time.Now().Add(10 * time.Second); len(took) < 5000 && time.Now().Before(end); {
 		began := time.Now()
 		if r, err := simbatest.ToRecord(c.Do("SIMBA.ACQUIRE", "measured", "c", 10_000)); err != nil || r["status"] != "acquired" {
-			b.Fatal(r, err)
+			b.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)
 		}
 		if n, err := redis.Int(c.Do("SIMBA.RELEASE", "measured", "c")); err != nil || n != 1 {
-			b.Fatal(n, err)
+			b.Fatalf("SIMBA.RELEASE returns %v, %v", n, err)
 		}
 		took = append(took, time.Since(began))
 	}

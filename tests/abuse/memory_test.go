@@ -159,7 +159,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 	const holderTTL = 10_000 // ms
 	for _, m := range []string{"held", "given-up"} {
 		if r, err := simbatest.ToRecord(holder.Do("SIMBA.ACQUIRE", m, "holder", holderTTL)); err != nil || r["status"] != "acquired" {
-			t.Fatal(r, err)
+			t.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)
 		}
 	}
 	waiting := v.raw()
@@ -220,7 +220,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := holder.Do("SIMBA.RELEASE", "given-up", "holder"); n != int64(1) || err != nil {
-		t.Fatal(n, err)
+		t.Fatalf("SIMBA.RELEASE returns %v, %v", n, err)
 	}
 	if r, err := waiting.record(); err != nil || r["status"] != "acquired" {
 		t.Errorf("the earlier waiter gets %v, %v, want the mutex", r, err)
@@ -262,7 +262,7 @@ func TestMaxmemoryCanBeSetAtRunTimeAndExpiredLeasesMakeRoom(t *testing.T) {
 	v.dismiss()
 	c := v.client()
 	if got, err := redis.Strings(c.Do("CONFIG", "GET", "maxmemory")); err != nil || got[1] != "0" {
-		t.Fatal(got, err)
+		t.Fatalf("CONFIG GET maxmemory returns %v, %v", got, err)
 	}
 	for _, bad := range []string{"-1", "1x", "1.5mb", "much"} {
 		if _, err := c.Do("CONFIG", "SET", "maxmemory", bad); err == nil ||

@@ -47,7 +47,7 @@ func TestUnauthenticatedConnectionsAreCutAndMakeRoom(t *testing.T) {
 	}
 	t.Logf("the server closed all connections within %v", time.Since(began))
 	if c := v.client(); c.Err() != nil {
-		t.Error(c.Err())
+		t.Errorf("after the abuse a new client fails: %v", c.Err())
 	}
 	v.before.clients++ // for the client above
 	v.costsAtMost(len(conns) * 32 << 10)
@@ -129,7 +129,7 @@ func TestCommandsSentByteByByteDelayNoOtherClient(t *testing.T) {
 	err := v.each(len(conns), func(i int) error {
 		r, err := conns[i].record()
 		if err == nil && r["status"] != "acquired" {
-			err = fmt.Errorf("%v", r)
+			err = fmt.Errorf("ACQUIRE returns %v", r)
 		}
 		return err
 	})

@@ -26,7 +26,7 @@ func pairs(t *testing.T, s *simbatest.Server, mutex string, n int) {
 		}
 		for range some {
 			if r, err := simbatest.ToRecord(c.Receive()); err != nil || r["status"] != "acquired" {
-				t.Fatal(r, err)
+				t.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)
 			}
 			if released, err := redis.Int(c.Receive()); err != nil || released != 1 {
 				t.Fatal(released, err)

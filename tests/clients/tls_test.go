@@ -155,7 +155,7 @@ func TestGoRedisWorksOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status, _ := simbatest.Acquire(t, c, "job", "a", 60_000); status != "acquired" {
-		t.Error(status)
+		t.Errorf("ACQUIRE returns %s, want acquired", status)
 	}
 	if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != "acquired@@a" {
 		t.Errorf("subscriber got %v, %v", m, err)
@@ -188,10 +188,10 @@ func TestPlainTextAndTLSAreServedSideBySide(t *testing.T) {
 	plain := goredis.NewClient(&goredis.Options{Addr: s.Wants(t, `msg=ready addr=(\S+)`)[1]})
 	defer plain.Close()
 	if status, _ := simbatest.Acquire(t, plain, "job", "a", 60_000); status != "acquired" {
-		t.Error(status)
+		t.Errorf("ACQUIRE returns %s, want acquired", status)
 	}
 	if status, _ := simbatest.Acquire(t, s.client(), "job", "b", 60_000, "NOQUEUE"); status != "busy" {
-		t.Error(status)
+		t.Errorf("ACQUIRE returns %s, want busy", status)
 	}
 	wrong := goredis.NewClient(&goredis.Options{Addr: plain.Options().Addr, MaxRetries: -1, TLSConfig: &tls.Config{RootCAs: s.authority.Pool, ServerName: "localhost"}})
 	defer wrong.Close()
@@ -208,7 +208,7 @@ func TestMutualTLSAcceptsOnlyCertificatesOfItsAuthority(t *testing.T) {
 	foreign := certs.NewAuthority(t, "another CA").Sign(t, certs.Leaf{Name: "billing"})
 	expired := s.authority.Sign(t, certs.Leaf{Name: "billing", NotAfter: time.Now().Add(-time.Hour)})
 	if status, _ := simbatest.Acquire(t, s.client(known), "job", "a", 60_000); status != "acquired" {
-		t.Error(status)
+		t.Errorf("ACQUIRE returns %s, want acquired", status)
 	}
 	for name, show := range map[string][]certs.Signed{"none": nil, "of another authority": {foreign}, "expired": {expired}} {
 		if err := s.client(show...).Ping(t.Context()).Err(); err == nil || !strings.Contains(err.Error(), "tls: ") {
@@ -234,7 +234,7 @@ func TestACertificateIsALogin(t *testing.T) {
 		t.Errorf("ACL WHOAMI with the certificate of billing returns %s, %v", name, err)
 	}
 	if status, _ := simbatest.Acquire(t, known, "billing:job", "billing:1", 60_000); status != "acquired" {
-		t.Error(status)
+		t.Errorf("ACQUIRE returns %s, want acquired", status)
 	}
 	denied(t, "a mutex of others", known.Do(t.Context(), "SIMBA.ACQUIRE", "stock:job", "billing:1", 60_000).Err())
 	denied(t, "another's name", known.Do(t.Context(), "SIMBA.ACQUIRE", "billing:job", "stock:1", 60_000).Err())
@@ -250,7 +250,7 @@ func TestSIGHUPReloadsTheCertificateAndKeepsConnections(t *testing.T) {
 	s := startTLS(t)
 	c := s.client()
 	if status, _ := simbatest.Acquire(t, c, "job", "a", 600_000); status != "acquired" {
-		t.Fatal(status)
+		t.Fatalf("ACQUIRE returns %s, want acquired", status)
 	}
 	type granted struct {
 		status string
@@ -295,7 +295,7 @@ func TestSIGHUPReloadsTheCertificateAndKeepsConnections(t *testing.T) {
 	}
 	s.Signal(syscall.SIGTERM)
 	if code := s.Wait(t); code != 0 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("the server exits with code %d, want 0", code)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestRedisCLIOverAUnixSocket(t *testing.T) {
 	}
 	defer owner.Close()
 	if r := simbatest.DoRecord(t, owner, "SIMBA.ACQUIRE", "job", "a", 600_000, "SESSION"); r["status"] != "acquired" {
-		t.Fatal(r)
+		t.Fatalf("SIMBA.ACQUIRE returns %v, want acquired", r)
 	}
 	if shown := cli(t, s, "SIMBA.OWNER", "job"); !strings.Contains(shown, `"`+path+`:0"`) {
 		t.Errorf("the owner's connection is missing:\n%s", shown)
@@ -69,7 +69,7 @@ func TestGoClientsOverAUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o, err := c.Owner(t.Context(), "job"); err != nil || o.Token != l.Token() || o.Since.IsZero() {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("Owner returns %+v, %v", o, err)
 	}
 	if err := l.Unlock(t.Context()); err != nil {
 		t.Error(err)

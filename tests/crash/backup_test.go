@@ -59,7 +59,7 @@ func (g *granter) run(ctx context.Context, c *goredis.Client) error {
 			return nil
 		}
 		if err != nil || r["status"] != "acquired" {
-			return fmt.Errorf("%s: %v, %w", g.mutex(i), r, err)
+			return fmt.Errorf("ACQUIRE of %s returns %v, %w", g.mutex(i), r, err)
 		}
 		g.token.Store(r["token"].(int64))
 		g.granted.Store(i)

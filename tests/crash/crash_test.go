@@ -216,7 +216,7 @@ func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int)
 	}
 	store, rec, err := persist.Open(persist.Options{Dir: "data", FS: p.fs, Boot: boot, SegmentSize: 8 << 10})
 	if err != nil {
-		t.Errorf("open: %v", err)
+		t.Errorf("the store does not open after the crash: %v", err)
 		return 0
 	}
 	defer store.Close()

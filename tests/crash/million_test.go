@@ -73,7 +73,7 @@ func acquireMany(b *testing.B, addr string, n int) {
 		}
 		for range pipeline {
 			if r, err := simbatest.ToRecord(c.Receive()); err != nil || r["status"] != "acquired" {
-				b.Fatal(r, err)
+				b.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func nodeTenure(t *testing.T, line string) tenure {
 	t.Helper()
 	var n tenure
 	if _, err := fmt.Sscan(line, &n.owner, &n.token, (*int64)(&n.from), (*int64)(&n.to)); err != nil {
-		t.Fatalf("%q: %v", line, err)
+		t.Fatalf("the program printed %q: %v", line, err)
 	}
 	return n
 }

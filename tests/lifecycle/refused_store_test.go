@@ -27,7 +27,7 @@ func unserved(t *testing.T, why []string, args ...string) {
 	// On a busy machine, a store may need seconds to answer.
 	s := simbatest.Launch(t, append([]string{"--addr", "127.0.0.1:0", "--backend-timeout", "20s"}, args...)...)
 	if code := s.Wait(t); code != 1 {
-		t.Errorf("exit code %d, want 1", code)
+		t.Errorf("the server exits with code %d, want 1", code)
 	}
 	log := strings.TrimSpace(s.Output())
 	if strings.Count(log, "\n") > 0 || strings.Contains(log, secret) {

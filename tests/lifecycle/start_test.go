@@ -124,7 +124,7 @@ func TestAddressInUseIsRefused(t *testing.T) {
 func TestCorruptDataIsRefused(t *testing.T) {
 	s := simbatest.Start(t)
 	if status, _ := simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "a", 60_000); status != "acquired" {
-		t.Fatal(status)
+		t.Fatalf("ACQUIRE returns %s, want acquired", status)
 	}
 	s.Signal(syscall.SIGTERM)
 	s.Wait(t)

@@ -38,7 +38,7 @@ func TestStopUnblocksWaitersAndKeepsLeases(t *testing.T) {
 				t.Errorf("the blocked client got %v", err)
 			}
 			if code := s.Wait(t); code != 0 {
-				t.Errorf("exit code %d:\n%s", code, s.Output())
+				t.Errorf("the server exits with code %d, want 0:\n%s", code, s.Output())
 			}
 
 			again := simbatest.GoRedis(t, simbatest.StartIn(t, s.Dir))
@@ -61,7 +61,7 @@ func TestShutdownCommandStopsAsASignalDoes(t *testing.T) {
 		t.Error("the server replies to SHUTDOWN")
 	}
 	if code := s.Wait(t); code != 0 {
-		t.Errorf("exit code %d:\n%s", code, s.Output())
+		t.Errorf("the server exits with code %d, want 0:\n%s", code, s.Output())
 	}
 }
 
@@ -111,7 +111,7 @@ func TestOnlyALaterSignalEndsTheStopEarly(t *testing.T) {
 		}
 	}
 	if code := s.Wait(t); code != 1 || !strings.Contains(s.Output(), "second signal: exiting") {
-		t.Errorf("exit code %d:\n%s", code, s.Output())
+		t.Errorf("the server exits with code %d, want 1:\n%s", code, s.Output())
 	}
 	if took := time.Since(asked); took < time.Second {
 		t.Errorf("a signal less than a second after the first ends the server: after %v", took)
@@ -123,7 +123,7 @@ func TestShutdownTimeoutClosesClientsThatReadNoReplies(t *testing.T) {
 	deaf(t, s)
 	s.Signal(syscall.SIGTERM)
 	if code := s.Wait(t); code != 0 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("the server exits with code %d, want 0", code)
 	}
 	s.Wants(t, `closed clients that did not read their replies in time.* shutdown-timeout=30ms`)
 }

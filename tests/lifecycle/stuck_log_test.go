@@ -172,7 +172,7 @@ func TestAStuckLogReaderDoesNotOutlastTheShutdownTimeout(t *testing.T) {
 	// A stop that waited for the clients and the log, one after the other, could take twice the
 	// timeout.
 	if code := s.ended(t, 2*timeout); code != 0 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("the server exits with code %d, want 0", code)
 	}
 	dir := s.cmd.Args[4]
 	if status, kept := simbatest.Acquire(t, simbatest.GoRedis(t, simbatest.StartIn(t, dir)), "kept", "a", 600_000); status != "renewed" || kept != token {
@@ -201,7 +201,7 @@ func TestALogReaderThatResumesInTheShutdownTimeoutGetsAllLines(t *testing.T) {
 		t.Errorf("the log has %d audit lines of 1000, or no line about the stop:\n%s", n, log.String()[max(0, log.Len()-1000):])
 	}
 	if code := s.ended(t, simbatest.Patience); code != 0 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("the server exits with code %d, want 0", code)
 	}
 }
 
@@ -221,6 +221,6 @@ func TestAStuckLogReaderDoesNotDelayASecondSignal(t *testing.T) {
 		}
 	}
 	if code := s.cmd.ProcessState.ExitCode(); code != 1 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("the server exits with code %d, want 1", code)
 	}
 }

@@ -83,7 +83,7 @@ func TestReportsToSystemd(t *testing.T) {
 	p.Signal(syscall.SIGTERM)
 	n.await("STOPPING=1")
 	if code := p.Wait(t); code != 0 {
-		t.Errorf("exit code %d:\n%s", code, p.Output())
+		t.Errorf("the server exits with code %d, want 0:\n%s", code, p.Output())
 	}
 }
 
@@ -91,7 +91,7 @@ func TestStatusReportsTheRecoveryDelay(t *testing.T) {
 	n := newNotifySocket(t)
 	s := simbatest.Start(t, "--durability", "async")
 	if r := simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.ACQUIRE", "job", "a", 60_000); r["status"] != "acquired" {
-		t.Fatal(r)
+		t.Fatalf("SIMBA.ACQUIRE returns %v, want acquired", r)
 	}
 	s.Kill()
 	p := n.run([]string{"--addr", "127.0.0.1:0", "--data-dir", s.Dir, "--durability", "async"}, nil)

@@ -61,7 +61,7 @@ func TestWatchdogOfTheUnitIsLongerThanTheCommitTimeout(t *testing.T) {
 		t.Fatal("the unit has no WatchdogSec in seconds")
 	}
 	if d, err := time.ParseDuration(string(match[1])); err != nil || d <= persist.DefaultCommitTimeout {
-		t.Errorf("WatchdogSec is %s, %v", match[1], err)
+		t.Errorf("WatchdogSec is %s, %v, want more than the commit timeout", match[1], err)
 	}
 }
 
@@ -84,6 +84,6 @@ func TestUnitIsValid(t *testing.T) {
 func TestUnitSettingsAreValid(t *testing.T) {
 	p := simbatest.Launch(t, "check", "--config", unitSettings)
 	if code := p.Wait(t); code != 0 {
-		t.Errorf("exit code %d: %s", code, p.Output())
+		t.Errorf("the server exits with code %d, want 0: %s", code, p.Output())
 	}
 }

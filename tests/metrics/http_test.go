@@ -64,13 +64,13 @@ func TestHTTPNeedsAUserWithTheRight(t *testing.T) {
 	} {
 		status, header, body := s.get(t, c.path, c.user, c.password)
 		if status != c.want {
-			t.Errorf("%s as %q: %d, want %d", c.path, c.user, status, c.want)
+			t.Errorf("GET %s as %q: status %d, want %d", c.path, c.user, status, c.want)
 		}
 		if asks := strings.HasPrefix(header.Get("WWW-Authenticate"), "Basic "); asks != (c.want == http.StatusUnauthorized) {
 			t.Errorf("%s as %q: WWW-Authenticate is %q", c.path, c.user, header.Get("WWW-Authenticate"))
 		}
 		if c.want != http.StatusOK && strings.Contains(body, "simba_") {
-			t.Errorf("%s as %q shows %s", c.path, c.user, body)
+			t.Errorf("GET %s as %q shows metrics: %s", c.path, c.user, body)
 		}
 	}
 	_, _, body := s.get(t, "/metrics", "scraper", "scraper-password")
@@ -113,7 +113,7 @@ func TestHTTPSHasTheCertificatesOfTheRESPPort(t *testing.T) {
 	}
 	// A name with a password takes precedence over the certificate.
 	if status, _, _ := s.get(t, "/metrics", "visitor", "visitor-password"); status != http.StatusForbidden {
-		t.Errorf("as visitor: %d", status)
+		t.Errorf("GET /metrics as visitor: status %d, want 403", status)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestRecoveryDelayIsReportedAndNotFailed(t *testing.T) {
 	var h monitor.Health
 	status, _, body := s.get(t, "/readyz", "", "")
 	if err := json.Unmarshal([]byte(body), &h); err != nil || status != http.StatusOK || h.RecoveryDelay <= 0 {
-		t.Errorf("%d %q, %v", status, body, err)
+		t.Errorf("/readyz replies with status %d and %q, %v; want a recovery delay", status, body, err)
 	}
 }
 
@@ -247,9 +247,9 @@ func TestSilentClientsDoNotStarveHTTPS(t *testing.T) {
 	s.url = strings.Replace(s.url, "http:", "https:", 1)
 	s.client = httpClient(t, clientConfig(a))
 	if status, _, body := s.get(t, "/readyz", "", ""); status != http.StatusOK {
-		t.Errorf("/readyz replies %d %s", status, body)
+		t.Errorf("/readyz replies with status %d: %s", status, body)
 	}
 	if status, _, body := s.get(t, "/metrics", "scraper", "scraper-password"); status != http.StatusOK {
-		t.Errorf("/metrics replies %d %s", status, body)
+		t.Errorf("/metrics replies with status %d: %s", status, body)
 	}
 }

@@ -174,33 +174,33 @@ func TestLeaderIsElectedHandedOverAndAnnounced(t *testing.T) {
 
 		want := simbatest.Record{"status": "acquired", "owner": "a", "token": int64(1), "ttl": int64(10000), "transition": int64(12000), "position": int64(0)}
 		if got := a.record("SIMBA.ACQUIRE", "job", "a", 10000, "TRANSITION", 2000); !maps.Equal(got, want) {
-			t.Fatalf("a: %v", got)
+			t.Fatalf("ACQUIRE by a returns %v", got)
 		}
 		if got := b.record("SIMBA.ACQUIRE", "job", "b", 10000); got["status"] != "queued" || got["position"] != int64(1) || got["owner"] != "a" {
-			t.Fatalf("b: %v", got)
+			t.Fatalf("ACQUIRE by b returns %v, want queued", got)
 		}
 		waiting := c.ask("SIMBA.ACQUIRE", "job", "c", 10000, "WAIT", 0)
 		if waiting.came() {
-			t.Fatalf("c did not block: %v", waiting.reply)
+			t.Fatalf("the request of c did not block: %v", waiting.reply)
 		}
 		if a.integer("SIMBA.RELEASE", "job", "a") != 1 {
-			t.Fatal("a did not release")
+			t.Fatal("RELEASE by a failed")
 		}
 		if got := receivedSoFar(notices); len(got) != 1 || got[0] != "simba:{job}:b released@@a" {
-			t.Fatalf("b's channel: %q", got)
+			t.Fatalf("b's own channel got %q", got)
 		}
 		if waiting.came() {
-			t.Fatal("c came before b")
+			t.Fatal("c got the mutex before b")
 		}
 		if got := b.record("SIMBA.ACQUIRE", "job", "b", 10000); got["status"] != "acquired" || got["token"] != int64(2) {
-			t.Fatalf("b after its notice: %v", got)
+			t.Fatalf("ACQUIRE by b after its notice returns %v", got)
 		}
 		b.integer("SIMBA.RELEASE", "job", "b")
 		if got := waiting.record(t); got["status"] != "acquired" || got["owner"] != "c" || got["token"] != int64(3) {
-			t.Fatalf("c: %v", got)
+			t.Fatalf("the wait of c ends with %v, want acquired with token 3", got)
 		}
 		if got := fmt.Sprint(receivedSoFar(mutex)); got != "[simba:{job} acquired@@a simba:{job} acquired@@b simba:{job} acquired@@c]" {
-			t.Errorf("the mutex' channel: %v", got)
+			t.Errorf("the mutex' channel got %v", got)
 		}
 	})
 }
@@ -224,7 +224,7 @@ func TestDeadOwnersMutexGoesToTheNextAtTransitionAtNoEarlier(t *testing.T) {
 			t.Errorf("b owns the mutex after %v, want 23.999s", took)
 		}
 		if got["status"] != "acquired" || got["token"] != int64(2) {
-			t.Errorf("b: %v", got)
+			t.Errorf("the wait of b ends with %v, want acquired", got)
 		}
 	})
 }
@@ -244,7 +244,7 @@ func TestDisconnectOfABlockedClientIsNoticedAtOnce(t *testing.T) {
 		}
 		a.integer("SIMBA.RELEASE", "job", "a")
 		if got := third.record(t); got["owner"] != "c" {
-			t.Errorf("c: %v", got)
+			t.Errorf("the wait of c ends with %v, want acquired", got)
 		}
 	})
 }
@@ -258,7 +258,7 @@ func TestSessionEndsWithItsConnection(t *testing.T) {
 		waiting.came()
 		a.pipe.Close()
 		if got := waiting.record(t); got["status"] != "acquired" {
-			t.Errorf("b: %v", got)
+			t.Errorf("the wait of b ends with %v, want acquired", got)
 		}
 		b.pipe.Close()
 		synctest.Wait()
@@ -380,16 +380,16 @@ func TestNoClientSeesAGrantBeforeItsFsync(t *testing.T) {
 			}
 		}
 		if got := receivedSoFar(notices); len(got) != 0 {
-			t.Errorf("notices %q", got)
+			t.Errorf("the subscriber received %q", got)
 		}
 		disk.fsync()
 		for name, view := range views {
 			if !view.came() {
-				t.Errorf("%s hangs after the fsync", name)
+				t.Errorf("%s has no reply after the fsync", name)
 			}
 		}
 		if got := receivedSoFar(notices); len(got) != 2 {
-			t.Errorf("notices %q", got)
+			t.Errorf("the subscriber received %q", got)
 		}
 	})
 }
