@@ -128,7 +128,7 @@ func TestLoginBySettings(t *testing.T) {
 		"file of var": {[]string{"SIMBA_URL=" + url(s), "SIMBA_USER=ops", "SIMBA_PASSWORD_FILE=" + password}, nil},
 	} {
 		if r := runWith(t, row.env, append([]string{"status"}, row.args...)...); r.code != 0 {
-			t.Errorf("%s: exit code %d: %s", name, r.code, r.err)
+			t.Errorf("with the settings by %s: exit code %d: %s", name, r.code, r.err)
 		}
 	}
 	// To run a command, a user needs only the rights for what the command sends.
@@ -204,6 +204,6 @@ func TestConnectionHasTheNameOfItsCommand(t *testing.T) {
 	watch(t, s, "job")
 	list, err := simbatest.GoRedis(t, s).ClientList(t.Context()).Result()
 	if err != nil || !strings.Contains(list, " name=simba-resp:watch ") {
-		t.Errorf("CLIENT LIST: %s, %v", list, err)
+		t.Errorf("CLIENT LIST does not show watch: %s, %v", list, err)
 	}
 }

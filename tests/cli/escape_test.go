@@ -56,7 +56,7 @@ func TestNamesCannotControlATerminal(t *testing.T) {
 		for _, text := range []string{r.out, r.err} {
 			for i, char := range text {
 				if char != '\n' && !unicode.IsPrint(char) || char == utf8.RuneError {
-					t.Errorf("%q has %q at %d", text, char, i)
+					t.Errorf("the output %q has the control character %q at %d", text, char, i)
 				}
 			}
 		}

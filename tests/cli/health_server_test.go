@@ -23,7 +23,7 @@ func TestHealthOfAServerFollowsItsStore(t *testing.T) {
 	s := simbatest.Start(t, "--engine", "redis", "--redis-url", "redis://"+store.Addr, "--backend-timeout", "500ms", "--http-addr", addr)
 	health := func() result { return runWith(t, nil, "health", "--url", "http://"+addr) }
 	if r := health(); r.code != 0 || r.err != "" || !strings.HasPrefix(r.out, `{"ready":true,"state":"running","store":true,`) {
-		t.Errorf("ready: %+v", r)
+		t.Errorf("health of a ready server: %+v", r)
 	}
 	store.Stop()
 	r := health()
@@ -47,7 +47,7 @@ func TestHealthOfAServerWithTLSNeedsItsCertificates(t *testing.T) {
 		"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca, "--tls-auth-clients", "yes")
 	url := "https://" + strings.Replace(addr, "127.0.0.1", "localhost", 1)
 	if r := runWith(t, nil, "health", "--url", url, "--cacert", ca, "--cert", own, "--key", ownKey); r.code != 0 || r.err != "" {
-		t.Errorf("%+v", r)
+		t.Errorf("health with TLS: %+v", r)
 	}
 	runWith(t, nil, "health", "--url", url, "--cacert", ca).fails(t, 1, "certificate")
 	runWith(t, nil, "health", "--url", url, "--cert", own, "--key", ownKey).fails(t, 1, "check --cacert")
@@ -57,7 +57,7 @@ func TestHealthOfAServerWithTLSNeedsItsCertificates(t *testing.T) {
 func TestWrongUseOfHealthHasItsOwnExitCode(t *testing.T) {
 	for _, args := range [][]string{{"--no-such-flag"}, {"argument"}, {"--url", "localhost:7380"}, {"--password-file", "/nowhere", "--user", "ops"}, {"--cacert", "ca.crt"}} {
 		if r := runWith(t, nil, append([]string{"health"}, args...)...); r.code != 2 || r.out != "" {
-			t.Errorf("%v: %+v", args, r)
+			t.Errorf("health %v: %+v, want exit code 2", args, r)
 		}
 	}
 	// A user without a password would get a reply without the store's error.

@@ -85,7 +85,7 @@ func TestWatchEndsWhileItReconnects(t *testing.T) {
 	w.Wants(t, `^# disconnected`)
 	w.Signal(syscall.SIGINT)
 	if code := w.Wait(t); code != 0 {
-		t.Errorf("exit code %d:\n%s", code, w.Output())
+		t.Errorf("watch exits with code %d:\n%s", code, w.Output())
 	}
 }
 

@@ -137,6 +137,6 @@ func TestWhyShowsTheRecoveryDelay(t *testing.T) {
 		t.Errorf("why --json prints %v", w)
 	}
 	if out := must(t, url(s), "status"); !strings.Contains(out, "recovering") {
-		t.Errorf("status prints\n%s", out)
+		t.Errorf("status shows no recovery delay:\n%s", out)
 	}
 }

@@ -22,7 +22,7 @@ func TestGoRedisWorksWithNoSpecialOptions(t *testing.T) {
 		t.Errorf("ACQUIRE returns %s with token %d", status, token)
 	}
 	if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != "acquired@@a" {
-		t.Errorf("subscriber got %v, %v", m, err)
+		t.Errorf("the subscriber got %v, %v", m, err)
 	}
 	guarded, err := simbatest.ToRecord(c.Do(t.Context(), "SIMBA.GUARD", "job", "a", 60_000, "TOKEN", token).Result())
 	if err != nil || guarded["status"] != "renewed" || guarded["token"] != token {
@@ -47,7 +47,7 @@ func TestRedigoWorksWithNoSpecialOptions(t *testing.T) {
 	defer c.Close()
 	got, err := simbatest.ToRecord(c.Do("SIMBA.ACQUIRE", "job", "a", 60_000, "TRANSITION", 2000))
 	if err != nil || got["status"] != "acquired" || got["owner"] != "a" || got["token"].(int64) == 0 {
-		t.Errorf("got %v, %v", got, err)
+		t.Errorf("SIMBA.ACQUIRE returns %v, %v", got, err)
 	}
 	released, err := redis.Int(c.Do("SIMBA.RELEASE", "job", "a"))
 	if err != nil || released != 1 {

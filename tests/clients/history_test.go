@@ -29,7 +29,7 @@ func pairs(t *testing.T, s *simbatest.Server, mutex string, n int) {
 				t.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)
 			}
 			if released, err := redis.Int(c.Receive()); err != nil || released != 1 {
-				t.Fatal(released, err)
+				t.Fatalf("SIMBA.RELEASE returns %v, %v, want 1", released, err)
 			}
 		}
 		n -= some

@@ -116,7 +116,7 @@ func TestRedisCliModesWork(t *testing.T) {
 	simbatest.NeedRedisTools(t)
 	s := simbatest.Start(t)
 	if got := cli(t, s, "SIMBA.ACQUIRE", "job", "a", "600000"); !strings.Contains(got, "acquired") {
-		t.Fatal(got)
+		t.Fatalf("redis-cli shows no grant: %s", got)
 	}
 	t.Run("scan", func(t *testing.T) {
 		if got := cli(t, s, "--scan"); strings.TrimSpace(got) != `"job"` {

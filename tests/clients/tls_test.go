@@ -122,13 +122,13 @@ func TestRedisCliWorksOverTLS(t *testing.T) {
 	onlooker := simbatest.Run(t, "redis-cli", s.cliArgs("SUBSCRIBE", "simba:{job}")...)
 	onlooker.Wants(t, `\(integer\) 1`)
 	if a := cliFields(t, s.cli("SIMBA.ACQUIRE", "job", "a", "600000")); a["status"] != "acquired" {
-		t.Errorf("a: %v", a)
+		t.Errorf("ACQUIRE by a returns %v", a)
 	}
 	onlooker.Wants(t, `"acquired@@a"`)
 	waiter := simbatest.Run(t, "redis-cli", s.cliArgs("-3", "SIMBA.ACQUIRE", "job", "b", "600000", "WAIT", "0")...)
 	s.blocked(1)
 	if got := s.cli("SIMBA.RELEASE", "job", "a"); got != "(integer) 1" {
-		t.Errorf("release: %s", got)
+		t.Errorf("RELEASE by a returns %s", got)
 	}
 	waiter.Wait(t)
 	if b := cliFields(t, waiter.Output()); b["status"] != "acquired" || b["token"] != "2" {
@@ -142,7 +142,7 @@ func TestRedisBenchmarkWorksOverTLS(t *testing.T) {
 	s := startTLS(t)
 	out := simbatest.Output(t, "redis-benchmark", s.cliArgs("-n", "10000", "-r", "10000", "-P", "16", "-q", "SIMBA.ACQUIRE", "m:__rand_int__", "c", "60000")...)
 	if !regexp.MustCompile(`[1-9][\d.]* requests per second`).MatchString(out) || strings.Contains(out, "rror") {
-		t.Errorf("unexpected output:\n%s", out)
+		t.Errorf("redis-benchmark prints\n%s", out)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestGoRedisWorksOverTLS(t *testing.T) {
 		t.Errorf("ACQUIRE returns %s, want acquired", status)
 	}
 	if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != "acquired@@a" {
-		t.Errorf("subscriber got %v, %v", m, err)
+		t.Errorf("the subscriber got %v, %v", m, err)
 	}
 	_, port, _ := net.SplitHostPort(s.addr)
 	if info := c.Info(t.Context(), "server").Val(); !strings.Contains(info, "tls_port:"+port+"\r\n") || !strings.Contains(info, "tls_cert_expires_at:") {
@@ -170,7 +170,7 @@ func TestGoRedisWorksOverTLS(t *testing.T) {
 func TestTLSServesNoPlainTextByDefault(t *testing.T) {
 	s := startTLS(t)
 	if log := s.Output(); strings.Contains(log, " addr=") {
-		t.Errorf("unexpected output:\n%s", log)
+		t.Errorf("the server opens a plain-text port:\n%s", log)
 	}
 	c, err := redis.Dial("tcp", s.addr)
 	if err != nil {
@@ -288,7 +288,7 @@ func TestSIGHUPReloadsTheCertificateAndKeepsConnections(t *testing.T) {
 	}
 
 	if released := c.Do(t.Context(), "SIMBA.RELEASE", "job", "a").Val(); released != int64(1) {
-		t.Errorf("release: %v", released)
+		t.Errorf("RELEASE by a returns %v", released)
 	}
 	if got := <-handed; got != (granted{"acquired", 2}) {
 		t.Errorf("the waiter gets %v, want acquired with token 2", got)

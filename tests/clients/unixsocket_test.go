@@ -18,7 +18,7 @@ func TestRedisCLIOverAUnixSocket(t *testing.T) {
 	s := simbatest.Start(t, "--unixsocket", path)
 	over := func(args ...string) []string { return append([]string{"-s", path}, args...) }
 	if got := simbatest.Output(t, "redis-cli", over("PING")...); strings.Trim(got, "\"\n") != "PONG" {
-		t.Errorf("PING: %q", got)
+		t.Errorf("PING over the socket prints %q", got)
 	}
 	monitor := simbatest.Run(t, "redis-cli", over("MONITOR")...)
 	monitor.Wants(t, "^OK$")
@@ -45,7 +45,7 @@ func TestRedisCLIOverAUnixSocket(t *testing.T) {
 	simbatest.Refused(t, 1, "another process listens on "+path, "--addr", "127.0.0.1:0", "--data-dir", t.TempDir()+"/data", "--unixsocket", path)
 	s.Restart() // a killed server leaves the socket's file, and the next one must replace it
 	if got := simbatest.Output(t, "redis-cli", over("PING")...); strings.Trim(got, "\"\n") != "PONG" {
-		t.Errorf("PING after a crash: %q", got)
+		t.Errorf("PING after a crash prints %q", got)
 	}
 }
 

@@ -123,13 +123,13 @@ func TestRedisCliShowsTheUsers(t *testing.T) {
 		as := []string{protocol, "--no-auth-warning", "--user", "ops", "--pass", "change-me-4"}
 		ops := func(args ...string) string { return cli(t, s, append(as[:len(as):len(as)], args...)...) }
 		if got := ops("ACL", "WHOAMI"); !strings.Contains(got, "ops") {
-			t.Errorf("WHOAMI: %q", got)
+			t.Errorf("ACL WHOAMI prints %q", got)
 		}
 		if got := ops("ACL", "USERS"); !strings.Contains(got, "dashboard") {
-			t.Errorf("USERS: %q", got)
+			t.Errorf("ACL USERS prints %q", got)
 		}
 		if got := ops("ACL", "DRYRUN", "billing", "SIMBA.BREAK", "billing:1"); !strings.Contains(got, "This user has no permissions to run the 'simba.break' command") {
-			t.Errorf("DRYRUN: %q", got)
+			t.Errorf("ACL DRYRUN prints %q", got)
 		}
 	}
 }
