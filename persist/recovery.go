@@ -13,19 +13,21 @@ import (
 
 // Recovered is what a store has from earlier runs.
 type Recovered struct {
-	Seq   simba.Seq // no client has seen a larger one: the next change gets one
-	Token uint64    // the same for tokens
+	Seq   simba.Seq // at least every Seq that a client has seen; the next change gets a larger one
+	Token uint64    // at least every token that a client has seen
 	// Delay is the recovery delay. Leases that were granted, but then lost, may still run for so
 	// long. Until it has passed, the engine must grant nothing new.
 	Delay time.Duration
 	// Leases reads the leases, in the order of the mutexes' names, ended ones included. It ends at
-	// the first error. It yields the leases as of Open until the first Append.
+	// the first error. Read it before the first Append: it reads the live checkpoint, which later
+	// gets newer leases.
 	Leases  iter.Seq2[simba.Lease, error]
 	History []simba.Event // from old to new
 }
 
-// recover brings the checkpoint up to the journal's end and reads it. Then it begins the run,
-// durably: from here on its floors hold, and the leases of another boot begin anew.
+// recover brings the checkpoint up to the journal's end and reads it. Then it
+// makes the run's first record durable. The record has the floors of Seq and of tokens. It also has
+// the epoch, which says when the leases of other boots begin anew.
 func (s *Store) recover(o *Options) (*Recovered, error) {
 	s.checkpointing.Lock()
 	defer s.checkpointing.Unlock()
@@ -59,9 +61,10 @@ func (s *Store) recover(o *Options) (*Recovered, error) {
 // Replay reads the checkpoint and the records behind it, with the code of Open. So a new engine can
 // replace one that was stopped, while the store stays open.
 //
-// The new engine's clock must begin at Options.Boot.Now. If Options.Now is another clock, it must
-// not have missed a sleep of the machine, because the store adds such sleeps to later leases. Until
-// Recovered.Leases is read, Append must not be called.
+// The new engine's clock must begin at Options.Boot.Now. Options.Now must not be behind
+// Options.Boot.Now because of a sleep of the machine. The store adds that difference to each lease,
+// but the new engine's clock already includes it. Append must not be called before
+// Recovered.Leases has been read.
 func (s *Store) Replay() (*Recovered, error) {
 	if err := s.writeAll(false); err != nil {
 		return nil, err

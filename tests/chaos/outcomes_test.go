@@ -105,9 +105,9 @@ func (r *rules) signs(w operation, all []operation) bool {
 	return false
 }
 
-// unreported reports whether w may have begun the tenure that the reply seen shows. Another request
-// may have reported the same token. Then w is possible only if seen came before that request's
-// reply, or before its sending.
+// unreported reports whether w may have begun the tenure that the reply seen shows. The reply to
+// another request may have that token. Then w is possible only where servers presume tenures. Also,
+// seen must have come before that request was sent, or, if w had ended by then, before its reply.
 func (r *rules) unreported(w, seen operation, reported map[uint64]operation) bool {
 	by, is := reported[seen.reply.token]
 	return !is || r.presumes && (seen.ret < by.call || w.ret <= by.call && seen.ret < by.ret)
