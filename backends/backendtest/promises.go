@@ -106,7 +106,7 @@ const (
 	redisDurable = "Redis has `appendonly yes` and `appendfsync always`, and does not fail over. A promoted replica may lack the last writes"
 	mysqlDurable = "the database has `innodb_flush_log_at_trx_commit=1` and `sync_binlog=1`, and does not fail over to an asynchronous replica. With Galera, all servers must write to one node"
 	sessionLives = "the server's session lives. The leases that a server granted end when the server stops, or when it is cut off for two thirds of the session timeout"
-	diskKept     = "there is no lost data directory, no faulty disk, no older copy or backup, no cloned or restored machine"
+	diskKept     = "there is no lost directory, no faulty disk, no older copy or backup, no cloned or restored machine"
 )
 
 // tenThousand is the test of the promise history for all engines with a store.
