@@ -84,10 +84,15 @@ func breakTenure(cmd *cobra.Command, c *redis.Client, t Tenure, reason string) (
 	b.Broken, b.Owner, b.Token = true, t.Owner, t.Token
 	if v, err := reply(c.Do(cmd.Context(), "SIMBA.HISTORY", t.Mutex, "COUNT", 100)); err == nil {
 		events, _ := toEvents(t.Mutex, v)
+		var broken *Event // the first: another client may have broken a later tenure
 		for _, e := range events {
-			if e.Event == "broken" && e.Reason == reason && e.Token > b.Token {
-				b.Owner, b.Token = e.Owner, e.Token
+			first := broken == nil || e.Token < broken.Token
+			if e.Event == "broken" && e.Reason == reason && e.Token >= t.Token && first {
+				broken = &e
 			}
+		}
+		if broken != nil {
+			b.Owner, b.Token = broken.Owner, broken.Token
 		}
 	}
 	return b, nil

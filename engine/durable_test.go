@@ -402,7 +402,7 @@ func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 
 // A journal may sync the change of a queue too, and then all notices and
 // wake-ups wait behind it.
-func TestAQueuedRequestCommitsTheChangeThatHolds(t *testing.T) {
+func TestAQueuedRequestCommitsTheChangeThatMustBeSynced(t *testing.T) {
 	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", time.Hour, 0)
 		g.strict = true

@@ -36,7 +36,7 @@ func TestExpiryGrantsTheNextAtTransitionAtByItself(t *testing.T) {
 		b := w.block("m", "b", sec, 0)
 		<-b.woken
 		if took := time.Since(start); took != 12*sec {
-			w.t.Errorf("handed over after %v", took)
+			w.t.Errorf("handed off after %v", took)
 		}
 		if o := b.granted(); o.Token <= a.Token {
 			w.t.Errorf("b got %+v", o)
@@ -53,7 +53,7 @@ func TestRenewalPostponesTheHandoff(t *testing.T) {
 		w.guard("m", "a", 10*sec, 0, 0)
 		<-b.woken
 		if took := time.Since(start); took != 19*sec {
-			w.t.Errorf("handed over after %v", took)
+			w.t.Errorf("handed off after %v", took)
 		}
 	})
 }

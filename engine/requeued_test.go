@@ -98,7 +98,7 @@ func TestAWaitingContenderMayBeGrantedOnAnotherConnection(t *testing.T) {
 						w.t.Errorf("the waiter gets %+v, and %+v owns it", o, got)
 					}
 					if _, err := b.ticket.Abandon(); err != nil || w.owner("m").Owner != "b" {
-						w.t.Errorf("passed on: %v", err)
+						w.t.Errorf("handed off: %v", err)
 					}
 				})
 			})

@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -29,7 +30,7 @@ type mutexReading struct {
 
 // readMutexes returns the mutexes with an owner or waiters whose names match one of the globs. If
 // they are more than maxMutexes, it returns those whose names come first among the found ones. It
-// leaves out a mutex that the store cannot read, for example because of its name.
+// leaves out a mutex whose name the store cannot have. After any other error it asks no more.
 func readMutexes(ctx context.Context, b simba.Backend, globs []string) (found mutexes) {
 	if len(globs) == 0 {
 		return found
@@ -38,13 +39,18 @@ func readMutexes(ctx context.Context, b simba.Backend, globs []string) (found mu
 	var rests simba.Seq
 	for _, name := range names {
 		m, seq, err := readMutex(ctx, b, name)
-		rests = max(rests, seq)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return mutexes{}
-		case err != nil:
+		}
+		rests = max(rests, seq)
+		if err != nil {
 			complete = false
-		case m.held || m.waiters > 0:
+			if badName := (*simba.NameError)(nil); errors.As(err, &badName) {
+				continue
+			}
+			break
+		}
+		if m.held || m.waiters > 0 {
 			found.list = append(found.list, m)
 		}
 	}

@@ -157,8 +157,7 @@ func (s *Server) authorized(command string, serve http.HandlerFunc) http.Handler
 		case err != nil:
 			http.Error(w, fmt.Sprintf("%v to run '%s'", err, command), http.StatusForbidden)
 		default:
-			s.conns.setAuthorized(r, true)
-			defer s.conns.setAuthorized(r, false)
+			s.conns.authorize(r)
 			serve(w, r)
 		}
 	}

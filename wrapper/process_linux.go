@@ -23,7 +23,7 @@ func adoptOrphans() {
 }
 
 // onlyZombies reports whether the process group has zombies and no other process. Without /proc it
-// reports false.
+// reports false. If /proc hides the processes of other users (hidepid), it does not see those.
 func onlyZombies(group int) bool {
 	found := false
 	files, _ := filepath.Glob("/proc/[0-9]*/stat") // fails for a bad pattern only

@@ -58,6 +58,9 @@ func (w *wrapped) elect(ctx context.Context, restart bool) error {
 			return err
 		case result.Asked || !result.Lost && !restart:
 			return w.outcome(result)
+		case result.Lost && result.Code == wrapper.NotStarted:
+			w.runner.Say("the mutex was lost before the command started; contending again")
+			continue
 		case result.Lost:
 			w.runner.Say("the command has ended; contending again")
 			continue

@@ -248,7 +248,7 @@ func (w *wrapped) explain(err error) error {
 		case held.Err != nil:
 			owner += ", or has not replied yet"
 		}
-		return &exitError{code: exitConflict, err: fmt.Errorf("%s: not acquired; %s", w.mutex, owner)}
+		return &exitError{code: exitConflict, err: fmt.Errorf("%s: not acquired; %s", cli.Printable(w.mutex), owner)}
 	}
 	// The name or the id is not valid.
 	return &exitError{code: exitUsage, err: errors.New(cli.Printable(err.Error()))}
@@ -276,9 +276,9 @@ func (w *wrapped) unlock(l *client.Lock) error {
 func (w *wrapped) outcome(r wrapper.Result) error {
 	switch {
 	case r.Lost && r.Code == wrapper.NotStarted:
-		return &exitError{code: exitLost, err: fmt.Errorf("%s: the mutex was lost before the command started", w.mutex)}
+		return &exitError{code: exitLost, err: fmt.Errorf("%s: the mutex was lost before the command started", cli.Printable(w.mutex))}
 	case r.Lost:
-		return &exitError{code: exitLost, err: fmt.Errorf("%s: the mutex was lost while the command ran, or could not be renewed; the exit code of the command is %d", w.mutex, r.Code)}
+		return &exitError{code: exitLost, err: fmt.Errorf("%s: the mutex was lost while the command ran, or could not be renewed; the exit code of the command is %d", cli.Printable(w.mutex), r.Code)}
 	case r.Code != 0:
 		return &exitError{code: r.Code, interrupted: r.Signal == unix.SIGINT}
 	}
