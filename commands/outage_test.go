@@ -266,12 +266,12 @@ func TestDbsizeTimesOut(t *testing.T) {
 		if took := time.Since(began); took > backendTimeout+time.Second {
 			t.Errorf("DBSIZE took %v, want at most %v", took, backendTimeout+time.Second)
 		}
-		p = newSite(t, Config{Backend: lostStore(0), StoreTimeout: backendTimeout}).dial()
-		p.expect("DBSIZE", ":0\r\n") // an engine with figures
+		counts := lostStore(0)
+		counts.stats.Held = 3
+		p = newSite(t, Config{Backend: counts, StoreTimeout: backendTimeout}).dial()
+		p.expect("DBSIZE", ":3\r\n")
 	})
-	backend := lostStore(0)
-	backend.stats.Held = -1
-	newSite(t, Config{Backend: backend, StoreTimeout: backendTimeout}).dial().expect("DBSIZE", failed(unavailable))
+	newSite(t, Config{Backend: lostStore(0), StoreTimeout: backendTimeout}).dial().expect("DBSIZE", failed(unavailable))
 }
 
 func TestInfoOmitsUnknownFigures(t *testing.T) {
