@@ -65,8 +65,8 @@ code 1: the mutex has no owner, or the answer was no.`
 	return cmd
 }
 
-// breakTenure sends BREAK, which ends any tenure: that of t, or a later one. The history says
-// which. A user without the right to read the history gets t.
+// breakTenure sends BREAK, which ends the tenure t, or a later one. It reads the history to find
+// out which. If the user may not read the history, it assumes t.
 func breakTenure(cmd *cobra.Command, c *redis.Client, t Tenure, reason string) (Broken, error) {
 	b := Broken{Mutex: t.Mutex}
 	send := []any{"SIMBA.BREAK", t.Mutex}

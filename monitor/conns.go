@@ -12,9 +12,10 @@ import (
 // maxConns bounds the open connections, so that their files are never missing elsewhere.
 const maxConns = 64
 
-// conns are the open connections. Beyond maxConns the oldest one is closed that serves no
-// authorized request. So clients without a login, silent and slow ones too, keep nobody else
-// out, unless maxConns of them come while another client logs in. It is safe for concurrent use.
+// conns are the open connections. When there are more than maxConns, changed closes the oldest
+// connection that serves no authorized request. So clients without a login, silent and slow ones
+// too, keep nobody else out. There is one exception: while a client logs in, maxConns new
+// connections can displace it. It is safe for concurrent use.
 type conns struct {
 	mu   sync.Mutex // protects open
 	open []conn     // from old to new
@@ -49,7 +50,7 @@ func (l *conns) add(c net.Conn) (over net.Conn) {
 	if len(l.open) <= maxConns {
 		return nil
 	}
-	i := slices.IndexFunc(l.open, func(o conn) bool { return !o.authorized }) // c at the latest
+	i := slices.IndexFunc(l.open, func(o conn) bool { return !o.authorized }) // c or an older one
 	over = l.open[i].Conn
 	l.open = slices.Delete(l.open, i, i+1)
 	return over

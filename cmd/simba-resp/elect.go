@@ -72,7 +72,8 @@ func (w *wrapped) elect(ctx context.Context, restart bool) error {
 	}
 }
 
-// pause waits for restartPause. A signal that asks this process to end is the error.
+// pause waits for restartPause. If a signal asks this process to end, it returns the error of
+// endedBy.
 func (w *wrapped) pause() error {
 	timer := time.NewTimer(restartPause)
 	defer timer.Stop()
