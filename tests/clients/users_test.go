@@ -55,6 +55,15 @@ func allowed(t *testing.T, what string, err error) {
 	}
 }
 
+// do sends a command, given as its words, and returns the error.
+func do(ctx context.Context, c *goredis.Client, command string) error {
+	var words []any
+	for _, word := range strings.Fields(command) {
+		words = append(words, word)
+	}
+	return c.Do(ctx, words...).Err()
+}
+
 func TestUsersOfTheDocsWorkAsDocumented(t *testing.T) {
 	file := writeUsers(t, simbatest.DocsBlock(t, "reference/users.md", "users")...)
 	s := simbatest.Start(t, "--aclfile", file)
@@ -75,6 +84,9 @@ func TestUsersOfTheDocsWorkAsDocumented(t *testing.T) {
 	denied(t, "in another's name", acquire(billing, "billing:invoices", "worker-1"))
 	denied(t, "billing's BREAK", billing.Do(ctx, "SIMBA.BREAK", "billing:invoices").Err())
 	denied(t, "a plain key", billing.Get(ctx, "billing:invoices").Err())
+	for _, all := range []string{"SIMBA.SCAN 0", "SCAN 0", "RANDOMKEY", "KEYS *", "PUBSUB CHANNELS", "PUBSUB SHARDCHANNELS", "MONITOR", "SIMBA.BACKUP BEGIN"} {
+		denied(t, "billing's list of all names by "+all, do(ctx, billing, all))
+	}
 	notices := billing.Subscribe(ctx, "simba:{billing:invoices}", "simba:{billing:invoices}:billing:1")
 	defer notices.Close()
 	if _, err := notices.Receive(ctx); err != nil {
@@ -101,6 +113,10 @@ func TestUsersOfTheDocsWorkAsDocumented(t *testing.T) {
 	allowed(t, "the dashboard's INFO", dashboard.Info(ctx).Err())
 	allowed(t, "the dashboard's SLOWLOG GET", dashboard.SlowLogGet(ctx, 10).Err())
 	allowed(t, "the dashboard's LATENCY HISTOGRAM", dashboard.Do(ctx, "LATENCY", "HISTOGRAM").Err())
+	allowed(t, "the dashboard's HELP", dashboard.Do(ctx, "SIMBA.HELP").Err())
+	for _, other := range []string{"CLIENT LIST", "CONFIG GET *", "PSUBSCRIBE simba*", "PUBLISH simba:{m} x", "PUBLISH simba-events:{m} x"} {
+		denied(t, "the dashboard's "+other, do(ctx, dashboard, other))
+	}
 	denied(t, "the dashboard's SLOWLOG RESET", dashboard.Do(ctx, "SLOWLOG", "RESET").Err())
 	denied(t, "the dashboard's ACQUIRE", acquire(dashboard, "m", "dashboard"))
 	denied(t, "the dashboard's RELEASE", dashboard.Do(ctx, "SIMBA.RELEASE", "billing:invoices", "billing:1").Err())
