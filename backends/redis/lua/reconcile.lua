@@ -42,6 +42,14 @@ for i = 10 + 2 * wakeups, #ARGV, 6 do
   restoreWaiter(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4], ARGV[i + 5])
 end
 
+-- Renewals do not write the queue. So its expiry is extended here, at most once a day. A queue
+-- without expiry is another program's.
+local queueRemaining = call('PTTL', queue)
+if queueRemaining >= 0 and queueRemaining < KEEP - DAY then
+  call('PEXPIRE', queue, KEEP)
+  call('PEXPIRE', waiting, KEEP)
+end
+
 -- An earlier notice to the polling contender may have gone to a subscription that has ended. So the
 -- contender is notified again.
 if renotify ~= '' and owner == '' then

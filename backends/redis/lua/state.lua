@@ -14,8 +14,9 @@
 local lock, queue, tenure, waiting, ended, fence, tokenKey = unpack(KEYS)
 local server, call = ARGV[1], redis.call
 
--- KEEP: how many ms queues and records live after their last write. A lease is two days at most,
--- and each lease writes them at least once. So they outlive every lease and wait.
+-- KEEP: how many ms records and queues live after their last write. Each lease and each renewal
+-- writes the record, and a lease is two days at most. The queue and the waiters' records are written
+-- when a waiter enters, and reconcile.lua extends their expiry. So they outlive every lease and wait.
 local KEEP = '345600000'
 
 local time = call('TIME')
