@@ -12,7 +12,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// fakeEnder is a Store that records its calls.
+// fakeEnder is a WaitEnder that records its calls.
 type fakeEnder struct {
 	mu       sync.Mutex
 	calls    []string
