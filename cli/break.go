@@ -65,8 +65,8 @@ code 1: the mutex has no owner, or the answer was no.`
 	return cmd
 }
 
-// breakTenure sends BREAK, which ends any tenure: that of t, or a later one. The history says
-// which. A user without the right to read the history gets t.
+// breakTenure sends BREAK, which ends the tenure t, or a later one. It reads the history to find
+// out which. If the user may not read the history, it assumes t.
 func breakTenure(cmd *cobra.Command, c *redis.Client, t Tenure, reason string) (Broken, error) {
 	b := Broken{Mutex: t.Mutex}
 	send := []any{"SIMBA.BREAK", t.Mutex}
@@ -84,10 +84,15 @@ func breakTenure(cmd *cobra.Command, c *redis.Client, t Tenure, reason string) (
 	b.Broken, b.Owner, b.Token = true, t.Owner, t.Token
 	if v, err := reply(c.Do(cmd.Context(), "SIMBA.HISTORY", t.Mutex, "COUNT", 100)); err == nil {
 		events, _ := toEvents(t.Mutex, v)
+		var broken *Event // the first: another client may have broken a later tenure
 		for _, e := range events {
-			if e.Event == "broken" && e.Reason == reason && e.Token > b.Token {
-				b.Owner, b.Token = e.Owner, e.Token
+			first := broken == nil || e.Token < broken.Token
+			if e.Event == "broken" && e.Reason == reason && e.Token >= t.Token && first {
+				broken = &e
 			}
+		}
+		if broken != nil {
+			b.Owner, b.Token = broken.Owner, broken.Token
 		}
 	}
 	return b, nil

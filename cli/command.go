@@ -48,7 +48,7 @@ func mutexCommand(use, short string, do func(cmd *cobra.Command, c *redis.Client
 	return cmd
 }
 
-// arguments is the rule of a command that takes so many arguments. It needs the named ones.
+// arguments checks the number of a command's arguments. names are the arguments that it needs.
 func arguments(atLeast, atMost int, names string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {

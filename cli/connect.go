@@ -17,15 +17,15 @@ import (
 // dialTimeout limits how long a command waits for a connection, with TLS.
 const dialTimeout = 5 * time.Second
 
-// silence discards the log of go-redis, which has one for all clients. Errors are reported once.
+// silence discards the log that all clients of go-redis share. A command reports its errors itself.
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
 func init() { redis.SetLogger(silence{}) }
 
-// Connect returns a client of the server that the flags of [AddConnection] name, when the server
-// has replied. The caller closes it.
+// Connect returns a client of the server that the flags of [AddConnection] name. It waits until the
+// server has replied. The caller closes the client.
 func Connect(cmd *cobra.Command) (*redis.Client, error) {
 	o, err := Options(cmd)
 	if err != nil {
@@ -43,8 +43,8 @@ func Connect(cmd *cobra.Command) (*redis.Client, error) {
 // connect. Commands are not retried, because a second BREAK would end the next tenure. A caller
 // whose commands block must set ReadTimeout.
 //
-// The password is not in the options. If HELLO refuses a password, go-redis sends it again by AUTH,
-// and the server counts and delays both. So OnConnect logs in.
+// The options do not have the password; OnConnect logs in. Otherwise go-redis would send a wrong
+// password twice, by HELLO and by AUTH, and the server counts and delays both.
 func Options(cmd *cobra.Command) (*redis.Options, error) {
 	o, err := parseOptions(cmd)
 	if err != nil {
@@ -97,8 +97,8 @@ func parseOptions(cmd *cobra.Command) (*redis.Options, error) {
 	return o, nil
 }
 
-// login returns the user and the password. A login in the URL overrides the settings of a weaker
-// source: SIMBA_PASSWORD is not for the user of --url.
+// login returns the user and the password. A login in the URL overrides the settings of weaker
+// sources. For example, SIMBA_PASSWORD is not for the user of --url.
 func login(settings map[string]setting, t target) (user, password string, err error) {
 	name, file := settings[userFlag], settings[passwordFileFlag]
 	word := setting{from: fromDefault}

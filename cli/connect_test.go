@@ -44,7 +44,7 @@ func TestFlagOverridesVariableOverridesFile(t *testing.T) {
 		{map[string]string{"SIMBA_URL": "redis://env:2"}, []string{"--config", inFile, "--url", "redis://flag"}, "flag:7379", "carol", "filed"},
 		{map[string]string{"SIMBA_PASSWORD": "variable"}, []string{"--config", inFile}, "file:1", "carol", "variable"},
 		{map[string]string{"SIMBA_PASSWORD": "variable", "SIMBA_USER": "eve"}, []string{"--password-file", given}, "127.0.0.1:7379", "eve", "given"},
-		// A login in the URL is not mixed with that of a weaker source.
+		// The command does not mix a login in the URL with one of a weaker source.
 		{map[string]string{"SIMBA_PASSWORD": "variable", "SIMBA_USER": "eve"}, []string{"--url", "redis://bob:b%40b@flag:3"}, "flag:3", "bob", "b@b"},
 		{map[string]string{"SIMBA_URL": "redis://bob:bob@env", "SIMBA_PASSWORD": "variable"}, nil, "env:7379", "bob", "variable"},
 		{nil, []string{"--url", "redis://bob@flag", "--password-file", given}, "flag:7379", "bob", "given"},
@@ -60,7 +60,7 @@ func TestFlagOverridesVariableOverridesFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			if o.Addr != row.addr || o.Username != row.user || o.Password != row.password {
-				t.Errorf("%s as %s:%s, want %s as %s:%s", o.Addr, o.Username, o.Password, row.addr, row.user, row.password)
+				t.Errorf("connects to %s as %s:%s, want %s as %s:%s", o.Addr, o.Username, o.Password, row.addr, row.user, row.password)
 			}
 		})
 	}

@@ -64,7 +64,7 @@ func (e explained) Error() string { return e.text }
 func (e explained) Unwrap() error { return e.err }
 
 // explain returns the text of an error. No text has the password: neither the server nor go-redis
-// repeats it. Without options, it is not that of a reply.
+// repeats it. If o is nil, err must not be an error reply.
 func explain(o *redis.Options, err error) string {
 	var dns *net.DNSError
 	var netErr net.Error

@@ -33,8 +33,8 @@ func (l listed) json() any {
 	return l.Tenure
 }
 
-// failed reports whether the server could not answer. A refusal is an answer. The user may not read
-// the mutex, or its name is that of a Redis key and not valid for SIMBA.*.
+// failed reports whether the server could not answer. A refusal is an answer: the user may not read
+// the mutex, or SIMBA commands do not accept the name of a Redis key.
 func (l listed) failed() bool {
 	return l.err != "" && !strings.HasPrefix(l.err, "NOPERM ") && !strings.HasPrefix(l.err, "ERR invalid mutex")
 }

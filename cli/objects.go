@@ -1,7 +1,7 @@
 package cli
 
-// Object is an object that a command prints with --json. The tags doc of its fields are their
-// meaning.
+// Object is an object that a command prints with --json. The tag doc of a field says what the field
+// means.
 type Object struct {
 	Command string // or several, as the page of the command line shows them
 	Value   any

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// An escaped name can be read back: no two names look alike.
+// An escaped name can be decoded, so no two names look alike.
 func FuzzPrintable(f *testing.F) {
 	for _, s := range []string{"", "job", `a\b`, "\x1b[2J", "\xff", "日本", "\ufffd", "a\tb\n", "\u202e", `"`} {
 		f.Add(s)
@@ -20,14 +20,14 @@ func FuzzPrintable(f *testing.F) {
 		}
 		for _, r := range shown {
 			if !strconv.IsPrint(r) {
-				t.Errorf("%q has %q", shown, r)
+				t.Errorf("escaped name %q has the unprintable %q", shown, r)
 			}
 		}
 		back := ""
 		for rest := shown; rest != ""; {
 			r, multibyte, tail, err := strconv.UnquoteChar(rest, 0)
 			if err != nil {
-				t.Fatalf("%q: %v", shown, err)
+				t.Fatalf("escaped name %q cannot be decoded: %v", shown, err)
 			}
 			if multibyte {
 				back += string(r)
@@ -37,7 +37,7 @@ func FuzzPrintable(f *testing.F) {
 			rest = tail
 		}
 		if back != s {
-			t.Errorf("%q is shown as %q, which is %q", s, shown, back)
+			t.Errorf("%q is shown as %q, which decodes to %q", s, shown, back)
 		}
 	})
 }
@@ -47,7 +47,7 @@ func TestDurationsAreShort(t *testing.T) {
 		0: "0ms", 999: "999ms", 1000: "1.0s", 59_999: "59.9s", 60_000: "1m0s", 600_000: "10m0s", 90_061_000: "25h1m1s",
 	} {
 		if got := millis(ms); got != want {
-			t.Errorf("%d ms: %s, want %s", ms, got, want)
+			t.Errorf("millis(%d) is %s, want %s", ms, got, want)
 		}
 	}
 }
@@ -61,14 +61,14 @@ func TestJSONHasNoCharacterThatATerminalObeys(t *testing.T) {
 	line := strings.TrimSuffix(out.String(), "\n")
 	for _, r := range line {
 		if !strconv.IsPrint(r) {
-			t.Errorf("%q has %q", line, r)
+			t.Errorf("JSON %q has the unprintable %q", line, r)
 		}
 	}
 	if !strings.Contains(line, "日本<&>") {
-		t.Errorf("%q escapes what a terminal shows", line)
+		t.Errorf("JSON %q escapes printable characters", line)
 	}
 	var back Hidden
 	if err := json.Unmarshal([]byte(line), &back); err != nil || back.Mutex != name {
-		t.Errorf("%q is read back as %q: %v", line, back.Mutex, err)
+		t.Errorf("JSON %q decodes to %q: %v", line, back.Mutex, err)
 	}
 }

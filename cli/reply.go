@@ -99,8 +99,8 @@ type Connection struct {
 	Name string `json:"name"`
 }
 
-// longestTTL is the longest TTL window of a contender, in milliseconds. The server shows a lease
-// without end, that of a Redis key without expiry, as one that ends so long after now.
+// longestTTL is the longest TTL window of a contender, in milliseconds. A Redis key without expiry
+// has a lease without end. The server shows it as one that ends longestTTL from now.
 const longestTTL = int64(24 * time.Hour / time.Millisecond)
 
 // toTenure converts the reply of SIMBA.OWNER.
@@ -115,8 +115,8 @@ func toTenure(mutex string, v any) (Tenure, error) {
 	t.Since = r.optional("since")
 	t.AcquiredAt, t.Now = r.number("acquired_at"), r.number("now")
 	t.Waiters = r.number("waiters")
-	// A lease that ends has the same ttl_at at any time. If that is beyond longestTTL, the lease is
-	// that of a key with a long expiry, and has this very TTL for one millisecond only.
+	// A contender's lease never exceeds longestTTL. The lease of a Redis key with a longer expiry
+	// can have exactly this TTL too, but only for one millisecond.
 	noExpiry := r.number("ttl") == longestTTL && r.number("ttl_at")-t.AcquiredAt > longestTTL
 	if !noExpiry {
 		t.TTLAt, t.TransitionAt = r.optional("ttl_at"), r.optional("transition_at")

@@ -46,7 +46,8 @@ const (
 // passwordVariable is the only variable without a flag: other users of a machine can read flags.
 const passwordVariable = "SIMBA_PASSWORD"
 
-// connectionFlag is the flag of a setting. Its key is that of the file, and names the variable.
+// connectionFlag is the flag of a setting. The key is the name in the file, and the variable is
+// named after it.
 type connectionFlag struct{ name, key, help string }
 
 var connectionFlags = []connectionFlag{
@@ -66,7 +67,7 @@ func addFlags(cmd *cobra.Command, flags []connectionFlag) {
 		cmd.Flags().String(f.name, "", f.help)
 	}
 	cmd.Flags().String(configFlag, "", "TOML `FILE` of connection settings")
-	// The errors are for flags that are missing.
+	// These calls fail only if there is no such flag.
 	_ = cmd.MarkFlagFilename(configFlag, "toml")
 	_ = cmd.RegisterFlagCompletionFunc(urlFlag, cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc(userFlag, cobra.NoFileCompletions)

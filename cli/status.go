@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Status is the part of INFO that says how a server does. Nil figures are those that only the store
-// could count, or that the server does not have.
+// Status is the part of INFO that says how a server does. A figure is nil if only the store could
+// count it, or if the server does not have it.
 type Status struct {
 	Version            string `json:"simba_version" doc:"version of the server"`
 	Engine             string `json:"engine" doc:"embedded, redis, mysql or zookeeper"`

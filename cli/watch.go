@@ -139,8 +139,8 @@ func (w *watcher) subscribed(ctx context.Context, ready func()) error {
 	}
 }
 
-// print prints a message. The name of the mutex is that of the channel, which has its exact bytes.
-// A message that is no event, by a client that may publish there, is shown as its text.
+// print prints a message. It takes the name of the mutex from the channel, which has the exact
+// bytes. Clients may publish other messages there; print shows their text.
 func (w *watcher) print(m *redis.Message) error {
 	out := w.cmd.OutOrStdout()
 	mutex := strings.TrimSuffix(strings.TrimPrefix(m.Channel, eventPrefix), "}")

@@ -120,15 +120,15 @@ func (w *Why) judge(t Tenure, waiters []Waiter) {
 	}
 }
 
-// blocked is the kind of a waiter that the server can reach. It reaches a polling waiter only if
-// that subscribes to its own channel, which the queue does not show.
+// blocked is the kind of a waiter that the server can certainly reach. It can reach a polling
+// waiter only if that subscribes to its own channel, which the queue does not show.
 const blocked = "blocked"
 
-// isShared reports whether the queue has certainly the waiters of all servers.
+// isShared reports whether the queue certainly has the waiters of all servers.
 func (w *Why) isShared() bool { return w.SharedQueue != nil && *w.SharedQueue }
 
-// first reports whether nobody can get the mutex before the contender. The queue is complete, and
-// has nobody ahead of the contender. If it polls, nobody waits behind it either.
+// first reports whether nobody can get the mutex before the contender. That needs a complete queue
+// with nobody ahead of the contender. A polling contender must also have nobody behind it.
 func (w *Why) first() bool {
 	switch {
 	case !w.isShared() || len(w.Ahead) > 0:

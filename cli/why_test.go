@@ -49,20 +49,20 @@ func TestWhyGivesALatestTimeOnlyIfNobodyCanComeFirst(t *testing.T) {
 			w := Why{Mutex: "m", Contender: row.contender, Quiet: &row.quiet, SharedQueue: row.shared}
 			w.judge(row.tenure, row.waiters)
 			if got := orNever(w.FreeIn); got != row.free {
-				t.Errorf("free in %d, want %d", got, row.free)
+				t.Errorf("free_in_ms is %d, want %d", got, row.free)
 			}
 			if got := orNever(w.YoursIn); got != row.yours {
-				t.Errorf("yours in %d, want %d", got, row.yours)
+				t.Errorf("yours_in_ms is %d, want %d", got, row.yours)
 			}
 			var out bytes.Buffer
 			if err := w.print(&out, "here:1"); err != nil || !strings.Contains(out.String(), row.text) {
-				t.Errorf("it prints\n%s\nwithout %q (%v)", &out, row.text, err)
+				t.Errorf("why prints\n%s\nwithout %q (%v)", &out, row.text, err)
 			}
 		})
 	}
 }
 
-// Nobody is called next who may be skipped, or come after a waiter of another server.
+// why names no next waiter if the server may skip it, or grant to a waiter of another server first.
 func TestWhyNamesTheNextWaiterOnlyIfItIsCertain(t *testing.T) {
 	yes, no := true, false
 	for _, row := range []struct {
@@ -81,7 +81,7 @@ func TestWhyNamesTheNextWaiterOnlyIfItIsCertain(t *testing.T) {
 			got = *w.Next
 		}
 		if got != row.want || strings.Contains(out.String(), "bob is next") != (row.want != "") {
-			t.Errorf("%+v: next is %q in\n%s", row, got, &out)
+			t.Errorf("%+v: the next waiter is %q in\n%s", row, got, &out)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func orNever(ms *int64) int64 {
 	return *ms
 }
 
-// The server replies with 10,000 waiters at most: one that is not among them can be behind all.
+// The server replies with 10,000 waiters at most. A contender that is not among them may be behind.
 func TestWhyCountsWaitersThatTheReplyLeftOut(t *testing.T) {
 	yes := true
 	tenure := held(5000)
@@ -101,6 +101,6 @@ func TestWhyCountsWaitersThatTheReplyLeftOut(t *testing.T) {
 	w := Why{SharedQueue: &yes, Contender: "last"}
 	w.judge(tenure, nil)
 	if w.Waiters != 12_000 || w.YoursIn != nil {
-		t.Errorf("%+v", w)
+		t.Errorf("why has %+v", w)
 	}
 }

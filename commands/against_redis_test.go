@@ -31,20 +31,20 @@ import (
 //	the end of an argument         must be a line end here; there any two bytes
 //	the end of a length            must be a line end here; there a \r and any byte
 //	a NUL in a line                is a byte like others here; it hides the line end there
-//	the limits before AUTH         hold for inline commands too
-//	an error of the protocol       ends a connection without replies here; it stays open there
+//	the limits before AUTH         hold for inline commands too here
+//	a protocol error, replies off  ends the connection here; it stays open there
 //	CLIENT REPLY in a MULTI        leaves gaps in the array of EXEC there
 //	CLIENT REPLY SKIP              is used up by an empty command there
-//	UNSUBSCRIBE of all             is in order here, in the order of a hash table there
-//	AUTH, and HELLO with it        are refused in a MULTI here, because nothing waits in EXEC
-//	DBSIZE in a MULTI              does not see what the MULTI itself changes
+//	UNSUBSCRIBE of all             ends subscriptions in their order here, in any order there
+//	AUTH, and HELLO with it        are refused in a MULTI here, as nothing in EXEC may wait
+//	DBSIZE in a MULTI              does not see what the MULTI itself changes here
 //	SUBSCRIBE and similar          are refused in a MULTI here, as they have several replies
 //	TLS                            ends the connection with an error here, not there
 //	HTTP                           ends the connection in both; Redis may drop earlier replies
 //	a NUL in an error's text       ends the text there
 //	HELLO with a bad option        does nothing here; Redis may have authenticated by then
 //	HELLO before AUTH              gets the error of 7.2 here, of 7.0 there
-//	other commands                 are refused in both, for other reasons
+//	commands not in compared       are refused in both, with different errors
 const comparedLimit = 24 << 10 // bytes of an input
 
 // compared are the commands that both servers execute. Their replies follow from the bytes alone.
@@ -74,8 +74,8 @@ func FuzzAgainstRedis(f *testing.F) {
 	})
 }
 
-// TestRepliesToFuzzedBytesAreThoseOfRedis is a short run with inputs from a seed, 1 unless
-// SIMBA_SEED sets another.
+// TestRepliesToFuzzedBytesAreThoseOfRedis compares generated inputs for some seconds. They follow
+// from the seed SIMBA_SEED, 1 by default.
 func TestRepliesToFuzzedBytesAreThoseOfRedis(t *testing.T) {
 	c := newComparison(t)
 	seed := uint64(1)
@@ -85,7 +85,7 @@ func TestRepliesToFuzzedBytesAreThoseOfRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("seed %d: SIMBA_SEED=%[1]d repeats it", seed)
+	t.Logf("seed %d: SIMBA_SEED=%[1]d repeats this run", seed)
 	const most = 20_000
 	r := rand.New(rand.NewPCG(seed, 0))
 	began, n := time.Now(), 0
@@ -97,9 +97,9 @@ func TestRepliesToFuzzedBytesAreThoseOfRedis(t *testing.T) {
 		c.compare(t, makeTraffic(r), piece, r.IntN(3) == 0)
 	}
 	if n < 100 {
-		t.Errorf("only %d inputs were compared", n)
+		t.Errorf("only %d inputs were compared, want at least 100", n)
 	}
-	t.Logf("%d inputs", n)
+	t.Logf("%d inputs were compared", n)
 }
 
 // comparison is a pair of servers without a password, and a pair with one.
@@ -107,7 +107,7 @@ type comparison struct {
 	pairs [2]struct {
 		ours   *site
 		theirs func(testing.TB) *peer
-		reset  [2]*peer // connections that flush, and show when Redis has served all connections
+		reset  [2]*peer // for FLUSHALL, and PING to know that Redis has served the others
 	}
 }
 
@@ -130,7 +130,7 @@ func newComparison(t testing.TB) *comparison {
 		p.ours = newComparedSite(t, secret)
 		for _, name := range compared {
 			if p.ours.x.table.named([]byte(name)) == nil {
-				t.Fatalf("there is no %s", name)
+				t.Fatalf("the table has no command %s", name)
 			}
 		}
 		p.reset = [2]*peer{p.ours.dial(), p.theirs(t)}
@@ -164,7 +164,8 @@ func newComparedSite(t testing.TB, password string) *site {
 	return s
 }
 
-// comparedOnly serves only the compared commands, except to the connection that resets.
+// comparedOnly serves only the compared commands. The first connection, comparison.reset, may send
+// every command.
 type comparedOnly struct{ *Commands }
 
 func (x comparedOnly) Execute(c *resp.Conn, args [][]byte) {
@@ -186,7 +187,7 @@ func (x comparedOnly) forgetFailures() {
 
 const notCompared = "not-compared"
 
-// exchange is the result of an input.
+// exchange has the replies to an input, and whether the server closed the connection.
 type exchange struct {
 	frames []string
 	closed bool
@@ -213,9 +214,8 @@ func (c *comparison) compare(t *testing.T, data []byte, piece int, password bool
 	ours := askOurs(t, p.ours, data, piece)
 	theirs := askRedis(t, p.theirs(t), p.reset[1], data, piece)
 	if password && theirs.closed && !ours.closed {
-		// Redis closes an unauthenticated connection with more than 1 KiB of unread replies. It
-		// does so only after releasing the output buffer, 5 s later, so only if the machine was
-		// stuck (CVE-2025-21605).
+		// Redis closes an unauthenticated connection with more than 1 KiB of unread replies
+		// (CVE-2025-21605). It does so only after about 5 s, so the machine was stuck: try again.
 		flush()
 		theirs = askRedis(t, p.theirs(t), p.reset[1], data, piece)
 	}
@@ -224,7 +224,8 @@ func (c *comparison) compare(t *testing.T, data []byte, piece int, password bool
 	}
 }
 
-// differs returns how two exchanges differ, "" if they do not or for a known reason.
+// differs returns how two exchanges differ. It returns "" if they do not differ, or if it knows the
+// reason.
 func differs(data []byte, ours, theirs exchange) string {
 	if ours.closed && theirs.closed && speaksHTTP(data) {
 		ours.frames = ours.frames[:min(len(ours.frames), len(theirs.frames))]
@@ -232,15 +233,15 @@ func differs(data []byte, ours, theirs exchange) string {
 	for i, frame := range ours.frames {
 		switch {
 		case frame == failed("ERR Protocol error: this port does not speak TLS"):
-			return "" // the rest may be a line after all
+			return "" // Redis may take the rest for an inline command
 		case i == len(theirs.frames):
 			return "there are more replies"
 		case frame == failed("ERR Command not allowed inside a transaction") && theirs.frames[i] == "+QUEUED\r\n":
-			return "" // so the transactions differ
+			return "" // from here on the transactions differ
 		case strings.HasPrefix(frame, "-ERR Syntax error in HELLO option") && theirs.frames[i][0] == '-':
-			return "" // its AUTH may have succeeded there
+			return "" // in Redis the option AUTH may have succeeded
 		case frame[0] == '-' && strings.HasSuffix(frame, " are allowed\r\n"):
-			return "" // so do names of clients or channels that are too long here
+			return "" // here the name of a client or channel is too long
 		case !sameFrame(frame, theirs.frames[i]):
 			return fmt.Sprintf("reply %d differs", i+1)
 		}
@@ -254,7 +255,7 @@ func differs(data []byte, ours, theirs exchange) string {
 	return ""
 }
 
-// queuesOddly reports whether a command may be in a MULTI to which Redis replies differently.
+// queuesOddly reports whether a MULTI may have a command to which Redis replies differently there.
 func queuesOddly(data []byte) bool {
 	_, queued, _ := bytes.Cut(bytes.ToUpper(data), []byte("MULTI"))
 	return bytes.Contains(queued, []byte("AUTH")) || bytes.Contains(queued, []byte("DBSIZE"))
@@ -277,7 +278,8 @@ func mutesOddly(data []byte) bool {
 	return false
 }
 
-// ended is a confirmation without the name of the channel.
+// ended returns the confirmation of an UNSUBSCRIBE without the name of the channel. It returns any
+// other frame unchanged.
 func ended(frame string) string {
 	lines := strings.Split(frame, "\r\n")
 	if len(lines) < 5 || !strings.HasSuffix(lines[2], "unsubscribe") {
@@ -309,8 +311,7 @@ func speaksHTTP(data []byte) bool {
 	return bytes.Contains(lower, []byte("post")) || bytes.Contains(lower, []byte("host:"))
 }
 
-// comparable returns the part of data that both servers read in the same way, with a reason for its
-// end.
+// comparable returns data up to the first byte that the servers read differently.
 func comparable(data []byte, password bool) []byte {
 	for at := 0; at < len(data); {
 		if data[at] != '*' {
@@ -334,7 +335,7 @@ func comparable(data []byte, password bool) []byte {
 			case odd >= 0:
 				return data[:odd]
 			case size < 0 || size > len(data)-next-2:
-				return data // an error, or not whole
+				return data // both servers report an error, or wait for more
 			case string(data[next+size:next+size+2]) != "\r\n":
 				return data[:next+size]
 			}
@@ -344,8 +345,9 @@ func comparable(data []byte, password bool) []byte {
 	return data
 }
 
-// lengthLine reads a length at data[at:], -1 if there is none, and returns where the next line
-// begins. odd is where only one server sees a line, or -1.
+// lengthLine reads the line at data[at:], which should be a length. length is -1 if the line is no
+// length. next is where the next line begins. odd is where only one server sees the end of the
+// line, or -1.
 func lengthLine(data []byte, at int) (length, next, odd int) {
 	i := bytes.IndexAny(data[at:], "\x00\r\n")
 	switch {
@@ -361,7 +363,8 @@ func lengthLine(data []byte, at int) (length, next, odd int) {
 	return length, at + i + 2, -1
 }
 
-// askOurs serves data until the server has read all of it and waits for more, or has closed.
+// askOurs sends data to our server. It returns when the server has read all data and waits for
+// more, or has closed the connection.
 func askOurs(t *testing.T, s *site, data []byte, piece int) exchange {
 	t.Helper()
 	near, far := net.Pipe()
@@ -378,7 +381,7 @@ func askOurs(t *testing.T, s *site, data []byte, piece int) exchange {
 	case <-c.closed:
 		x.closed = true
 	case <-time.After(time.Minute):
-		t.Fatalf("%q: neither an answer nor an end", data)
+		t.Fatalf("%q: after a minute the server neither waits for more input nor has closed", data)
 	}
 	c.Close()
 	<-served
@@ -430,11 +433,12 @@ func (c *recorded) SetDeadline(time.Time) error      { return nil }
 func (c *recorded) SetReadDeadline(time.Time) error  { return nil }
 func (c *recorded) SetWriteDeadline(time.Time) error { return nil }
 
-// redisRead is how much Redis reads from a connection at once.
+// redisRead is how many bytes Redis reads from a connection at once.
 const redisRead = 16 << 10
 
-// askRedis sends data and returns the replies of Redis. It waits until Redis has served another
-// connection so often that it must have read all of data, replied, and closed if it does.
+// askRedis sends data to Redis and returns the replies. It waits until Redis has served another
+// connection a few times. By then Redis has read all data, replied, and closed the connection if it
+// closes it at all.
 func askRedis(t *testing.T, p, other *peer, data []byte, piece int) exchange {
 	t.Helper()
 	defer p.nc.Close()
@@ -444,10 +448,10 @@ func askRedis(t *testing.T, p, other *peer, data []byte, piece int) exchange {
 	for rest := data; len(rest) > 0; {
 		n := min(piece, len(rest))
 		if _, err := p.nc.Write(rest[:n]); err != nil {
-			break // it has closed
+			break // Redis has closed the connection
 		}
 		rest = rest[n:]
-		if len(data)/piece < 100 { // else it may take several pieces at once
+		if len(data)/piece < 100 { // with more pieces, Redis may read several at once
 			other.expect("PING", "+PONG\r\n")
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// oneKey says that the first argument is a key with these flags.
+// oneKey returns keys for a command whose first argument is a key.
 func oneKey(flags ...string) keys { return keys{1, 1, 1, flags} }
 
 // Arguments of several commands.
@@ -24,7 +24,7 @@ var (
 	}}
 )
 
-// manyKeys says that all arguments are keys with these flags.
+// manyKeys returns keys for a command whose arguments are all keys.
 func manyKeys(flags ...string) keys { return keys{1, -1, 1, flags} }
 
 var (
@@ -38,7 +38,8 @@ var (
 
 const unixTime kind = "unix-time"
 
-// expiryOptions are the options for an expiry, and one other option that excludes them.
+// expiryOptions are the options for an expiry, and one other option. A command may have only one of
+// them.
 func expiryOptions(other string) argument {
 	return argument{name: "expiration", kind: oneof, optional: true, args: []argument{
 		{name: "seconds", token: "EX", kind: integer}, {name: "milliseconds", token: "PX", kind: integer},

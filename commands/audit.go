@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// audit logs the actions that matter to an operator: commands of administrators, commands that the
-// table marks as audited, failed logins and denials. It is the only place that writes these lines.
+// audit logs the actions that matter to an operator: commands of administrators, commands with the
+// flag audited, failed logins and denials. It is the only place that writes these lines.
 //
 // Any client can cause failed logins, denials and audited commands that are not for administrators.
-// For each of these three, audit logs a burst and then one line a second. The next line reports how
-// many were left out. If no line follows soon, a separate line reports it.
+// For each of these three kinds, audit logs a burst of lines and then one line a second. The next
+// line of the kind reports how many lines were left out. If no line of the kind follows soon, a
+// separate line reports the number.
 type audit struct {
 	log                      *slog.Logger
 	logins, refusals, others logLimiter
@@ -22,7 +23,7 @@ const (
 	auditCommand = "audit: command"
 	auditLogin   = "audit: authentication failed"
 	auditDenied  = "audit: permission denied"
-	auditLeftOut = "audit: left out" // the key "of" has the message
+	auditLeftOut = "audit: left out" // the key "of" has the message of the omitted lines
 )
 
 func (a *audit) init(log *slog.Logger) {
@@ -38,14 +39,15 @@ func (a *audit) leftOut(level slog.Level, of string) func(missed int) {
 	}
 }
 
-// close logs how many lines were left out. After close, audit logs every line.
+// close logs how many lines were left out since the last report. After close, audit logs every
+// line.
 func (a *audit) close() {
 	for _, v := range []*logLimiter{&a.logins, &a.refusals, &a.others} {
 		v.close()
 	}
 }
 
-// maxAuditText is the longest quote of a client's argument in a line, in bytes.
+// maxAuditText is how many bytes of a client's text a line quotes at most.
 const maxAuditText = 256
 
 // command logs a command that has run.
@@ -71,10 +73,10 @@ func (a *audit) command(c *client, e *entry, args [][]byte, failed bool) {
 	a.log.LogAttrs(context.Background(), slog.LevelInfo, auditCommand, attrs...)
 }
 
-// auditedWords returns the arguments after the mutex, or after the name of a command without a
-// mutex. For a command that may hold a password it returns only the first argument, which is not
-// the password. For CONFIG SET it returns the names of known settings: an unknown name may be a
-// value in the wrong position.
+// auditedWords returns the arguments of a command after the mutex, or all if it has no mutex. Of a
+// command that may hold a password it returns only the first argument, which is not the password.
+// Of CONFIG SET it returns only the names of known settings, because an unknown name may be a
+// password in the wrong position.
 func auditedWords(x *Commands, e *entry, args [][]byte) string {
 	first := max(1, e.keys.first+1)
 	if e.container != nil {
@@ -107,7 +109,8 @@ func (a *audit) failedLogin(name []byte, addr string) {
 	}
 }
 
-// denied logs a denial of a sender, which who describes.
+// denied logs a denial. who describes the sender of the request, and where is the context as in ACL
+// LOG.
 func (a *audit) denied(who []slog.Attr, d *denial, where string) {
 	open, missed := a.refusals.allow()
 	if !open {

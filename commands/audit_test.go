@@ -82,17 +82,17 @@ func TestAuditLogsLoginsDenialsAndAdministration(t *testing.T) {
 		}
 		p.expect("AUTH boss secret", wrongPass)
 		if got, want := log.lines(), `level=WARN msg="audit: authentication failed" user=boss addr=192.0.2.1:1000 unlogged=0`; len(got) != 1 || got[0] != want {
-			t.Errorf("got %q, want %q", got, want)
+			t.Errorf("after a failed login the log has %q, want %q", got, want)
 		}
 		p.expect("AUTH billing pw", ok)
 		p.expect("SIMBA.OWNER other", noKey)
 		if got, want := log.lines(), `level=WARN msg="audit: permission denied" user=billing addr=192.0.2.1:1000 denied=key object=other context=toplevel mutex=other unlogged=0`; len(got) != 1 || got[0] != want {
-			t.Errorf("got %q, want %q", got, want)
+			t.Errorf("after a denial the log has %q, want %q", got, want)
 		}
 		p.do("SIMBA.OWNER billing:1")
 		p.do("CLIENT ID")
 		if got := log.lines(); len(got) != 0 {
-			t.Errorf("daily work is logged: %q", got)
+			t.Errorf("commands without audit are logged: %q", got)
 		}
 	})
 }
@@ -102,16 +102,16 @@ func TestEveryCommandOfAdministratorsIsAudited(t *testing.T) {
 	for e := range newTable().all() {
 		switch ofAdministrators := e.acl()&catAdmin != 0; {
 		case ofAdministrators && !e.has(audited):
-			t.Errorf("%s leaves no line", e.full)
+			t.Errorf("%s is for administrators, but not audited", e.full)
 		case !ofAdministrators && e.has(audited):
 			others = append(others, e.full)
 		}
 		if e.has(audited) && e.keyed != nil && !e.has(noscript) {
-			t.Errorf("%s could run in a script, where nothing logs it", e.full)
+			t.Errorf("%s is audited, but a script could call it without a log line", e.full)
 		}
 	}
 	if want := []string{"script|flush", "script|kill", "flushall", "flushdb"}; !slices.Equal(others, want) {
-		t.Errorf("besides them %q are, want %q", others, want)
+		t.Errorf("besides the commands of administrators, %q are audited, want %q", others, want)
 	}
 }
 
@@ -122,18 +122,18 @@ func TestBreakIsAuditedInTransactionsToo(t *testing.T) {
 			t.Helper()
 			got := log.lines()
 			if len(got) != want {
-				t.Errorf("%d lines, want %d: %q", len(got), want, got)
+				t.Errorf("the log has %d lines, want %d: %q", len(got), want, got)
 			}
 			for _, line := range got {
 				if !strings.Contains(line, `msg="audit: command" user=boss`) || !strings.Contains(line, "command=simba.break mutex=m") {
-					t.Errorf("got %q", line)
+					t.Errorf("the log has %q, want a SIMBA.BREAK of m by boss", line)
 				}
 			}
 		}
 		p.expect("MULTI", ok)
 		p.expect("SIMBA.BREAK m", "+QUEUED\r\n")
 		p.expect("SIMBA.BREAK m", "+QUEUED\r\n")
-		breaks(0) // it has not run
+		breaks(0) // the queued BREAK has not run
 		p.expect("EXEC", "*2\r\n:0\r\n:0\r\n")
 		breaks(2)
 		p.expect("MULTI", ok)
@@ -143,14 +143,15 @@ func TestBreakIsAuditedInTransactionsToo(t *testing.T) {
 	})
 }
 
-// The audit log has no commands of scripts, so scripts must not call commands of administrators.
+// The audit log does not show the commands that scripts call. So scripts must not call commands of
+// administrators.
 func TestAScriptCannotBreak(t *testing.T) {
 	s := newLockSiteOf(t, nil)
 	p := s.dial()
 	p.expect("SET m v", ok)
 	for _, call := range []string{"'simba.break','m'", "'shutdown'", "'monitor'", "'config','get','*'", "'client','kill','id','1'", "'acl','load'", "'flushall'", "'role'"} {
 		if got := p.do(`EVAL "return redis.call(` + call + `)" 0`); !strings.Contains(got, "This Redis command is not allowed from script") {
-			t.Errorf("%s: %q", call, got)
+			t.Errorf("a script that calls %s gets %q, want a refusal", call, got)
 		}
 	}
 	p.expect("GET m", bulk("v"))
@@ -165,13 +166,13 @@ func TestCommandsWithoutReplyAreAudited(t *testing.T) {
 		synctest.Wait()
 		want := []string{"user=boss addr=pipe command=monitor failed=false", "user=boss addr=pipe command=shutdown args=NOSAVE failed=false"}
 		if got := log.lines(); len(got) != 2 || !strings.HasSuffix(got[0], want[0]) || !strings.HasSuffix(got[1], want[1]) {
-			t.Errorf("got %q", got)
+			t.Errorf("the log has %q, want lines that end with %q", got, want)
 		}
 	})
 }
 
-// storm makes many addresses fail to log in, each as often as possible without a delay. It returns
-// how often.
+// storm sends wrong passwords from a number of addresses, from each as many as get no delay. It
+// returns how many it has sent.
 func storm(s *site, first, addresses int) int {
 	for i := range addresses {
 		p := s.dialFrom(fmt.Sprintf("192.0.2.%d:1000", first+i))
@@ -182,7 +183,7 @@ func storm(s *site, first, addresses int) int {
 	return freeFailures * addresses
 }
 
-// accounted returns how many failed logins the lines report.
+// accounted returns how many failed logins the lines report, including those left out.
 func accounted(t *testing.T, lines []string) (sum int) {
 	t.Helper()
 	for _, line := range lines {
@@ -190,7 +191,7 @@ func accounted(t *testing.T, lines []string) (sum int) {
 		_, count, found := strings.Cut(line, " unlogged=")
 		n, err := strconv.Atoi(count)
 		if !found || err != nil || login == rest || !strings.HasPrefix(line, "level=WARN ") {
-			t.Fatalf("line %q", line)
+			t.Fatalf("%q is no log line about failed logins", line)
 		}
 		if sum += n; login {
 			sum++
@@ -204,20 +205,20 @@ func TestAuditCountsEveryFailedLoginOfABurst(t *testing.T) {
 		n := storm(s, 0, 100)
 		got := log.lines()
 		if len(got) != logBurst || accounted(t, got) != logBurst {
-			t.Errorf("at once: %d lines", len(got))
+			t.Errorf("right after the burst the log has %d lines, want %d", len(got), logBurst)
 		}
 		time.Sleep(2*logPause + 1)
 		if got = log.lines(); len(got) != 1 || accounted(t, got) != n-logBurst {
-			t.Errorf("soon after, when nothing more has come: %q, want the %d that were left out", got, n-logBurst)
+			t.Errorf("2 s later the log has %q, want a line that reports %d more", got, n-logBurst)
 		}
 		time.Sleep(time.Hour)
 		if got = log.lines(); len(got) != 0 {
-			t.Errorf("long after: %q", got)
+			t.Errorf("an hour later the log has %q, want nothing new", got)
 		}
 		n = storm(s, 100, 50)
 		s.x.Close()
 		if got = log.lines(); len(got) != logBurst+1 || accounted(t, got) != n {
-			t.Errorf("at the end: %d lines that report %d, want %d", len(got), accounted(t, got), n)
+			t.Errorf("after Close the log has %d lines that report %d failed logins, want %d", len(got), accounted(t, got), n)
 		}
 	})
 }
@@ -234,8 +235,7 @@ func TestLogLimiterAllowsOneLineASecondAndCountsTheRest(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(g)))
 			all.Go(func() {
 				for time.Since(began) < time.Hour {
-					// The line often comes just when the limiter allows one, or when the timer is
-					// due.
+					// Lines often come just when the limiter allows one, or when its timer fires.
 					time.Sleep([]time.Duration{0, 0, 0, logPause, logPause / 2, 3 * logPause, time.Minute}[random.IntN(7)])
 					for range random.IntN(40) {
 						wanted.Add(1)
@@ -249,10 +249,10 @@ func TestLogLimiterAllowsOneLineASecondAndCountsTheRest(t *testing.T) {
 		all.Wait()
 		v.close()
 		if wanted.Load() == 0 || reported.Load() != wanted.Load() {
-			t.Errorf("%d lines are reported, want %d", reported.Load(), wanted.Load())
+			t.Errorf("the limiter has reported %d lines, want %d", reported.Load(), wanted.Load())
 		}
 		if most := int64(logBurst + time.Since(began)/logPause + 1); lines.Load() > most {
-			t.Errorf("%d lines, at most %d are allowed", lines.Load(), most)
+			t.Errorf("the limiter has allowed %d lines, want at most %d", lines.Load(), most)
 		}
 	})
 }
@@ -264,7 +264,7 @@ func TestClientsCannotFloodTheAuditLog(t *testing.T) {
 			p.expect("FLUSHALL", noCommand("flushall"))
 		}
 		if got := log.lines(); len(got) != logBurst {
-			t.Errorf("%d lines of 1000 denials, want %d", len(got), logBurst)
+			t.Errorf("1000 denials left %d lines, want %d", len(got), logBurst)
 		}
 		p.expect("AUTH boss guess", wrongPass)
 		if got := log.lines(); len(got) != 1 {
@@ -274,13 +274,13 @@ func TestClientsCannotFloodTheAuditLog(t *testing.T) {
 		for range 1000 {
 			p.expect("FLUSHALL", noCommand("flushall"))
 		}
-		// One of the ten reports lines that were left out before.
+		// The first of the ten lines reports how many lines were left out before.
 		got := log.lines()
 		if len(got) != 10 || got[0] != `level=WARN msg="audit: left out" of="audit: permission denied" unlogged=980` || !strings.HasSuffix(got[1], " unlogged=0") {
-			t.Errorf("after 10 s: %d lines, the first %q", len(got), got[:min(2, len(got))])
+			t.Errorf("10 s later the log has %d lines, want 10; the first are %q", len(got), got[:min(2, len(got))])
 		}
 		if got := s.dial().do("INFO stats"); !strings.Contains(got, "acl_access_denied_cmd:2000\r\n") || !strings.Contains(got, "acl_access_denied_auth:1\r\n") {
-			t.Errorf("INFO does not count them: %q", got)
+			t.Errorf("INFO does not count every denial: %q", got)
 		}
 	})
 }
@@ -296,18 +296,18 @@ func TestTheACLLogMergesEqualEntriesAndIsBounded(t *testing.T) {
 		p.expect("SIMBA.OWNER other", noKey)
 		if got := admin.do("ACL LOG"); !strings.HasPrefix(got, "*2\r\n") || !strings.Contains(got, bulk("count")+":3\r\n"+bulk("reason")+bulk("command")+bulk("context")+bulk("toplevel")+bulk("object")+bulk("flushall")+bulk("username")+bulk("billing")+bulk("age-seconds")+bulk("1.5")) ||
 			!strings.Contains(got, bulk("reason")+bulk("key")+bulk("context")+bulk("multi")+bulk("object")+bulk("other")) {
-			t.Errorf("%q", got)
+			t.Errorf("ACL LOG of 3 equal denials and another: %q", got)
 		}
 		time.Sleep(aclLogWindow)
 		p.expect("FLUSHALL", noCommand("flushall"))
 		if got := admin.do("ACL LOG"); !strings.HasPrefix(got, "*3\r\n") {
-			t.Errorf("%q", got)
+			t.Errorf("a denial after aclLogWindow did not add an entry: %q", got)
 		}
 		for i := range 2 * maxACLLog {
 			p.do("SIMBA.OWNER other" + decimal(int64(i)))
 		}
 		if got := admin.do("ACL LOG 100000"); !strings.HasPrefix(got, "*128\r\n") {
-			t.Errorf("%.20q", got)
+			t.Errorf("ACL LOG begins with %.20q, want 128 entries", got)
 		}
 		admin.expect("ACL LOG RESET", ok)
 		admin.expect("ACL LOG", "*0\r\n")
@@ -321,22 +321,23 @@ func TestUsersCannotFloodTheAuditLogByAuditedCommands(t *testing.T) {
 			p.do("SCRIPT FLUSH")
 		}
 		if n := len(log.lines()); n != logBurst {
-			t.Errorf("1000 of SCRIPT FLUSH left %d lines, want %d", n, logBurst)
+			t.Errorf("1000 SCRIPT FLUSH left %d lines, want %d", n, logBurst)
 		}
 		time.Sleep(time.Second)
 		p.do("SCRIPT FLUSH")
 		if got := log.lines(); len(got) != 1 || !strings.HasSuffix(got[0], " unlogged=980") {
-			t.Errorf("a second later: %q", got)
+			t.Errorf("a second later the log has %q, want one line with unlogged=980", got)
 		}
 		p.do("SCRIPT FLUSH")
 		time.Sleep(time.Minute)
 		if got := log.lines(); len(got) != 1 || got[0] != `level=INFO msg="audit: left out" of="audit: command" unlogged=1` {
-			t.Errorf("a minute later: %q", got)
+			t.Errorf("a minute later the log has %q, want a line that reports 1 more", got)
 		}
 	})
 }
 
-// The first runs of the transaction conflict, and its torn script makes the one before run again.
+// Each transaction runs several times, because its first runs conflict. A script that fails after a
+// change also makes the script before it run again.
 func TestADeniedCallOfAScriptIsNotedOnceHoweverOftenItRuns(t *testing.T) {
 	space := newConflicting(t)
 	s := newSite(t, Config{Backend: space, Users: newUsersFile(t, team...).open()})
@@ -347,11 +348,11 @@ func TestADeniedCallOfAScriptIsNotedOnceHoweverOftenItRuns(t *testing.T) {
 	space.times = 3
 	p.expect(denied, "$-1\r\n")
 	if n := noted(); n != 2 {
-		t.Errorf("the script's 2 denied calls are noted %d times", n)
+		t.Errorf("%d denials are noted, want one for each of the script's 2 denied calls", n)
 	}
 	space.times = 3
 	p.transaction(denied, torn, denied)
 	if n := noted() - 2; n != 5 {
-		t.Errorf("the transaction's 5 denied calls are noted %d times", n)
+		t.Errorf("%d denials are noted, want one for each of the transaction's 5 denied calls", n)
 	}
 }

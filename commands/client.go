@@ -12,7 +12,7 @@ import (
 )
 
 // client is the state of one connection. Handlers are its methods and run on the connection's
-// goroutine. Other goroutines use only the atomic fields and watching.
+// goroutine. Other goroutines use only its atomic fields and the mutex watching.
 type client struct {
 	x    *Commands
 	conn *resp.Conn
@@ -21,10 +21,10 @@ type client struct {
 	// The command that runs.
 	running *entry
 	started time.Duration // since the server's start
-	parked  time.Duration // time that the command has waited
+	parked  time.Duration // time that the command has waited or paused
 
-	outage outage // of batch; read it by lost
-	batch  uint64 // the batch of outage
+	outage outage // of the batch with the number batch; see lost
+	batch  uint64
 
 	tx        *transaction // between MULTI and EXEC
 	executing bool         // inside EXEC
@@ -32,15 +32,15 @@ type client struct {
 	session   sessionLeases
 	backup    *runningBackup // nil = none
 
-	watching   sync.Mutex  // held while monitoring changes, or a line is pushed
-	monitoring atomic.Bool // MONITOR; set under watching
+	watching   sync.Mutex  // held while monitoring changes, and while a line is pushed
+	monitoring atomic.Bool // the client has sent MONITOR; set under watching
 
-	judged  *access.User                   // the rules that admitted the last command
-	full    bool                           // maxmemory was exceeded at that time
+	judged  *access.User                   // the user and rules by which admit decided last
+	full    bool                           // maxmemory was exceeded when admit ran last
 	account atomic.Pointer[access.Account] // the user of the connection
-	waiting atomic.Pointer[blockedCall]    // the ACQUIRE that is blocked
+	waiting atomic.Pointer[blockedCall]    // the SIMBA.ACQUIRE that is blocked; nil = none
 
-	// For CLIENT LIST of any connection.
+	// CLIENT LIST of any connection reads these.
 	last    atomic.Pointer[entry]
 	queued  atomic.Int32 // commands queued by MULTI, -1 outside
 	library atomic.Pointer[library]
@@ -91,8 +91,8 @@ func (c *client) admit(e *entry, args [][]byte) error {
 	return nil
 }
 
-// onlySubscribes reports whether the connection uses RESP2 and has subscriptions. Its client
-// expects messages, and cannot distinguish them from ordinary replies.
+// onlySubscribes reports whether the connection uses RESP2 and has subscriptions. Such a client
+// cannot distinguish messages from ordinary replies.
 func (c *client) onlySubscribes() bool {
 	return c.conn.SubscriptionCount() > 0 && c.w.Proto() == 2
 }
@@ -148,7 +148,8 @@ func (c *client) where() string {
 	return "toplevel"
 }
 
-// record adds a command that has just run to the statistics, and to the audit log if it is audited.
+// record adds a command that has just run to the statistics. If the command is audited, record logs
+// it.
 func (c *client) record(e *entry, args [][]byte, took time.Duration, failed bool) {
 	e.tally.add(took, failed)
 	c.x.slowlog.consider(c, e, args, took)
@@ -162,7 +163,7 @@ func (c *client) record(e *entry, args [][]byte, took time.Duration, failed bool
 // command.
 func (c *client) yield() { c.parked += c.conn.Yield() }
 
-// lost returns the outage of this batch: the time that its commands have lost to the store.
+// lost returns the outage of the current batch. It begins a new one when the batch changes.
 func (c *client) lost() *outage {
 	if now := c.conn.Batch(); c.batch != now {
 		c.batch, c.outage = now, outage{}
@@ -170,9 +171,10 @@ func (c *client) lost() *outage {
 	return &c.outage
 }
 
-// backend returns the backend for a call on behalf of this client.
+// backend returns the backend for a call on behalf of this client. If the batch has lost too much
+// time to the store, the backend that it returns refuses the call.
 func (c *client) backend() simba.Backend {
-	c.conn.RestOn(0) // the backend may have notices to send
+	c.conn.RestOn(0) // so that the server calls Commit: notices may be due
 	if c.lost().over() {
 		return refusing{c.x.backend, c.outage.err}
 	}

@@ -15,15 +15,15 @@ var aclLogRow = command{
 		{name: "count", kind: integer}, {name: "reset", token: "RESET", kind: pureToken}}}},
 }
 
-// aclLog keeps the latest denials and failed logins for ACL LOG. Equal ones within a minute share
-// an entry.
+// aclLog keeps the latest denials and failed logins for ACL LOG. A record that equals one of the
+// last minute does not add an entry, but increases its count.
 type aclLog struct {
 	mu      sync.Mutex // protects the rest
 	entries []aclEntry // from old to new
 	counts  [denialReasons]uint64
 }
 
-// aclRecord is one denial or failed login. Those with equal records share an entry.
+// aclRecord describes a denial or a failed login.
 type aclRecord struct {
 	reason  denialReason
 	context string // "toplevel", "multi", "lua"
@@ -34,8 +34,8 @@ type aclRecord struct {
 type aclEntry struct {
 	aclRecord
 	count  int64
-	at     time.Time // of the latest
-	client string    // its line in CLIENT LIST
+	at     time.Time // when the latest of them happened
+	client string    // as CLIENT LIST describes it
 }
 
 const (
@@ -43,7 +43,7 @@ const (
 	aclLogWindow = time.Minute
 )
 
-// add adds a denial of a client, which who describes.
+// add adds a denial or a failed login. who describes the client.
 func (l *aclLog) add(who string, r aclRecord) {
 	now := time.Now()
 	l.mu.Lock()
@@ -125,7 +125,7 @@ func (c *client) aclLogShow(args [][]byte) error {
 	return nil
 }
 
-// milliseconds returns d in seconds, to the millisecond.
+// milliseconds returns d in seconds, rounded to milliseconds.
 func milliseconds(d time.Duration) float64 {
 	s, _ := strconv.ParseFloat(strconv.FormatFloat(d.Seconds(), 'f', 3, 64), 64)
 	return s

@@ -71,8 +71,8 @@ var toggle = []argument{
 	{name: "off", token: "OFF", kind: pureToken},
 }
 
-// maxClientName is the longest name of a client or a library, in bytes. CLIENT LIST shows it for
-// each connection, and the slow log keeps it for each entry.
+// maxClientName is the longest name of a client or a library, in bytes. Names take memory: CLIENT
+// LIST shows one for each connection, and the slow log keeps one in each entry.
 const maxClientName = 128
 
 func (c *client) clientID([][]byte) error {
@@ -132,8 +132,8 @@ func (c *client) clientSetInfo(args [][]byte) error {
 	return nil
 }
 
-// clientToggle serves NO-EVICT and NO-TOUCH. CLIENT LIST shows them, but they have no effect
-// because nothing is evicted.
+// clientToggle serves NO-EVICT and NO-TOUCH. CLIENT LIST shows both. They have no other effect,
+// because this server evicts nothing.
 func (c *client) clientToggle(args [][]byte) error {
 	var on bool
 	switch {

@@ -72,7 +72,7 @@ func kindOf(conn *resp.Conn) string {
 	return "normal"
 }
 
-// parseKind reads a TYPE. No connection has the types master and replica.
+// parseKind reads the value of TYPE. No connection has the type master or replica.
 func parseKind(b []byte) (string, error) {
 	for _, kind := range [...]string{"normal", "replica", "pubsub", "master"} {
 		if equalFold(b, strings.ToUpper(kind)) {
@@ -138,8 +138,8 @@ func (c *client) listed(args [][]byte) ([]*resp.Conn, error) {
 	return conns, nil
 }
 
-// describe returns a connection's line in CLIENT LIST. It has the fields of Redis, except those
-// about memory that this server does not count for a connection.
+// describe returns a connection's line in CLIENT LIST. The line has the fields of Redis, except
+// memory figures that this server does not have for each connection.
 func describe(conn *resp.Conn, now time.Time) string {
 	c, ok := conn.State().(*client)
 	if !ok {
@@ -190,7 +190,7 @@ func (c *client) flags(conn *resp.Conn) string {
 	return string(letters)
 }
 
-// victims is a parsed CLIENT KILL. A connection must match all of its filters.
+// victims has the filters of a CLIENT KILL, which kills the connections that match all of them.
 type victims struct {
 	id          uint64
 	kind        string
@@ -250,8 +250,8 @@ func (v *victims) match(conn *resp.Conn, now time.Time) bool {
 		(v.maxAge == 0 || now.Sub(conn.Created()) >= v.maxAge)
 }
 
-// clientKill replies OK to the old form with an address, and the number of killed connections to
-// the form with filters.
+// clientKill replies to the old form, with an address, with OK. To the form with filters it replies
+// with the number of killed connections.
 func (c *client) clientKill(args [][]byte) error {
 	if len(args) == 3 {
 		if c.kill(victims{addr: string(args[2])}) == 0 {

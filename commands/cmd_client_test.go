@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// fields are the parts of a line of CLIENT LIST.
+// fields returns the fields of a line of CLIENT LIST, by name.
 func fields(line string) map[string]string {
 	m := make(map[string]string)
 	for _, f := range strings.Fields(line) {
@@ -18,7 +18,7 @@ func fields(line string) map[string]string {
 	return m
 }
 
-// lines of the text in a bulk string.
+// lines returns the lines of the text in a bulk string.
 func lines(reply string) []string {
 	_, text, _ := strings.Cut(reply, "\r\n")
 	return strings.Split(strings.TrimSpace(text), "\n")
@@ -64,13 +64,13 @@ func TestClientListShowsTheStateOfConnections(t *testing.T) {
 			}
 		}
 		if got := lines(me.do("CLIENT LIST TYPE pubsub")); len(got) != 1 || fields(got[0])["id"] != "3" {
-			t.Errorf("TYPE pubsub: %q", got)
+			t.Errorf("CLIENT LIST TYPE pubsub shows %q, want only connection 3", got)
 		}
 		if got := lines(me.do("CLIENT LIST ID 4 2 99")); len(got) != 2 || fields(got[0])["id"] != "4" {
-			t.Errorf("ID: %q", got)
+			t.Errorf("CLIENT LIST ID 4 2 99 shows %q, want connections 4 and 2", got)
 		}
 		if got := lines(me.do("CLIENT INFO")); len(got) != 1 || fields(got[0])["id"] != "1" {
-			t.Errorf("INFO: %q", got)
+			t.Errorf("CLIENT INFO shows %q, want connection 1", got)
 		}
 	})
 }
@@ -85,7 +85,7 @@ func TestClientSetInfoChecksItsValues(t *testing.T) {
 func TestClientTrackingIsRefused(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	if got := p.do("CLIENT TRACKING ON OPTIN"); !strings.HasPrefix(got, "-ERR client side caching is not supported") {
-		t.Errorf("TRACKING ON: %q", got)
+		t.Errorf("CLIENT TRACKING ON replied %q", got)
 	}
 	p.expect("CLIENT MAINT_NOTIFICATIONS ON", failed("ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP."))
 }
@@ -126,11 +126,11 @@ func TestClientKill(t *testing.T) {
 			}
 			for _, i := range tt.killed {
 				if alive[uint64(i+1)] {
-					t.Errorf("%s: connection %d lives", tt.command, i+1)
+					t.Errorf("%s: connection %d is still open", tt.command, i+1)
 				}
 			}
 			if got := 4 - len(alive); got != len(tt.killed) {
-				t.Errorf("%s: %d killed, want %d", tt.command, got, len(tt.killed))
+				t.Errorf("%s killed %d connections, want %d", tt.command, got, len(tt.killed))
 			}
 		})
 	}
@@ -146,7 +146,7 @@ func TestAKilledSessionReleasesItsLeases(t *testing.T) {
 		s.dial().expect("CLIENT KILL ID 1", ":1\r\n")
 		synctest.Wait()
 		if got := fmt.Sprint(backend.takeCalls()); !strings.Contains(got, "session closed") {
-			t.Errorf("calls %s", got)
+			t.Errorf("the backend was called with %s, want a release", got)
 		}
 	})
 }
@@ -155,22 +155,22 @@ func TestClientReplyOffAndSkip(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	p.send("CLIENT REPLY SKIP", "ECHO skipped", "ECHO one")
 	if got := p.reply(); got != bulk("one") {
-		t.Errorf("after SKIP: %q", got)
+		t.Errorf("the first reply after SKIP is %q, want that of ECHO one", got)
 	}
 	p.send("CLIENT REPLY SKIP", "RESET", "ECHO three")
 	if got := p.reply(); got != bulk("three") {
-		t.Fatalf("after SKIP and RESET: %q", got)
+		t.Fatalf("after SKIP and RESET the reply is %q, want that of ECHO three", got)
 	}
 	p.send("HELLO 3", "SUBSCRIBE a", "CLIENT REPLY SKIP", "RESET", "ECHO four") // no reply to RESET
 	p.reply()
 	p.reply()
 	if got := p.reply(); got != bulk("four") {
-		t.Fatalf("after SKIP and RESET of a subscriber: %q", got)
+		t.Fatalf("after SKIP and RESET of a subscriber the reply is %q, want that of ECHO four", got)
 	}
 	p.send("CLIENT REPLY OFF", "ECHO a", "UNSUBSCRIBE", "CLIENT REPLY x", "CLIENT REPLY ON", "ECHO two")
 	for _, want := range []string{"*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n", ok, bulk("two")} {
 		if got := p.reply(); got != want {
-			t.Fatalf("after OFF and ON: %q, want %q", got, want)
+			t.Fatalf("after OFF and ON the reply is %q, want %q", got, want)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func TestAProtocolErrorGetsNoReplyAfterClientReplyOff(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	p.send("CLIENT REPLY OFF", "SUBSCRIBE a")
 	if got := p.reply(); got != subscribed("subscribe", "a", 1) {
-		t.Fatalf("subscribed: %q", got)
+		t.Fatalf("SUBSCRIBE replied %q", got)
 	}
 	if _, err := p.nc.Write([]byte("*x\r\n")); err != nil {
 		t.Fatal(err)

@@ -118,8 +118,8 @@ func (c *client) writeInfo(e *entry) {
 	}
 }
 
-// writeStatusSet writes a set of simple strings. redis-cli 7 aborts if flags are
-// bulk strings.
+// writeStatusSet writes a set of simple strings. With bulk strings as flags, redis-cli 7 would
+// abort.
 func (c *client) writeStatusSet(names []string) {
 	c.w.Set(len(names))
 	for _, n := range names {
@@ -279,8 +279,8 @@ func (c *client) commandGetKeys(args [][]byte) error {
 	return nil
 }
 
-// keysOf returns the keys among the arguments of a command. As in Redis, it returns none if the
-// argument with the number of keys is wrong.
+// keysOf returns the keys among the arguments of a command. If an argument says how many keys there
+// are and is invalid, keysOf returns none, as in Redis.
 func (e *entry) keysOf(args [][]byte) (found [][]byte) {
 	if e.keyCount > 0 {
 		after := args[e.keyCount+1:]
@@ -299,8 +299,8 @@ func (e *entry) keysOf(args [][]byte) (found [][]byte) {
 	return found
 }
 
-// commandList replies with the names of all commands, subcommands included, or of those that a
-// filter selects.
+// commandList replies with the names of all commands and subcommands, or with those that a filter
+// selects.
 func (c *client) commandList(args [][]byte) error {
 	keep := func(*entry) bool { return true }
 	switch {

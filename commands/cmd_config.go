@@ -44,17 +44,18 @@ var configSubcommands = []command{
 	},
 }
 
-// Setting is a parameter of CONFIG GET and SET. Any goroutine may call its functions.
+// Setting is a parameter of CONFIG GET and CONFIG SET. Several goroutines may call its functions at
+// a time.
 type Setting struct {
 	Name string // lower case
 	// Get returns the value in a form that Set takes.
 	Get func() string
-	// Set validates and applies a value. Its error says what is wrong with the value. nil = the
-	// setting cannot be changed while the server runs.
+	// Set validates and applies a value. Its error says what is wrong with the value. If Set and
+	// SetAll are nil, the setting cannot be changed while the server runs.
 	Set func(string) error
 	// Together names a group of settings that are valid only together, such as a certificate and
-	// its key; "" = none. For a group CONFIG SET does not call Set. It calls SetAll of one member,
-	// with the values by name. SetAll applies all or none.
+	// its key; "" = none. CONFIG SET changes the settings of a group by one call of SetAll, of any
+	// member. The map has the new values by name. SetAll applies all or none.
 	Together string
 	SetAll   func(map[string]string) error
 }
@@ -62,8 +63,8 @@ type Setting struct {
 // immutable reports whether the setting cannot be changed while the server runs.
 func (s *Setting) immutable() bool { return s.Set == nil && s.SetAll == nil }
 
-// mergeSettings adds to others the settings of this package and those that Redis tools expect of
-// every server. If others has a setting with the same name, that one is used.
+// mergeSettings adds to others the settings of this package, and those that Redis tools expect of
+// every server. A setting of others takes precedence over one with the same name.
 func (x *Commands) mergeSettings(others []Setting) []Setting {
 	appendonly := "yes"
 	if x.info.Durability == "memory" {
@@ -74,7 +75,7 @@ func (x *Commands) mergeSettings(others []Setting) []Setting {
 		integerSetting("slowlog-max-len", &x.slowlog.limit, 0, maxSlowlogLimit),
 		integerSetting("latency-monitor-threshold", &x.latency.threshold, 0, math.MaxInt64),
 		integerSetting("busy-reply-threshold", &x.scripting.busyAfter, 0, math.MaxInt64),
-		integerSetting("lua-time-limit", &x.scripting.busyAfter, 0, math.MaxInt64), // old name
+		integerSetting("lua-time-limit", &x.scripting.busyAfter, 0, math.MaxInt64), // the old name
 		x.keyEventsSetting(),
 		flushSetting(),
 		constantSetting("databases", "1"),
@@ -114,7 +115,7 @@ func integerSetting(name string, v *atomic.Int64, lo, hi int64) Setting {
 	}
 }
 
-// findSetting returns the setting with that name in lower case, or nil.
+// findSetting returns the setting with that name, or nil. name is in lower case.
 func findSetting(settings []Setting, name string) *Setting {
 	for i := range settings {
 		if settings[i].Name == name {
@@ -157,7 +158,7 @@ func matchesAny(globs []string, name string) bool {
 	return false
 }
 
-// assignment is a parameter of CONFIG SET.
+// assignment is a parameter and its new value in a CONFIG SET.
 type assignment struct {
 	setting  *Setting
 	name     []byte // as the client wrote it
@@ -205,7 +206,7 @@ func (c *client) configSet(args [][]byte) error {
 	return nil
 }
 
-// assign applies all assignments or none.
+// assign applies all assignments. If one fails, it undoes the earlier ones.
 func (x *Commands) assign(assignments []assignment) error {
 	x.settingMu.Lock()
 	defer x.settingMu.Unlock()
@@ -228,10 +229,10 @@ func (x *Commands) assign(assignments []assignment) error {
 	return nil
 }
 
-// step is a part of CONFIG SET that is applied at once: one assignment, or a group.
+// step is a part of CONFIG SET that is applied by one call: one assignment, or those of a group.
 type step []*assignment
 
-// stepsOf makes one step of each group, and of each assignment without a group.
+// stepsOf makes one step of the assignments of each group, and one of each other assignment.
 func stepsOf(assignments []assignment) []step {
 	var steps []step
 	at := make(map[string]int)
@@ -264,8 +265,8 @@ func (c *client) configRewrite([][]byte) error {
 	return replyError("ERR CONFIG REWRITE is not supported: the server does not write its configuration file")
 }
 
-// configResetStat resets the counters of INFO. It does not reset those of the engine, because they
-// describe mutexes and not the server.
+// configResetStat resets the counters of INFO, except those of the engine: they describe mutexes
+// and not the server.
 func (c *client) configResetStat([][]byte) error {
 	for e := range c.x.table.all() {
 		e.tally.reset()

@@ -28,16 +28,16 @@ func TestConfigSetIsAllOrNothing(t *testing.T) {
 	p := s.dial()
 	p.expect("CONFIG SET requirepass new LogLevel loud", failed("ERR CONFIG SET failed (possibly related to argument 'LogLevel') - no such level"))
 	if got := secret.Load(); got != "old" {
-		t.Errorf("requirepass is %q after a CONFIG SET that failed", got)
+		t.Errorf("requirepass is %q after a CONFIG SET that failed, want old", got)
 	}
 	p.expect("CONFIG SET requirepass new addr there", failed("ERR CONFIG SET failed (possibly related to argument 'addr') - can't set immutable config"))
 	p.expect("CONFIG SET requirepass new nonsense there", failed("ERR Unknown option or number of arguments for CONFIG SET - 'nonsense'"))
 	if got := secret.Load(); got != "old" {
-		t.Errorf("requirepass is %q", got)
+		t.Errorf("requirepass is %q after a refused CONFIG SET, want old", got)
 	}
 	p.expect("CONFIG SET requirepass new loglevel debug", ok)
 	if level.Load() != "debug" || secret.Load() != "new" {
-		t.Errorf("loglevel %v, requirepass %v", level.Load(), secret.Load())
+		t.Errorf("after CONFIG SET loglevel is %v and requirepass %v", level.Load(), secret.Load())
 	}
 	p.expect("CONFIG GET log*", bulks("loglevel", "debug"))
 	p.expect("CONFIG GET maxmemory", bulks("maxmemory", "17"))

@@ -57,7 +57,7 @@ var connectionCommands = []command{
 }
 
 // redisVersion is the version of Redis that this server reports. Some clients choose their commands
-// by it.
+// by this version.
 const redisVersion = "7.2.0"
 
 const errClientName replyError = "ERR Client names cannot contain spaces, newlines or special characters."
@@ -147,7 +147,7 @@ func (c *client) hello(args [][]byte) error {
 	return nil
 }
 
-// printable reports whether b is visible ASCII, as a name in CLIENT LIST must be.
+// printable reports whether b is visible ASCII without blanks, which a name in CLIENT LIST must be.
 func printable(b []byte) bool {
 	for _, ch := range b {
 		if ch < '!' || ch > '~' {
@@ -167,8 +167,8 @@ func echoKeyed(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// ping replies in the form of a message if the connection uses RESP2 and has subscriptions, because
-// such a client expects only messages.
+// ping replies with PONG. A RESP2 connection with subscriptions gets the reply in the form of a
+// message, because its client expects only messages.
 func (c *client) ping(args [][]byte) error {
 	if len(args) > 2 {
 		return arityError(c.running)
@@ -190,7 +190,7 @@ func (c *client) ping(args [][]byte) error {
 	return nil
 }
 
-// pingKeyed is PING in a transaction or script, where the connection has no RESP2 subscriptions.
+// pingKeyed is PING in a transaction or script. Its reply never has the form of a message.
 func pingKeyed(t *keyTx, args [][]byte) error {
 	switch len(args) {
 	case 1:
@@ -209,9 +209,9 @@ func (c *client) quit([][]byte) error {
 	return nil
 }
 
-// reset gives the connection the state of a new one. The connection keeps its leases.
+// reset gives the connection the state of a new connection, except that it keeps its leases.
 func (c *client) reset([][]byte) error {
-	c.conn.Detach() // it may have thousands of subscriptions
+	c.conn.Detach() // the connection may have thousands of subscriptions
 	c.endTransaction()
 	c.endBackup()
 	c.x.monitors.remove(c)

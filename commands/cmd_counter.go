@@ -6,8 +6,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A counter is a lock key whose value is an integer. A change of the count keeps the tenure and its
-// lease. INCR of simba:{m}:fence reserves the next fencing token of mutex m.
+// A counter is a lock key whose value, the owner, is an integer. A change of the integer keeps the
+// tenure and its lease. INCR of the key simba:{m}:fence reserves the next fencing token of mutex m.
 
 var counterCommands = []command{
 	{
@@ -36,7 +36,7 @@ var counterCommands = []command{
 	},
 }
 
-// increase adds to a counter. A key that does not exist counts as 0.
+// increase adds by to a counter. A key that does not exist counts as 0.
 func (t *keyTx) increase(args [][]byte, by int64) error {
 	k := parseKey(args[1])
 	if k.Part == simba.KeyFence && by == 1 {

@@ -68,7 +68,7 @@ var expireCommands = []command{
 	},
 }
 
-// expireIf has the condition options of EXPIRE and similar commands.
+// expireIf has the options NX, XX, GT and LT of EXPIRE and similar commands.
 type expireIf struct{ nx, xx, gt, lt bool }
 
 func parseExpireIf(options [][]byte) (c expireIf, err error) {
@@ -95,7 +95,7 @@ func parseExpireIf(options [][]byte) (c expireIf, err error) {
 	return c, nil
 }
 
-// allows reports whether a key that expires at current (0 = never) may expire at next instead.
+// allows reports whether a command may change the expiry of a key from current (0 = never) to next.
 func (c expireIf) allows(current, next int64) bool {
 	switch {
 	case c.nx && current != 0, c.xx && current == 0:
@@ -108,9 +108,9 @@ func (c expireIf) allows(current, next int64) bool {
 	return true
 }
 
-// expire is EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT. For the key of an owner's token it does
-// nothing unless the time has passed, because the token expires with the lease. A queue never
-// expires.
+// expire returns EXPIRE, PEXPIRE, EXPIREAT or PEXPIREAT. An expiry in the past deletes the key. A
+// later expiry does not change the key of an owner's token, because the token expires with the
+// lease. It does not change a queue either, because a queue never expires.
 func expire(f expiryForm) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		condition, err := parseExpireIf(args[3:])
@@ -157,7 +157,7 @@ func persist(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// remaining is TTL, PTTL, EXPIRETIME and PEXPIRETIME.
+// remaining returns TTL, PTTL, EXPIRETIME or PEXPIRETIME.
 func remaining(f expiryForm) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		switch l, exists := t.lookup(parseKey(args[1])); {
@@ -174,7 +174,7 @@ func remaining(f expiryForm) keyedCommand {
 	}
 }
 
-// round converts milliseconds into units. It rounds half up, as Redis does.
+// round converts milliseconds into units of the form. It rounds half up, as Redis does.
 func (f expiryForm) round(ms int64) int64 {
 	unit := int64(f.unit / time.Millisecond)
 	return (ms + unit/2) / unit

@@ -49,7 +49,7 @@ func TestANewExpiryKeepsTheTenure(t *testing.T) {
 	for _, command := range []string{"EXPIRE m 5000", "PEXPIREAT m 4000000000000", "PERSIST m", "GETEX m PX 5000000", "GETEX m PERSIST"} {
 		p.do(command)
 		if now := token(p, "m"); now != first || now == "" {
-			t.Errorf("%s: the token is %q, was %q", command, now, first)
+			t.Errorf("%s: the token is %q, want the same as before, %q", command, now, first)
 		}
 	}
 }

@@ -40,7 +40,7 @@ var genericCommands = []command{
 }
 
 func del(t *keyTx, args [][]byte) error {
-	for _, key := range args[1:] { // checked before the first change
+	for _, key := range args[1:] { // check all keys before the first change
 		k := parseKey(key)
 		if _, exists := t.lookup(k); exists && k.Part == simba.KeyFence {
 			return viewError(args, k)
@@ -49,7 +49,7 @@ func del(t *keyTx, args [][]byte) error {
 	return t.countKeys(args, t.drop)
 }
 
-// exists is also TOUCH, because a lock has no time of last access.
+// exists is EXISTS and TOUCH: a lock has no time of last access that TOUCH could change.
 func exists(t *keyTx, args [][]byte) error {
 	return t.countKeys(args, func(k simba.Key) bool {
 		_, exists := t.lookup(k)

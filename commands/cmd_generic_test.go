@@ -44,7 +44,7 @@ func TestDelHandsTheMutexOff(t *testing.T) {
 		}
 		p.do(command)
 		if got := waiter.reply(); !strings.Contains(got, "acquired") {
-			t.Errorf("%s: the waiter is got %q", command, got)
+			t.Errorf("%s: the waiter got %q, want acquired", command, got)
 		}
 		p.expect("GET m", bulk("w2"))
 		p.expect("EXISTS simba:{m}:contender", ":0\r\n")

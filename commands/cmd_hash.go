@@ -9,10 +9,10 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// A hash is a tenure with fields. Reentrant locks of other libraries keep a count for each owner in
-// a hash. HSET of the first field takes the mutex, and the name of that field becomes the owner.
-// HDEL of the last field releases the mutex. The expiry of the key is the end of the lease, as for
-// a string.
+// A hash is a tenure with fields. Reentrant locks of other libraries use a hash: each field names
+// an owner, and its value is the owner's count. HSET of the first field takes the mutex, and the
+// name of this field becomes the owner. HDEL of the last field releases the mutex. The expiry of
+// the key is the end of the lease, as for a string.
 
 var hashCommands = []command{
 	{
@@ -103,10 +103,10 @@ var hashCommands = []command{
 	},
 }
 
-// The limits of a hash. A tenure is one record on disk.
+// The limits of a hash. They exist because a tenure with its fields is one record on disk.
 const (
 	maxHashFields = 1024
-	maxHashBytes  = 64 << 10 // of all names and values
+	maxHashBytes  = 64 << 10 // the sum of all names and values
 )
 
 var errHashTooLarge = replyErrorf("ERR hash too large: at most %d fields of %d bytes in all are allowed", maxHashFields, maxHashBytes)
@@ -116,13 +116,13 @@ const (
 	errIncrOverflow   replyError = "ERR increment or decrement would overflow"
 )
 
-// hash is the lock behind a key. For a key that does not exist, lock is zero.
+// hash is a key and the lock behind it. If the key does not exist, lock is zero.
 type hash struct {
 	key  simba.Key
 	lock simba.Lock
 }
 
-// hashAt returns the hash behind a key.
+// hashAt returns the hash behind a key. For a string it returns an error.
 func hashAt(t *keyTx, key []byte) (hash, error) {
 	h := hash{key: parseKey(key)}
 	lock, exists := t.lookup(h.key)
@@ -133,7 +133,7 @@ func hashAt(t *keyTx, key []byte) (hash, error) {
 	return h, nil
 }
 
-// hashToSet is hashAt for a command that sets fields. It copies the fields, so the caller may
+// hashToSet is hashAt for a command that sets fields. It copies the fields, so that the command may
 // change them before it calls store.
 func hashToSet(t *keyTx, args [][]byte) (hash, error) {
 	h, err := hashAt(t, args[1])
@@ -163,7 +163,7 @@ func (h *hash) set(name []byte, value string) bool {
 	return true
 }
 
-// store writes the hash. A new hash takes the mutex. An existing one keeps its tenure.
+// store writes the hash. A new hash takes the mutex. An existing hash keeps its tenure.
 func (h *hash) store(t *keyTx) error {
 	size := 0
 	for _, f := range h.lock.Fields {
@@ -182,7 +182,7 @@ func (h *hash) store(t *keyTx) error {
 	return nil
 }
 
-// setFields is HSET and HMSET. It returns how many fields are new.
+// setFields executes HSET or HMSET. It returns how many fields are new.
 func setFields(t *keyTx, args [][]byte) (added int64, err error) {
 	if len(args)%2 != 0 {
 		return 0, replyErrorf("ERR wrong number of arguments for '%s' command", nameOf(args))
@@ -216,8 +216,8 @@ func hmset(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// hsetnx sets a field that does not exist. Like SET NX, it does not take a free mutex that is
-// reserved for another waiter.
+// hsetnx sets a field if the field does not exist. Like SET NX, it does not take a free mutex that
+// is reserved for another waiter.
 func hsetnx(t *keyTx, args [][]byte) error {
 	h, err := hashToSet(t, args)
 	if err != nil {
@@ -271,7 +271,7 @@ func hdel(t *keyTx, args [][]byte) error {
 		gone[string(name)] = true
 	}
 	var left []simba.Field
-	owned := false // the owner is one of the fields that are left
+	owned := false // the owner is the name of a field that is left
 	for _, f := range h.lock.Fields {
 		if !gone[f.Name] {
 			left = append(left, f)
@@ -294,7 +294,7 @@ func hdel(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// reading returns a command that passes the hash to reply, which writes the reply.
+// reading returns a command that looks up the hash and lets reply write the reply.
 func reading(reply func(w *resp.Writer, h *hash, args [][]byte)) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		h, err := hashAt(t, args[1])

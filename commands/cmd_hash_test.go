@@ -48,8 +48,8 @@ func expectSameAsRedis(t *testing.T, commands []string) {
 	}
 }
 
-// sameRemainder reports whether both replies are about the same remaining time. The expiries of
-// these tests differ by more than the time between two requests.
+// sameRemainder reports whether both replies are the remaining time of the same expiry. The
+// expiries of these tests differ by more than the time between two requests.
 func sameRemainder(command, got, want string) bool {
 	name, _, _ := strings.Cut(command, " ")
 	return (name == "TTL" || name == "PTTL") && sameTime(got, want)
@@ -99,7 +99,7 @@ func TestTheFirstFieldOfAHashTakesTheMutex(t *testing.T) {
 	p.expectOwner("job", "worker:1")
 	first := p.token("job")
 	if reply := p.do("SIMBA.ACQUIRE job w2 1000 NOQUEUE"); !strings.Contains(reply, bulk("worker:1")) {
-		t.Errorf("SIMBA.ACQUIRE: %q, want the hash to be in its way", reply)
+		t.Errorf("SIMBA.ACQUIRE replied %q, want the owner of the hash, worker:1", reply)
 	}
 	p.expect("HINCRBY job worker:1 1", ":2\r\n")
 	p.expect("HSET job third 1", ":1\r\n")
@@ -124,7 +124,7 @@ func TestHDELOfTheLastFieldReleasesTheMutex(t *testing.T) {
 	}
 	p.expect("HDEL job a b", ":2\r\n")
 	if reply := waiter.reply(); !strings.Contains(reply, bulk("next")) {
-		t.Errorf("SIMBA.ACQUIRE: %q, want the mutex", reply)
+		t.Errorf("the waiter got %q, want the mutex", reply)
 	}
 	p.expectOwner("job", "next")
 	p.expect("HLEN job", failed(string(errWrongType)))
@@ -197,12 +197,12 @@ func TestCommandsOfOtherTypesAreRefusedWithAReason(t *testing.T) {
 	}
 	p.expect("COMMAND INFO lpush", "*1\r\n$-1\r\n")
 	if !slices.IsSorted(unserved) {
-		t.Error("the names are not sorted")
+		t.Error("unserved is not sorted")
 	}
 	known := newTable()
 	for _, name := range unserved {
 		if known.byName[name] != nil {
-			t.Errorf("%s is served", name)
+			t.Errorf("%s is in unserved, but the table has it", name)
 		}
 	}
 }

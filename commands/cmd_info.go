@@ -27,12 +27,12 @@ type report struct {
 
 // section is a part of INFO.
 type section struct {
-	name  string // in its heading; clients may send it in any case
-	extra bool   // only if the client names it, or ALL
+	name  string // as in the heading; clients may send it in any case
+	extra bool   // INFO shows it only if the client names it, or ALL
 	write func(*report)
 }
 
-// sections of INFO, in their order.
+// sections are the sections of INFO, in their order.
 var sections = []section{
 	{name: "Server", write: (*report).server},
 	{name: "Clients", write: (*report).clients},
@@ -79,13 +79,13 @@ func (s *section) wanted(names [][]byte) bool {
 	})
 }
 
-// line appends a field. It cuts a value at a line break.
+// line appends a field. It omits the part of the value after a line break.
 func (r *report) line(name string, value any) {
 	text, _, _ := strings.Cut(fmt.Sprint(value), "\n")
 	r.WriteString(name + ":" + strings.TrimSuffix(text, "\r") + "\r\n")
 }
 
-// more appends the fields that a function returns, unless it is nil.
+// more appends the fields that a function returns. The function may be nil.
 func (r *report) more(fields func() []Field) {
 	if fields == nil {
 		return
@@ -95,7 +95,7 @@ func (r *report) more(fields func() []Field) {
 	}
 }
 
-// known appends a figure of the engine. A negative value means that the engine does not count it.
+// known appends a figure of the engine, unless it is negative: then the engine does not count it.
 func (r *report) known(name string, value int64) {
 	if value >= 0 {
 		r.line(name, value)

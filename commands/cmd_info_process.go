@@ -11,11 +11,11 @@ import (
 
 // memory is the memory of the process, in bytes.
 type memory struct {
-	used     uint64 // of Go: heap with garbage, stacks, runtime; without free memory
-	resident uint64 // in RAM, as the kernel reports; used if it does not
+	used     uint64 // by Go: heap with garbage, stacks, runtime; without free memory
+	resident uint64 // in RAM, by the kernel; if unknown, the value of used
 	system   uint64 // RAM of the machine; 0 = unknown
-	goal     uint64 // size of the heap at which the collector runs
-	cycles   uint64 // of the collector
+	goal     uint64 // heap size at which the garbage collector runs next
+	cycles   uint64 // completed runs of the garbage collector
 }
 
 func readMemory() memory {
@@ -44,7 +44,7 @@ func usedMemory() uint64 {
 	return used
 }
 
-// residentMemory reads the second field of /proc/self/statm, in pages.
+// residentMemory reads the second field of /proc/self/statm, a number of pages.
 func residentMemory() uint64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	fields := bytes.Fields(text)
@@ -72,7 +72,7 @@ func systemMemory() uint64 {
 	return kib << 10
 }
 
-// notePeak adds a reading of used memory and returns the largest so far.
+// notePeak records a value of used memory and returns the largest value so far.
 func (x *Commands) notePeak(used uint64) uint64 {
 	for {
 		peak := x.memPeak.Load()

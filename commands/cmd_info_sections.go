@@ -53,7 +53,7 @@ func (r *report) memory() {
 	peak := r.x.notePeak(m.used)
 	r.line("used_memory", m.used)
 	r.line("used_memory_human", human(m.used))
-	r.line("used_memory_dataset", r.x.dataset()) // maxmemory limits it
+	r.line("used_memory_dataset", r.x.dataset()) // the memory that maxmemory limits
 	r.line("used_memory_rss", m.resident)
 	r.line("used_memory_rss_human", human(m.resident))
 	r.line("used_memory_peak", peak)

@@ -6,8 +6,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// This file has commands for keys of any type. Without a keyspace, each mutex that has an
-// owner is the string key simba:{m}. The engine on Redis uses the same key.
+// This file has commands for keys of any type. Tools need some of them on every engine. On an
+// engine that is no simba.Keyspace, these commands treat each mutex m that has an owner as a string
+// with the key simba:{m}. The engine on Redis uses this key in its store.
 
 var keyspaceCommands = []command{
 	{
@@ -52,7 +53,7 @@ var memoryCommands = []command{
 }
 
 // withoutKeys returns the run function of a keyspace command that tools need on every engine.
-// fallback serves it on engines without a keyspace.
+// fallback serves the command on engines without a keyspace.
 func withoutKeys(fallback func(*client, [][]byte) error) func(*client, [][]byte) error {
 	return func(c *client, args [][]byte) error {
 		if c.x.keyspace == nil {
@@ -62,15 +63,15 @@ func withoutKeys(fallback func(*client, [][]byte) error) func(*client, [][]byte)
 	}
 }
 
-// stats returns the engine's figures. The reply waits until the changes that they count are
-// durable.
+// stats returns the engine's figures. The reply waits until the counted changes are durable.
 func (c *client) stats() simba.Stats {
 	s := c.backend().Stats()
 	c.conn.RestOn(s.Seq)
 	return s
 }
 
-// ownerOfKey returns the tenure behind a lock key, the zero Tenure if the key does not exist.
+// ownerOfKey returns the mutex and the tenure behind a lock key, the zero Tenure if the key does
+// not exist.
 func (c *client) ownerOfKey(key []byte) (mutex string, t simba.Tenure, err error) {
 	mutex, ok := simba.ParseMutexChannel(string(key))
 	if !ok {
@@ -93,8 +94,9 @@ func (c *client) typeOf(args [][]byte) error {
 	return nil
 }
 
-// The memory of a mutex and of a waiter in the embedded engine without their names, for an
-// estimate. They are BenchmarkHeldMutexBytes and the sizes of a waiter's parts, rounded up.
+// The estimated memory of a mutex, a waiter and a field in the embedded engine, without names and
+// values, in bytes. mutexOverhead is the result of BenchmarkHeldMutexBytes, rounded up.
+// waiterOverhead is the sum of the sizes of a waiter's parts, rounded up.
 const (
 	mutexOverhead  = 112
 	waiterOverhead = 192
@@ -135,7 +137,7 @@ func checkMemoryUsage(args [][]byte) error {
 	return nil
 }
 
-// memoryUsage is MEMORY USAGE in a transaction. The size includes the queue of the mutex.
+// memoryUsage is MEMORY USAGE in a transaction. The figure includes the queue of the mutex.
 func memoryUsage(t *keyTx, args [][]byte) error {
 	k := parseKey(args[2])
 	l, exists := t.lookup(k)
@@ -151,8 +153,8 @@ func memoryUsage(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// flushHeldLocks is the setting that lets FLUSHDB and FLUSHALL end tenures. By default they do not,
-// because clients would lose their locks.
+// flushHeldLocks is the setting that lets FLUSHDB and FLUSHALL end tenures. By default the server
+// refuses both while locks are held, because clients would lose their locks.
 const flushHeldLocks = "flush-held-locks"
 
 func flushSetting() Setting {
@@ -178,7 +180,7 @@ func flushSetting() Setting {
 }
 
 // flush is FLUSHDB and FLUSHALL. It breaks every tenure that it finds, one by one. It keeps the
-// queues, so their first waiters get the mutexes. A mutex that is taken meanwhile may stay.
+// queues, so their first waiters get the mutexes. A tenure that begins meanwhile may stay.
 func (c *client) flush(args [][]byte) error {
 	if err := c.flushLocks(args); err != nil {
 		return err

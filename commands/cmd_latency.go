@@ -47,8 +47,8 @@ var latencySubcommands = []command{
 	},
 }
 
-// The events of the latency monitor are the two of Redis for commands, and commitEvent: the wait of
-// a batch for the disk.
+// The events of the latency monitor. The two for commands are those of Redis. commitEvent is the
+// wait of a batch for the disk.
 const (
 	slowCommandEvent = "command"
 	fastCommandEvent = "fast-command"
@@ -65,7 +65,7 @@ func commandEvent(e *entry) string {
 // latencySamples is the number of samples kept for an event, as in Redis.
 const latencySamples = 160
 
-// latencyMonitor keeps samples of slow events, at most one a second for each event.
+// latencyMonitor keeps samples of slow events, at most one a second for each event: the longest.
 type latencyMonitor struct {
 	threshold atomic.Int64 // milliseconds; 0 = off
 
@@ -164,8 +164,8 @@ func (c *client) latencyReset(args [][]byte) error {
 	return nil
 }
 
-// latencyHistogram replies with the cumulative distribution of the durations of the given commands,
-// or of all. It omits commands without calls.
+// latencyHistogram replies with the cumulative distribution of the durations of the named commands,
+// or of all commands. It omits commands without calls.
 func (c *client) latencyHistogram(args [][]byte) error {
 	var called []*entry
 	for e := range c.x.table.all() {
@@ -181,7 +181,7 @@ func (c *client) latencyHistogram(args [][]byte) error {
 	return nil
 }
 
-// namesEntry reports whether one of the names is that of the command or of its container.
+// namesEntry reports whether names has the name of the command or of its container.
 func namesEntry(names [][]byte, e *entry) bool {
 	for _, n := range names {
 		if strings.EqualFold(string(n), e.full) || e.container != nil && strings.EqualFold(string(n), e.container.full) {

@@ -20,15 +20,16 @@ var monitorCommands = []command{
 	},
 }
 
-// monitors are the connections that receive every command. If there is none, a command costs one
-// atomic load more.
+// monitors are the connections that receive every command. Without monitors, they cost a command
+// only one atomic load.
 type monitors struct {
 	n       atomic.Int32
 	mu      sync.RWMutex // protects clients
 	clients map[*client]struct{}
 }
 
-// monitor makes the connection a monitor. HoldPushes makes the OK precede the first command.
+// monitor makes the connection a monitor. HoldPushes makes the server send the OK before the first
+// command.
 func (c *client) monitor([][]byte) error {
 	c.w.Simple("OK")
 	c.conn.HoldPushes()
@@ -49,7 +50,7 @@ func (m *monitors) add(c *client) {
 	m.n.Store(int32(len(m.clients)))
 }
 
-// remove ends the monitoring of c. After it returns, c receives no command.
+// remove ends the monitoring of c. After remove returns, c receives no further command.
 func (m *monitors) remove(c *client) {
 	if !c.monitoring.Load() {
 		return
@@ -89,8 +90,8 @@ func (c *client) setMonitoring(on bool) {
 	c.monitoring.Store(on)
 }
 
-// watch sends a line to a monitor, unless its monitoring has ended. The client would take a line
-// after the reply to RESET for a reply.
+// watch sends a line to a monitor, unless its monitoring has ended. After the reply to RESET, the
+// client would take a line for a reply.
 func (c *client) watch(line []byte) {
 	c.watching.Lock()
 	defer c.watching.Unlock()
@@ -99,12 +100,12 @@ func (c *client) watch(line []byte) {
 	}
 }
 
-// The limits of a command's line, so that a large command does not overflow the output queue of a
-// monitor.
+// The limits of an argument and of a line, so that a large command does not overflow the output
+// queue of a monitor.
 const (
 	monitorArgBytes  = 1 << 10
 	monitorLineBytes = 64 << 10
-	monitorNoteBytes = 64 // reserved in a line, for the number of omitted arguments
+	monitorNoteBytes = 64 // of a line, reserved for the number of omitted arguments
 )
 
 // monitorLine returns a command as Redis shows it:

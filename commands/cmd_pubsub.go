@@ -6,7 +6,8 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// Cluster clients route a shard channel like a key, although it is not one.
+// Cluster clients route a shard channel like a key. So the table lists it as a key, with the flag
+// not_key.
 var (
 	shardChannel  = keys{1, 1, 1, []string{"not_key"}}
 	shardChannels = keys{1, -1, 1, []string{"not_key"}}
@@ -138,8 +139,8 @@ const (
 	maxSubscriptions = 10000 // of a connection
 )
 
-// checkChannels refuses names that are too long, or too many. A name that the connection has
-// already subscribed to counts again.
+// checkChannels refuses channels or globs that are too long or too many. It counts a channel again
+// if the connection has subscribed to it already.
 func (c *client) checkChannels(kind resp.Kind, channels [][]byte) error {
 	if c.conn.SubscriptionCount()+len(channels) > maxSubscriptions {
 		return replyErrorf("ERR too many subscriptions: a connection may have at most %d", maxSubscriptions)
@@ -170,16 +171,16 @@ func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) err
 	return nil
 }
 
-// subscribed reports a new subscription to the backend. The backend then repeats the notice for a
-// contender that has a reservation and had no subscriber. If the backend cannot record the
-// subscription now, it will do so later. Until then the client may miss notices.
+// subscribed reports a new subscription to the backend. If a contender has a reservation and its
+// notice reached no subscriber, the backend now repeats the notice. If the store does not answer,
+// the backend records the subscription later. Until then the client may miss notices.
 func (c *client) subscribed(channel string, pattern bool) {
 	began := time.Now()
 	seq, err := c.backend().Subscribed(c.conn.Context(), channel, pattern)
 	if err != nil {
 		c.lost().met(err)
 		c.lost().note(time.Since(began))
-		c.x.storeFaults.met(err) // the reply has no error
+		c.x.storeFaults.met(err) // fail does not count it, because the reply has no error
 		c.x.log.Debug("cannot report a subscription to the engine yet", "channel", channel, "err", err)
 		return
 	}
@@ -205,8 +206,8 @@ func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte)
 	}
 }
 
-// confirm appends the frame that confirms a subscription or its end, with the number of
-// subscriptions that remain. Shard channels are counted separately.
+// confirm appends the frame that confirms a subscription or its end. The frame has the number of
+// the connection's subscriptions. Shard channels are counted separately.
 func (c *client) confirm(kind resp.Kind, word string, channel *string) {
 	c.conn.Confirm()
 	c.w.Push(3)
@@ -233,8 +234,8 @@ func (c *client) publish(args [][]byte) error {
 	return nil
 }
 
-// publishKeyed is PUBLISH in a transaction. The message is sent when the transaction is durable.
-// The reply is the present number of receivers.
+// publishKeyed is PUBLISH in a transaction. The server sends the message when the transaction is
+// durable. The reply is the number of receivers at the time of the command.
 func publishKeyed(t *keyTx, args [][]byte) error {
 	if err := checkLength("channel", args[1], maxChannelLen); err != nil {
 		return err
@@ -247,7 +248,7 @@ func publishKeyed(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// receivers returns how many subscriptions a message on a channel reaches.
+// receivers returns how many subscriptions a message on a channel would reach now.
 func (x *Commands) receivers(channel string) int {
 	broker := x.server.Broker()
 	n := broker.Subscribers(resp.KindChannel, channel)

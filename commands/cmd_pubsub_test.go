@@ -18,7 +18,7 @@ func TestSubscribersReceivePublishedMessages(t *testing.T) {
 	sub.send("SUBSCRIBE a b", "PSUBSCRIBE a*", "SSUBSCRIBE s")
 	for _, want := range []string{subscribed("subscribe", "a", 1), subscribed("subscribe", "b", 2), subscribed("psubscribe", "a*", 3), subscribed("ssubscribe", "s", 1)} {
 		if got := sub.reply(); got != want {
-			t.Errorf("got %q, want %q", got, want)
+			t.Errorf("SUBSCRIBE was confirmed by %q, want %q", got, want)
 		}
 	}
 	for _, tt := range []struct {
@@ -48,7 +48,7 @@ func TestSubscribersReceivePublishedMessages(t *testing.T) {
 	sub.send("UNSUBSCRIBE")
 	for _, want := range []string{subscribed("unsubscribe", "a", 2), subscribed("unsubscribe", "b", 1)} {
 		if got := sub.reply(); got != want {
-			t.Errorf("got %q, want %q", got, want)
+			t.Errorf("UNSUBSCRIBE was confirmed by %q, want %q", got, want)
 		}
 	}
 	sub.expect("RESET", "+RESET\r\n")
@@ -82,7 +82,7 @@ func TestTheEngineKnowsASubscriberBeforeTheReply(t *testing.T) {
 		}
 	}
 	if got := s.backend.commits(); !slices.Contains(got, 77) {
-		t.Errorf("committed %v: the notice to the contender is not durable", got)
+		t.Errorf("committed %v, want 77: the notice to the contender was not durable before the reply", got)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestNoticesReachAllSubscribersAndCountExactChannels(t *testing.T) {
 		s := newSite(t, Config{})
 		notices := Notices(s.server.Broker())
 		if notices.Any() || notices.Publish("a", "x") != 0 {
-			t.Error("someone listens before anyone subscribed")
+			t.Error("Notices knows a subscriber before anyone has subscribed")
 		}
 		exact, shard, pattern := s.dial(), s.dial(), s.dial()
 		exact.do("SUBSCRIBE a")
@@ -109,14 +109,14 @@ func TestNoticesReachAllSubscribersAndCountExactChannels(t *testing.T) {
 			{pattern, message("pmessage", "*", "a", "x")},
 		} {
 			if got := tt.p.reply(); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
+				t.Errorf("a subscriber got %q, want %q", got, tt.want)
 			}
 		}
 		if !notices.Any() || !notices.Subscribed("a") || notices.Subscribed("b") {
-			t.Error("Subscribed must be true for exactly that channel")
+			t.Error("Any or Subscribed is wrong: channel a has a subscriber, b has none")
 		}
 		if got := notices.Publish("b", "x"); got != 0 {
-			t.Errorf("reached %d by a pattern", got)
+			t.Errorf("Publish counts %d subscribers of a pattern, want 0", got)
 		}
 		pattern.reply()
 	})

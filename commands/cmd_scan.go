@@ -12,8 +12,8 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// SCAN, KEYS, RANDOMKEY and DBSIZE read the whole keyspace. In a transaction they do not see its
-// changes, and they cause no conflict.
+// SCAN, KEYS, RANDOMKEY and DBSIZE read the whole keyspace. In a transaction they do not see the
+// transaction's own changes, and they cause no conflict.
 
 var scanCommands = []command{
 	{
@@ -49,8 +49,7 @@ var scanCommands = []command{
 	},
 }
 
-// page returns a page of the mutexes that have an owner. The reply waits until what it shows is
-// durable.
+// page returns a page of the mutexes that have an owner. The reply waits until the page is durable.
 func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 	r.Held = true
 	page, seq, err := t.c.scanPage(t.x.keyspace.Scan, r, t.yield)
@@ -62,8 +61,8 @@ func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 	return page, nil
 }
 
-// keyGlob selects keys by a glob. A key is the name of the mutex. It has the form simba:{m} if the
-// glob begins with simba:{.
+// keyGlob selects the keys of mutexes by a glob. The key of mutex m has two spellings, m and
+// simba:{m}. keyGlob uses simba:{m} if the glob begins with simba:{, and otherwise m.
 type keyGlob struct {
 	glob   string
 	tagged bool
@@ -118,8 +117,8 @@ func scan(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// ofType returns the mutexes whose keys have that type. It reads each in a transaction of its own,
-// so that a renewal of a lock does not make SCAN run again.
+// ofType returns the mutexes whose keys have that type. It reads each key in a transaction of its
+// own. If the transaction of SCAN read them, it would conflict with a renewal of any of the locks.
 func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error) {
 	var rests simba.Seq
 	for _, m := range mutexes {
@@ -164,7 +163,7 @@ func keysOf(t *keyTx, args [][]byte) error {
 		t.step()
 		return strings.Compare(a, b)
 	})
-	found = slices.Compact(found) // a scan may return a mutex twice
+	found = slices.Compact(found) // the pages may have a mutex twice
 	size := len("*1000000\r\n")
 	for _, k := range found {
 		size += len(k) + len("$100\r\n\r\n")
@@ -178,11 +177,11 @@ func keysOf(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// samples is the number of keys among which RANDOMKEY picks one. If the keyspace has fewer keys,
-// each has about the same chance.
+// samples is about the number of keys among which RANDOMKEY picks one. If the keyspace has fewer
+// keys, RANDOMKEY returns each with about the same probability.
 const samples = 1000
 
-// randomkey scans from a random cursor, which may be any number, and then from the start.
+// randomkey scans from a random cursor, and then from the start. Any number is a valid cursor.
 func randomkey(t *keyTx, _ [][]byte) error {
 	var found []string
 	for _, r := range [...]simba.ScanRequest{{Cursor: rand.Uint64(), Count: samples}, {Count: samples}} {
@@ -229,8 +228,8 @@ func (c *client) dbsize([][]byte) error {
 	return nil
 }
 
-// countHeld counts the mutexes that have an owner, for an engine that does not count them. As in
-// SCAN, a mutex may count twice if other mutexes change meanwhile.
+// countHeld scans the mutexes that have an owner and counts them, for an engine without a count. It
+// may count a mutex twice if other mutexes change meanwhile.
 func (c *client) countHeld() (n int64, err error) {
 	ctx := c.conn.Context()
 	if limit := c.x.storeTimeout; limit > 0 {
@@ -241,7 +240,7 @@ func (c *client) countHeld() (n int64, err error) {
 	for r := (simba.ScanRequest{Count: simba.MaxCount, Held: true}); ; {
 		page, seq, err := c.backend().Scan(ctx, r)
 		switch over := errors.Is(context.Cause(ctx), errCounting); {
-		case over && r.Cursor != 0: // the store answers, but has too many mutexes
+		case over && r.Cursor != 0: // the store has answered, but has too many mutexes
 			return 0, errCounting
 		case err != nil:
 			return 0, err
@@ -254,11 +253,11 @@ func (c *client) countHeld() (n int64, err error) {
 	}
 }
 
-// pageLength is the number of mutexes that a scan of an engine in memory reads before it yields.
+// pageLength is how many mutexes a command reads from the embedded engine before it yields.
 const pageLength = 1000
 
-// scanPage calls a backend's Scan. For an engine in memory it splits a large page and calls yield
-// in between.
+// scanPage calls scan, the Scan of a backend. From the embedded engine it reads a large page in
+// parts, and calls yield in between.
 func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.ScanPage, simba.Seq, error), r simba.ScanRequest, yield func()) (all simba.ScanPage, rests simba.Seq, err error) {
 	if c.x.keyspace == nil {
 		return scan(c.conn.Context(), r)
@@ -348,7 +347,7 @@ func (c *client) scan(args [][]byte) error {
 	return nil
 }
 
-// writePage replies with a page of a scan and the cursor of the next.
+// writePage replies with a page of a scan and the cursor of the next page.
 func (c *client) writePage(cursor uint64, names []string) {
 	c.w.Array(2)
 	c.w.BulkString(strconv.FormatUint(cursor, 10))

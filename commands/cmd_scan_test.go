@@ -69,7 +69,7 @@ func TestScanAndKeysListEveryKey(t *testing.T) {
 	p.expect("DBSIZE", ":25000\r\n")
 	for _, scan := range []string{"SCAN 0 COUNT 10000", "SIMBA.SCAN 0 COUNT 10000", "SCAN 0 COUNT 10000 MATCH k*"} {
 		if n := len(listed(p.do(scan))); n < 10_000 || n > 11_000 {
-			t.Errorf("%s lists %d", scan, n)
+			t.Errorf("%s lists %d keys, want 10000 to 11000", scan, n)
 		}
 	}
 }
@@ -92,10 +92,10 @@ func TestRandomkeyPicksFromTheWholeKeyspace(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("only %d keys ever came", len(came))
+	t.Errorf("RANDOMKEY has returned only %d different keys", len(came))
 }
 
-// claimingEngine returns a particular Seq with each listing.
+// claimingEngine returns a new Seq with each listing, and records the committed Seqs.
 type claimingEngine struct {
 	*engine.Engine
 	claim     simba.Seq
@@ -136,17 +136,17 @@ func TestListingsAreDurableBeforeTheReply(t *testing.T) {
 			before := claiming.claim
 			for _, c := range run {
 				if reply := p.do(c); reply[0] == '-' {
-					t.Fatalf("%s: %s", c, reply)
+					t.Fatalf("%s replied %s", c, reply)
 				}
 			}
 			if !claiming.committed[claiming.claim] || claiming.claim == before {
-				t.Errorf("%q: the reply came before it was durable", run)
+				t.Errorf("%q: the reply came before the listing was durable", run)
 			}
 		}
 	}
 }
 
-// changingEngine changes the key k when a second listing begins.
+// changingEngine changes the key k before the second listing.
 type changingEngine struct {
 	*engine.Engine
 	scans int
@@ -176,7 +176,7 @@ func TestAListingCausesNoConflict(t *testing.T) {
 		p.do(command)
 	}
 	if got := p.do("EXEC"); !strings.HasPrefix(got, "*2\r\n*2\r\n") {
-		t.Errorf("%q", got)
+		t.Errorf("EXEC replied %q, want two listings", got)
 	}
 	p.expect("GET k", bulk("w"))
 }

@@ -20,13 +20,14 @@ const (
 	anyKeyRead    = "We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"
 )
 
-// How the keys of a script may be used.
+// How a script may use its keys.
 var (
 	scriptKeysWritten = keys{flags: []string{"RW", "access", "update"}}
 	scriptKeysRead    = keys{flags: []string{"RO", "access"}}
 )
 
-// scriptArgs are the arguments of EVAL and EVALSHA. name is that of the first: script or sha1.
+// scriptArgs are the arguments of EVAL and EVALSHA. name is the name of the first one: script or
+// sha1.
 func scriptArgs(name string) []argument {
 	return []argument{{name: name, kind: str}, {name: "numkeys", kind: integer},
 		{name: "key", kind: key, optional: true, multiple: true}, {name: "arg", kind: str, optional: true, multiple: true}}
@@ -123,7 +124,7 @@ func (s *scripting) init(log *slog.Logger) {
 	s.runner = script.New(script.Config{
 		BusyAfter: func() time.Duration {
 			ms := min(s.busyAfter.Load(), int64(simba.Endless/time.Millisecond))
-			return max(time.Duration(ms)*time.Millisecond, 1) // 0 means the default
+			return max(time.Duration(ms)*time.Millisecond, 1) // 0 would mean the default
 		},
 		Logger: log,
 	})
@@ -144,13 +145,13 @@ const shaLength = 40
 
 func (t *keyTx) evalSHA(args [][]byte, readOnly bool) error {
 	if len(args[1]) != shaLength {
-		return replyError(script.ErrNoScript) // before the keys are counted, as in Redis
+		return replyError(script.ErrNoScript) // before an error in the number of keys, as in Redis
 	}
 	return t.runScript(script.Call{SHA: strings.ToLower(string(args[1]))}, args, readOnly)
 }
 
-// runScript runs a script in t. If the script fails, t.torn reports whether it has changed
-// anything. Such changes must be discarded. In Redis they would stay.
+// runScript runs a script in t. If the script fails, runScript sets t.torn if the script has
+// changed anything. The caller must discard these changes. In Redis they would stay.
 func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error {
 	n, err := parseKeyCount(args)
 	if err != nil {
@@ -168,7 +169,7 @@ func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error 
 	return nil
 }
 
-// parseKeyCount reads the number of keys among the arguments of EVAL.
+// parseKeyCount reads the argument of EVAL that says how many of the next arguments are keys.
 func parseKeyCount(args [][]byte) (int, error) {
 	n, ok := parseInt(args[2])
 	switch {
@@ -191,14 +192,14 @@ func scriptError(err error) error {
 
 // scriptHost runs the commands that a script calls. It is a script.Host.
 type scriptHost struct {
-	tx       keyTx       // the script's, with reply as its writer
-	reply    resp.Writer // to the last call
+	tx       keyTx       // the script's transaction, with reply as its writer
+	reply    resp.Writer // the reply to the last call
 	readOnly bool
 	full     bool // maxmemory was exceeded when the script began
 	changed  bool // a command has changed something
 }
 
-// These errors, in Redis' words, are the reasons why a script may not call a command.
+// The errors of a script's call that is not allowed, in Redis' words.
 const (
 	errScriptUnknown  replyError = "ERR Unknown Redis command called from script"
 	errScriptArity    replyError = "ERR Wrong number of args calling Redis command from script"
@@ -227,7 +228,7 @@ func (h *scriptHost) run(args [][]byte) error {
 	e, err := h.tx.x.table.find(args)
 	writes := e != nil && e.has(write|mayReplicate)
 	switch {
-	case e == nil, err != nil && e.bySub != nil && len(args) > 1: // unknown, or its subcommand is
+	case e == nil, err != nil && e.bySub != nil && len(args) > 1: // no such command or subcommand
 		return errScriptUnknown
 	case err != nil:
 		return errScriptArity
@@ -246,7 +247,7 @@ func (h *scriptHost) run(args [][]byte) error {
 	case h.full && h.tx.mayGrow(e, args):
 		return simba.ErrOutOfMemory
 	}
-	for _, a := range args { // resp limits only the arguments of clients
+	for _, a := range args { // resp limits only the arguments that clients send
 		if err := checkLength("an argument", a, resp.DefaultMaxArg); err != nil {
 			return err
 		}
@@ -258,8 +259,8 @@ func (h *scriptHost) run(args [][]byte) error {
 	return err
 }
 
-// onScripts returns the run function of a SCRIPT subcommand. The subcommand runs outside any
-// transaction, so its effect is immediate.
+// onScripts returns the run function of a SCRIPT subcommand. The subcommand uses no transaction, so
+// its effect is immediate.
 func onScripts(do keyedCommand) func(c *client, args [][]byte) error {
 	return func(c *client, args [][]byte) error {
 		if _, err := c.keyspace(); err != nil {

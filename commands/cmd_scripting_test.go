@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/engine"
 )
 
-// call is a script that calls a command and returns its reply.
+// call returns an EVAL whose script calls a command and returns its reply.
 func call(words string) string {
 	return `EVAL "return redis.call('` + strings.ReplaceAll(words, " ", "','") + `')" 0`
 }
@@ -20,7 +20,7 @@ func pcall(words string) string { return strings.Replace(call(words), "redis.cal
 
 const missingSHA = "ffffffffffffffffffffffffffffffffffffffff"
 
-// Both servers reply to these commands with the same bytes.
+// This server and Redis reply to these commands with the same bytes.
 var sameScripting = []string{
 	"EVAL", `EVAL "return 1"`, `EVAL "return 1" x`, `EVAL "return 1" -1`, `EVAL "return 1" 1`, `EVAL "return 1" 99999999999999999999`, `EVAL "" 0`,
 	`EVAL "return {KEYS[1],KEYS[2],ARGV[1],ARGV[2]}" 2 a b c d`, `EVAL "return #KEYS" 0 a b`, `EVAL "return #ARGV" 0 a b`,
@@ -58,7 +58,7 @@ func TestScriptsAndWatchesReplyAsRedis(t *testing.T) {
 		theirs.do("CONFIG SET busy-reply-threshold 5000")
 		for _, command := range sameScripting {
 			want, got := theirs.do(command), ours.do(command)
-			// Errors of the compiler differ.
+			// The texts of compiler errors differ.
 			if got != want && !strings.Contains(want, "Error compiling script") {
 				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
 			}
@@ -75,7 +75,7 @@ func TestAScriptThatFailsChangesNothing(t *testing.T) {
 	for _, rest := range []string{abort, ` redis.call('incr','a')`, ` redis.call('nonsense')`, ` nonsense()`} {
 		reply := p.do(`EVAL "redis.call('set','a','w2') redis.call('set','b','w2')` + rest + `" 0`)
 		if !strings.HasPrefix(reply, "-") {
-			t.Errorf("%s replied %q", rest, reply)
+			t.Errorf("a script that ends with%s replied %q, want an error", rest, reply)
 		}
 		p.expect("MGET a b", "*2\r\n"+bulk("w1")+"$-1\r\n")
 	}
@@ -114,7 +114,7 @@ func TestTooManyFailedScriptsUndoTheTransaction(t *testing.T) {
 func TestAScriptIsAtomic(t *testing.T) {
 	s := newLockSite(t)
 	const clients, rounds = 3, 50
-	// Each call reads and then writes a value that depends on the read. No write may be lost.
+	// Each script reads n and then writes n+1. No write may be lost.
 	const add = `EVAL "local n = tonumber(redis.call('get','n') or 0) redis.call('set','n',n+1) redis.call('set','m',n+1) return n" 0`
 	var all sync.WaitGroup
 	for range clients {
@@ -136,21 +136,22 @@ func TestAScriptThatConflictsRunsAgain(t *testing.T) {
 	space.times = 5
 	p.expect(`EVAL "redis.call('incr','n') return redis.call('get','n')" 0`, bulk("1"))
 	if space.times != 0 {
-		t.Error("there was no conflict")
+		t.Error("the transaction did not conflict 5 times")
 	}
-	p.expect("PING", "+PONG\r\n") // no earlier reply is left
+	p.expect("PING", "+PONG\r\n") // no reply of an earlier run is left
 }
 
 func TestScriptsAndSimbaCommandsShareAMutex(t *testing.T) {
 	p := newLockSite(t).dial()
 	p.expect(`EVAL "return redis.call('set',KEYS[1],ARGV[1],'NX','PX',ARGV[2])" 1 simba:{orders} w1 10000`, ok)
 	if reply := p.do("SIMBA.OWNER orders"); !strings.Contains(reply, "w1") {
-		t.Errorf("the owner is %q", reply)
+		t.Errorf("SIMBA.OWNER replied %q, want w1", reply)
 	}
 	p.expect(`EVAL "return redis.call('set',KEYS[1],ARGV[1],'NX')" 1 orders w2`, "$-1\r\n")
 }
 
-// Redisson renews a read lock in this way. The string with the count of holders is the first bound.
+// Redisson renews a read lock by such a script. Its for loop begins at a string with the count of
+// holds, which Lua must convert.
 func TestAScriptMayRenewAReadLockForEachHold(t *testing.T) {
 	p := newLockSite(t).dial()
 	renew := strings.Join([]string{
@@ -169,7 +170,7 @@ func TestAScriptMayRenewAReadLockForEachHold(t *testing.T) {
 	p.expect(`EVAL "`+renew+`" 2 read t 600000 client`, ":1\r\n")
 	for _, key := range []string{"read", "t:1", "t:2"} {
 		if left, _ := strconv.Atoi(strings.Trim(p.do("PTTL "+key), ":\r\n")); left < 500_000 {
-			t.Errorf("%s has %d ms left", key, left)
+			t.Errorf("%s has %d ms left, want a renewed expiry", key, left)
 		}
 	}
 	p.expect(`EVAL "`+renew+`" 2 read t 600000 other`, ":0\r\n")
@@ -204,7 +205,7 @@ func TestAMessageOfAScriptReachesSubscribers(t *testing.T) {
 	p.expect(call("publish ch hello"), ":2\r\n")
 	got := q.reply() + q.reply()
 	if !strings.Contains(got, bulks("message", "ch", "hello")) || !strings.Contains(got, bulks("pmessage", "c*", "ch", "hello")) {
-		t.Errorf("the subscriber got %q", got)
+		t.Errorf("the subscriber got %q, want hello twice", got)
 	}
 	p.expectTransaction("*1\r\n:2\r\n", "PUBLISH ch again")
 	q.reply()
@@ -212,7 +213,7 @@ func TestAMessageOfAScriptReachesSubscribers(t *testing.T) {
 	p.do(`EVAL "redis.call('publish','ch','never')` + abort + `" 0`)
 	p.expect("PUBLISH ch last", ":2\r\n")
 	if got := q.reply() + q.reply(); !strings.Contains(got, "last") || strings.Contains(got, "never") {
-		t.Errorf("the subscriber got %q", got)
+		t.Errorf("the subscriber got %q, want last and not never", got)
 	}
 }
 
@@ -230,7 +231,7 @@ func newNoticeSite(t *testing.T) *site {
 	return s
 }
 
-// lateNotices gets its Notices after the engine is made and before its first change.
+// lateNotices gets its Notices after the engine exists, but before the engine's first change.
 type lateNotices struct{ simba.Notices }
 
 func TestAnEndlessScriptCanBeKilledAndBlocksNobody(t *testing.T) {
@@ -246,7 +247,7 @@ func TestAnEndlessScriptCanBeKilledAndBlocksNobody(t *testing.T) {
 		}
 	}
 	if reply := p.reply(); !strings.HasPrefix(reply, "-ERR Script killed by user with SCRIPT KILL") {
-		t.Errorf("the script was answered by %q", reply)
+		t.Errorf("EVAL replied %q", reply)
 	}
 	q.expect("MGET a b", "*2\r\n$-1\r\n"+bulk("w2"))
 }
@@ -267,16 +268,17 @@ func TestAKilledScriptInEXECDoesNotRunAgainAfterAConflict(t *testing.T) {
 			t.Fatal("the script cannot be killed")
 		}
 	}
-	// The last change was before or after the script read a.
+	// If the last SET came after the script had read a, the transaction conflicts. Otherwise EXEC
+	// replies with the error of the script.
 	if reply := p.reply(); reply != "-"+string(errContended)+"\r\n" && !strings.HasPrefix(reply, "*1\r\n-ERR Script killed") {
-		t.Errorf("EXEC was answered by %q", reply)
+		t.Errorf("EXEC replied %q", reply)
 	}
 	if reply := q.do("SCRIPT KILL"); !strings.HasPrefix(reply, "-NOTBUSY") {
 		t.Errorf("the script runs again: %q", reply)
 	}
 }
 
-// A code is a key in a map of the server, so scripts must not add codes without limit.
+// The server counts errors by code in a map. Scripts must not add codes without limit.
 func TestErrorCodesOfScriptsAreBounded(t *testing.T) {
 	p := newLockSite(t).dial()
 	const scripts = 300
@@ -292,14 +294,15 @@ func TestErrorCodesOfScriptsAreBounded(t *testing.T) {
 	info := infoFields(t, p.do("INFO errorstats"))
 	for k, want := range map[string]string{
 		"errorstat_ERR": "count=2", "errorstat_CODE1": "count=2", "errorstat_CODE299": "", "errorstat_WRONGTYPE": "count=1",
-		// All codes but ERR, this one and 126 of them.
+		// 126 codes fit beside ERR and this one. Here count the code that is too long, and the
+		// other CODEs.
 		"errorstat_ERRORSTATS_OVERFLOW": "count=" + strconv.Itoa(1+scripts-126),
 	} {
 		if info[k] != want {
-			t.Errorf("%s:%s, want %s", k, info[k], want)
+			t.Errorf("INFO shows %s:%s, want %s", k, info[k], want)
 		}
 	}
 	if len(info) > maxErrorCodes+2 {
-		t.Errorf("%d codes are kept", len(info))
+		t.Errorf("INFO shows %d codes, want at most %d", len(info), maxErrorCodes+2)
 	}
 }

@@ -82,9 +82,9 @@ func (c *client) cluster([][]byte) error {
 	return replyError("ERR This instance has cluster support disabled")
 }
 
-// shutdown makes the server stop. As in Redis, the only reply is that the connection closes. SAVE,
-// NOW and FORCE have no effect: the durability setting decides what is on disk, and there are no
-// replicas.
+// shutdown makes the server stop. As in Redis, a successful SHUTDOWN has no reply: the connection
+// closes. SAVE, NOSAVE, NOW and FORCE have no effect, because the durability setting decides what
+// is on disk, and there are no replicas.
 func (c *client) shutdown(args [][]byte) error {
 	abort := false
 	for _, arg := range args[1:] {

@@ -9,8 +9,8 @@ import (
 // simbaGroup is the group of this server's own commands.
 const simbaGroup = "simba"
 
-// The keys of SIMBA.*. The mutex is the first argument, so that proxies and cluster clients route
-// by it.
+// The keys of SIMBA.* commands. The key is the mutex, the first argument. So proxies and cluster
+// clients route a command by its mutex.
 var (
 	mutexWritten = keys{1, 1, 1, []string{"RW", "access", "update"}}
 	mutexRead    = keys{1, 1, 1, []string{"RO", "access"}}
@@ -56,7 +56,7 @@ func parseNames(mutex, contender []byte) (m, c string, err error) {
 	return m, string(contender), nil
 }
 
-// parseMutex reads the name of a mutex. It copies only a valid name, because an invalid one may be
+// parseMutex reads the name of a mutex. It copies only a valid name, because an invalid name may be
 // large.
 func parseMutex(b []byte) (string, error) {
 	if err := simba.CheckMutex(b); err != nil {
@@ -65,7 +65,7 @@ func parseMutex(b []byte) (string, error) {
 	return string(b), nil
 }
 
-// replyYes replies 1 if yes, else 0. The reply waits until seq is durable.
+// replyYes replies with 1 or 0. The reply waits until seq is durable.
 func (c *client) replyYes(yes bool, seq simba.Seq) {
 	c.conn.RestOn(seq)
 	if yes {
@@ -80,7 +80,7 @@ const defaultCount = 10
 
 func (o *options) count() int { return int(o.integer(1, simba.MaxCount)) }
 
-// simbaHelp replies with the syntax and the summary of each SIMBA command.
+// simbaHelp replies with the syntax and summary of each SIMBA command.
 func (c *client) simbaHelp([][]byte) error {
 	var lines []string
 	for _, e := range c.x.table.entries {

@@ -24,10 +24,10 @@ var simbaAcquireRow = command{
 
 const (
 	// maxWait is the largest WAIT, 2^53 ms. Clients that mean "for ever" send huge values. Some
-	// clients compute huge values as floats.
+	// compute them as floats, which hold every integer up to 2^53.
 	maxWait = 1 << 53
-	// longestWait is the largest WAIT with a deadline. A longer WAIT is unlimited: its deadline
-	// would overflow time.Time.
+	// longestWait is the largest WAIT with a deadline. A longer WAIT is unlimited, because its
+	// deadline could overflow time.Time.
 	longestWait = 100 * 365 * 24 * time.Hour
 )
 
@@ -93,7 +93,7 @@ func (c *client) simbaAcquire(args [][]byte) error {
 	}
 	a.Full = c.full
 	var out simba.Outcome
-	var ticket simba.Ticket // set if the client blocked and then got the mutex
+	var ticket simba.Ticket // not nil = the client was blocked, then got the mutex
 	switch {
 	case a.wait && c.executing:
 		out, err = c.acquireUnwaiting(a)
@@ -122,7 +122,7 @@ func (c *client) simbaAcquire(args [][]byte) error {
 	return nil
 }
 
-// acquireUnwaiting is ACQUIRE ... WAIT inside EXEC. Inside EXEC, WAIT times out instead of
+// acquireUnwaiting is ACQUIRE ... WAIT inside EXEC, where WAIT times out at once instead of
 // blocking.
 func (c *client) acquireUnwaiting(a acquisition) (simba.Outcome, error) {
 	a.Waiter = c.conn.NewWait()
@@ -133,8 +133,8 @@ func (c *client) acquireUnwaiting(a acquisition) (simba.Outcome, error) {
 	return ticket.End(simba.EndTimeout)
 }
 
-// acquireOrRefuse is ACQUIRE ... WAIT when no more clients may be blocked. An owner renews, a free
-// mutex is granted, and a request that would wait is refused.
+// acquireOrRefuse is ACQUIRE ... WAIT when no more clients may be blocked. It renews the lease of
+// an owner, grants a free mutex, and refuses any other request.
 func (c *client) acquireOrRefuse(a acquisition) (simba.Outcome, error) {
 	a.NoQueue = true
 	out, _, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
@@ -145,8 +145,8 @@ func (c *client) acquireOrRefuse(a acquisition) (simba.Outcome, error) {
 	return out, err
 }
 
-// acquireWaiting is ACQUIRE ... WAIT. After a grant it returns the ticket, so that deliver can
-// abandon it. A grant without a wait has no ticket.
+// acquireWaiting is ACQUIRE ... WAIT. After a wait that ended with a grant it returns the ticket,
+// by which deliver can abandon the grant. A grant without a wait has no ticket.
 func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.Ticket, err error) {
 	w := c.conn.NewWait()
 	a.Waiter = w
@@ -160,7 +160,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	}
 	call := &blockedCall{mutex: a.Mutex, contender: a.Contender, wait: w}
 	c.waiting.Store(call)
-	call.judge(c) // later rule changes find c.waiting; earlier ones are checked here
+	call.judge(c) // the rules may have changed before others could find c.waiting
 	var why resp.Wakeup
 	var revoked *denial
 	for out.Status == simba.StatusWaiting && err == nil {
@@ -178,7 +178,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	if err == nil && (out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed) {
 		err = c.commitGrant(&a, &out)
 	}
-	switch { // a granted lease wins over timeout, unblock and shutdown
+	switch { // a grant counts more than a timeout, an unblock or a shutdown
 	case err != nil:
 		return out, nil, err
 	case out.Status == simba.StatusAcquired:
@@ -199,10 +199,10 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	return out, nil, nil
 }
 
-// commitGrant waits until a grant after a wait is durable, and subtracts that time from the lease's
-// windows. The lease began long after the request, so the client cannot subtract the time itself:
-// the server shortens the windows. If the lease has expired, the reply is `timeout`, unless the
-// contender has renewed the lease.
+// commitGrant waits until a grant after a wait is durable. Meanwhile the lease runs, and the client
+// does not know when it began. So commitGrant subtracts the time of the commit from the windows in
+// the reply. If the lease has expired by then, the reply is `timeout`. If the contender has renewed
+// it meanwhile, the reply shows the renewed lease.
 func (c *client) commitGrant(a *acquisition, out *simba.Outcome) error {
 	began := time.Now()
 	if c.conn.Commit() != nil {
@@ -254,7 +254,7 @@ func (c *client) bindOrUnbind(a *acquisition, out *simba.Outcome) {
 }
 
 // deliver sends the reply of a grant after a wait. If the client has disconnected, deliver hands
-// the mutex off to the next waiter. Without this, the next waiter waits for the expiry.
+// the mutex off to the next waiter. Otherwise the next waiter would wait until the lease expires.
 func (c *client) deliver(a *acquisition, out *simba.Outcome, ticket simba.Ticket) {
 	if c.conn.Flush() == nil {
 		return
@@ -283,16 +283,16 @@ func (c *client) writeOutcome(out *simba.Outcome) {
 	c.writeNumber("position", int64(out.Position))
 }
 
-// errTooManyWaiting is the reply to a WAIT beyond the limit. Clients match the prefix "ERR max
-// number of blocked clients reached": keep it.
+// errTooManyWaiting is the reply to a WAIT beyond the limit. Do not change the prefix "ERR max
+// number of blocked clients reached", because clients match it.
 const errTooManyWaiting replyError = "ERR max number of blocked clients reached, three quarters of maxclients: ask again later, or without WAIT"
 
-// waitLimit limits the connections that WAIT blocks to three quarters of maxclients, at least one.
-// The last quarter lets owners connect, to renew their leases.
+// waitLimit limits the number of connections that WAIT blocks to three quarters of maxclients, at
+// least one. The other quarter is for owners, which must connect to renew their leases.
 type waitLimit struct{ blocked atomic.Int64 }
 
-// enter reports whether one more connection may be blocked. If so, the caller must call leave
-// afterwards.
+// enter reports whether one more connection may be blocked. If so, the caller must call leave after
+// the wait.
 func (l *waitLimit) enter(maxClients int) bool {
 	if l.blocked.Add(1) <= max(1, int64(maxClients)*3/4) {
 		return true
@@ -307,10 +307,10 @@ func (l *waitLimit) leave() { l.blocked.Add(-1) }
 type blockedCall struct {
 	mutex, contender string
 	wait             *resp.Wait
-	revoked          atomic.Pointer[denial] // why the user may no longer wait; nil = may
+	revoked          atomic.Pointer[denial] // why the user may no longer wait; nil = still may
 }
 
-// judge ends the wait if the rules of the user no longer allow it.
+// judge ends the wait if the user's rules no longer allow the ACQUIRE.
 func (b *blockedCall) judge(c *client) {
 	u := c.user()
 	if u == nil {

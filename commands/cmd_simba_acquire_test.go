@@ -21,7 +21,7 @@ type oneTicket struct {
 	mu      sync.Mutex // protects the rest
 	waiter  simba.Waiter
 	granted bool
-	missed  int // how many wake-ups come without a grant
+	missed  int // how many of the next wake-ups come without a grant
 	ends    []simba.EndReason
 }
 
@@ -98,11 +98,11 @@ func wantEnd(t *testing.T, ticket *oneTicket, want simba.EndReason) {
 	}
 }
 
-// wantCommitted fails unless the end of a wait without a grant was durable before the reply.
+// wantCommitted fails unless the end of a wait without a grant was committed before the reply.
 func wantCommitted(t *testing.T, s *site) {
 	t.Helper()
 	if got := s.backend.commits(); !slices.Contains(got, 10) {
-		t.Errorf("committed %v: the reply came before the end of the wait was durable", got)
+		t.Errorf("committed %v, want 10: the reply came before the end of the wait was durable", got)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestAWokenWaiterReceivesItsGrant(t *testing.T) {
 		}
 		wantEnd(t, ticket, simba.EndWoken)
 		if got := s.backend.commits(); !slices.Contains(got, 11) {
-			t.Errorf("committed %v: the reply was sent before its grant was", got)
+			t.Errorf("committed %v, want 11: the reply came before the grant was durable", got)
 		}
 	})
 }
@@ -159,11 +159,11 @@ func TestAWaiterWithoutAGrantWaitsOn(t *testing.T) {
 					synctest.Wait()
 				}
 				if got := s.backend.commits(); !slices.Contains(got, 9) {
-					t.Errorf("committed %v: the change by the waiter's wake-up is missing", got)
+					t.Errorf("committed %v, want 9: the change at the wake-up is missing", got)
 				}
 				end.by(s, ticket)
 				if got := status(p.reply()); got != end.want {
-					t.Errorf("got %q, want %q", got, end.want)
+					t.Errorf("the waiter got %q, want %q", got, end.want)
 				}
 				if took := time.Since(began); end.name == "until its time is up" && took != time.Second {
 					t.Errorf("waited %v, want 1s in all", took)
@@ -177,7 +177,7 @@ func TestAWaiterWithoutAGrantWaitsOn(t *testing.T) {
 	}
 }
 
-// An fsync that hangs delays the reply while the lease runs.
+// While an fsync hangs, the reply waits and the lease runs.
 func TestAGrantAfterAWaitHasTheRemainingWindows(t *testing.T) {
 	for _, tt := range []struct {
 		hangs time.Duration
@@ -188,7 +188,7 @@ func TestAGrantAfterAWaitHasTheRemainingWindows(t *testing.T) {
 		{300 * time.Millisecond, simba.Tenure{}, []string{"acquired", "c", ":7", ":700"}},
 		{time.Second, simba.Tenure{}, []string{"timeout", "", ":0", ":0"}},
 		{time.Minute, simba.Tenure{Owner: "o", Token: 8, TTL: time.Hour}, []string{"timeout", "o", ":8", ":3600000"}},
-		// A renewed lease.
+		// The contender has renewed the lease meanwhile.
 		{time.Minute, simba.Tenure{Owner: "c", Token: 7, TTL: time.Hour}, []string{"acquired", "c", ":7", ":3600000"}},
 	} {
 		withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
@@ -205,10 +205,10 @@ func TestAGrantAfterAWaitHasTheRemainingWindows(t *testing.T) {
 			ticket.grant().Wake()
 			reply := strings.Split(p.reply(), "\r\n")
 			if got := []string{reply[4], reply[8], reply[11], reply[14]}; !slices.Equal(got, tt.want) {
-				t.Errorf("after %v: got %q, want %q", tt.hangs, got, tt.want)
+				t.Errorf("after a commit of %v the reply has %q, want %q", tt.hangs, got, tt.want)
 			}
 			if got := s.backend.commits(); tt.hangs >= time.Second && !slices.Contains(got, 20) {
-				t.Errorf("committed %v: the reply came before the owner was durable", got)
+				t.Errorf("committed %v, want 20: the reply came before the owner was durable", got)
 			}
 		})
 	}
@@ -267,7 +267,7 @@ func TestClientUnblockEndsAWaitByTimeoutOrError(t *testing.T) {
 			synctest.Wait()
 			s.dial().expect(tt.command, ":1\r\n")
 			if got := status(p.reply()); got != tt.want {
-				t.Errorf("%s: got %q, want %q", tt.command, got, tt.want)
+				t.Errorf("%s: the waiter got %q, want %q", tt.command, got, tt.want)
 			}
 			wantEnd(t, ticket, tt.end)
 			wantCommitted(t, s)
@@ -284,7 +284,7 @@ func TestAShutdownUnblocksWaitersWithAnError(t *testing.T) {
 		synctest.Wait()
 		s.running.Go(func() { s.server.Shutdown(context.Background()) })
 		if got := p.reply(); !strings.HasPrefix(got, "-UNBLOCKED the server is shutting down") {
-			t.Errorf("got %q", got)
+			t.Errorf("the waiter got %q, want an UNBLOCKED error", got)
 		}
 		p.expectEnd()
 		wantEnd(t, ticket, simba.EndLeft)
@@ -301,12 +301,12 @@ func TestADisconnectedWaiterStaysQueuedAsPolling(t *testing.T) {
 		synctest.Wait()
 		wantEnd(t, ticket, simba.EndGone)
 		if got := s.backend.takeCalls(); len(got) != 1 {
-			t.Errorf("calls %q, want the acquire alone", got)
+			t.Errorf("the backend was called with %q, want the acquire alone", got)
 		}
 	})
 }
 
-// deadEnd is a connection whose writes begin to fail at some point.
+// deadEnd is a connection whose writes fail, except the first ones.
 type deadEnd struct {
 	net.Conn
 	writes int
@@ -335,7 +335,7 @@ func TestAGrantToADisconnectedWaiterIsHandedOff(t *testing.T) {
 			t.Errorf("calls %q, want %q", got, want)
 		}
 		if got := s.backend.commits(); !slices.Contains(got, 12) {
-			t.Errorf("committed %v, without the handoff: the next waiter is not woken", got)
+			t.Errorf("committed %v, want 12: without the commit of the handoff the next waiter is not woken", got)
 		}
 	})
 }
@@ -345,14 +345,14 @@ func TestRepliesBeforeABlockedCommandAreSentFirst(t *testing.T) {
 		p := s.dial()
 		p.send("PING", "SIMBA.ACQUIRE m c 1000 WAIT 0", "ECHO after")
 		if got := p.reply(); got != "+PONG\r\n" {
-			t.Fatalf("got %q while the next command is blocked", got)
+			t.Fatalf("while the next command is blocked, the reply is %q, want PONG", got)
 		}
 		ticket.grant().Wake()
 		if got := status(p.reply()); got != "acquired" {
-			t.Errorf("status %q", got)
+			t.Errorf("status %q, want acquired", got)
 		}
 		if got := p.reply(); got != bulk("after") {
-			t.Errorf("got %q", got)
+			t.Errorf("ECHO replied %q", got)
 		}
 	})
 }
@@ -382,7 +382,7 @@ func TestBlockedTimeIsNotTheCommands(t *testing.T) {
 		p.expect("SLOWLOG LEN", ":0\r\n")
 		p.expect("LATENCY LATEST", "*0\r\n")
 		if info := p.do("INFO commandstats"); !strings.Contains(info, "cmdstat_simba.acquire:calls=1,usec=0,") {
-			t.Errorf("%s", info)
+			t.Errorf("INFO counts blocked time as time of the command:\n%s", info)
 		}
 	})
 }

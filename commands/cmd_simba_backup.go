@@ -33,21 +33,22 @@ var simbaBackupRow = command{
 
 // Backup is a consistent copy of the engine's data, as a stream.
 type Backup interface {
-	// Next returns the next bytes, and io.EOF after the last.
+	// Next returns the next bytes of the stream. After the last byte it returns io.EOF.
 	Next() ([]byte, error)
-	// Close ends the copy. It is idempotent.
+	// Close ends the copy. A second Close has no effect.
 	Close() error
 }
 
-// backups gives one connection at a time the right to a backup.
+// backups lets one connection at a time have a backup.
 type backups struct {
-	begin func() (Backup, error) // nil = the engine has none
+	begin func() (Backup, error) // nil = the engine has no backups
 
 	mu    sync.Mutex // protects owner; not held while a backup begins
 	owner *client    // nil = none
 }
 
-// claim reports whether c may begin a backup now. If not, it names the client that has one.
+// claim reports whether c may begin a backup now. owner is then c, and otherwise the client that
+// has a backup.
 func (b *backups) claim(c *client) (owner *client, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,18 +66,19 @@ func (b *backups) leave(c *client) {
 	}
 }
 
-// backupIdleTimeout is how long a client with a backup may take to ask for the next part. Until
-// then nobody else can have a backup, and the store keeps the old files for it.
+// backupIdleTimeout is how long a client with a backup may wait before it asks for the next part.
+// As long as the backup is open, no other client can have one, and the engine keeps old files for
+// it.
 const backupIdleTimeout = 5 * time.Minute
 
-// runningBackup is the backup of one connection.
+// runningBackup is the open backup of a connection.
 type runningBackup struct {
 	Backup
-	read int64       // bytes
+	read int64       // bytes read so far
 	idle *time.Timer // closes the connection after backupIdleTimeout
 }
 
-// backupBegin begins a backup. If the connection has one already, that one ends.
+// backupBegin begins a backup. If the connection has an open backup, backupBegin ends it first.
 func (c *client) backupBegin([][]byte) error {
 	begin := c.x.backups.begin
 	if begin == nil {
@@ -96,13 +98,14 @@ func (c *client) backupBegin([][]byte) error {
 	return nil
 }
 
-// abandonBackup closes the connection, and so ends its backup. It runs on a goroutine of its own.
+// abandonBackup closes the connection because its backup is idle. Closed then ends the backup. The
+// idle timer runs it on a goroutine of its own.
 func (c *client) abandonBackup() {
 	c.x.log.Warn("closed a client that did not go on with its backup", "id", c.conn.ID(), "timeout", backupIdleTimeout)
 	c.conn.Close()
 }
 
-// noBackup says which engine has backups.
+// noBackup returns the error of an engine without backups, which says which engine has them.
 func (c *client) noBackup() error {
 	if c.x.keyspace == nil {
 		return replyErrorf("ERR '%s' is served by the embedded engine only, and this server keeps its mutexes in %s: back up that store",
@@ -113,8 +116,8 @@ func (c *client) noBackup() error {
 
 func backupError(err error) error { return replyErrorf("ERR backup: %v", err) }
 
-// backupRead sends the next bytes. The offset is what the client has read so far. It shows that no
-// reply was lost.
+// backupRead replies with the next bytes. The offset is the number of bytes that the client has
+// read. A wrong offset shows that a reply was lost.
 func (c *client) backupRead(args [][]byte) error {
 	offset, ok := parseInt(args[2])
 	switch {
@@ -146,7 +149,7 @@ func (c *client) backupEnd([][]byte) error {
 	return nil
 }
 
-// endBackup ends the backup of this connection and reports whether it had one.
+// endBackup ends the backup of this connection. It reports whether the connection had one.
 func (c *client) endBackup() bool {
 	if c.backup == nil {
 		return false

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// fakeBackup is a stream of parts, or of an error after them.
+// fakeBackup is a stream of parts, and then of err.
 type fakeBackup struct {
 	parts  []string
 	err    error
-	open   *atomic.Int32 // how many are
+	open   *atomic.Int32 // the number of open backups
 	closed bool
 }
 
@@ -52,7 +52,7 @@ func TestABackupIsReadPartByPart(t *testing.T) {
 	p := s.dial()
 	p.expect("SIMBA.BACKUP READ 0", failed("ERR no backup is running on this connection. Try SIMBA.BACKUP BEGIN."))
 	p.expect("SIMBA.BACKUP END", ":0\r\n")
-	for range 2 { // the end makes room for the next
+	for range 2 { // after the first backup has ended, a second one can begin
 		p.expect("SIMBA.BACKUP BEGIN", ok)
 		p.expect("SIMBA.BACKUP READ 0", bulk("one"))
 		p.expect("SIMBA.BACKUP READ 0", failed("ERR the backup is at offset 3, not 0"))
@@ -76,7 +76,7 @@ func TestOneConnectionAtATimeHasABackup(t *testing.T) {
 	first.expect("SIMBA.BACKUP BEGIN", ok) // anew
 	first.expect("SIMBA.BACKUP READ 0", bulk("one"))
 	if n := open.Load(); n != 1 {
-		t.Errorf("%d backups are open", n)
+		t.Errorf("%d backups are open, want 1", n)
 	}
 	for _, end := range []string{"SIMBA.BACKUP END", "RESET"} {
 		first.do(end)
@@ -95,7 +95,7 @@ func TestABackupEndsWithItsConnection(t *testing.T) {
 	for other.do("SIMBA.BACKUP BEGIN") != ok { // the server has not noticed yet
 	}
 	if n := open.Load(); n != 1 {
-		t.Errorf("%d backups are open", n)
+		t.Errorf("%d backups are open, want 1", n)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestABackupOfAnIdleClientEnds(t *testing.T) {
 		s, open := backupSite(t, Config{Logger: slog.New(slog.DiscardHandler)}, io.EOF, "one", "two", "three")
 		p, other := s.dial(), s.dial()
 		p.expect("SIMBA.BACKUP BEGIN", ok)
-		for i, part := range []string{"one", "two"} { // it is not idle
+		for i, part := range []string{"one", "two"} { // each part begins a new idle time
 			time.Sleep(backupIdleTimeout - time.Second)
 			p.expect(fmt.Sprintf("SIMBA.BACKUP READ %d", 3*i), bulk(part))
 		}
@@ -114,11 +114,11 @@ func TestABackupOfAnIdleClientEnds(t *testing.T) {
 		synctest.Wait()
 		other.expect("SIMBA.BACKUP BEGIN", ok)
 		if n := open.Load(); n != 1 {
-			t.Errorf("%d backups are open", n)
+			t.Errorf("%d backups are open, want 1", n)
 		}
 		other.expect("SIMBA.BACKUP END", ":1\r\n")
 		time.Sleep(2 * backupIdleTimeout)
-		other.expect("SIMBA.BACKUP END", ":0\r\n") // it is idle, and has none
+		other.expect("SIMBA.BACKUP END", ":0\r\n") // idle without a backup: still connected
 	})
 }
 
@@ -129,7 +129,7 @@ func TestABackupThatFailsEndsWithTheCause(t *testing.T) {
 	p.expect("SIMBA.BACKUP READ 0", bulk("one"))
 	p.expect("SIMBA.BACKUP READ 3", failed("ERR backup: bad sector"))
 	if n := open.Load(); n != 0 {
-		t.Errorf("%d backups are open", n)
+		t.Errorf("%d backups are open, want 0", n)
 	}
 	refusing := newSite(t, Config{Backup: func() (Backup, error) { return nil, errors.New("no") }}).dial()
 	for range 2 {

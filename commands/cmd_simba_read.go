@@ -92,10 +92,11 @@ func (c *client) simbaOwner(args [][]byte) error {
 	return nil
 }
 
-// writeConnection writes the connection of a session, null if it is none of this server.
+// writeConnection writes the connection of a session. It writes null if this server has no such
+// connection.
 func (c *client) writeConnection(session uint64) {
 	conn := (*resp.Conn)(nil)
-	if session != 0 { // a lookup locks the server
+	if session != 0 { // 0 = none; avoid the lookup, which locks the server
 		conn = c.x.server.Conn(session)
 	}
 	if conn == nil {
@@ -111,7 +112,7 @@ func (c *client) writeConnection(session uint64) {
 	c.w.BulkString(conn.Name())
 }
 
-// parseQueue reads SIMBA.QUEUE. The default COUNT is the largest.
+// parseQueue parses SIMBA.QUEUE. Without COUNT, the count is the largest allowed.
 func parseQueue(args [][]byte) (mutex string, count int, err error) {
 	if mutex, err = parseMutex(args[1]); err != nil {
 		return "", 0, err
@@ -204,8 +205,8 @@ func (c *client) simbaScan(args [][]byte) error {
 	return nil
 }
 
-// parseHistory reads SIMBA.HISTORY. A client uses SINCE to read all events that it has missed, so
-// the default COUNT is then the largest.
+// parseHistory parses SIMBA.HISTORY. A client with SINCE wants all events that it has missed. So
+// with SINCE and without COUNT, the count is the largest allowed.
 func parseHistory(args [][]byte) (r simba.HistoryRequest, err error) {
 	if r.Mutex, err = parseMutex(args[1]); err != nil {
 		return r, err

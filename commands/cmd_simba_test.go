@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestANameThatIsTooLongIsNotCopied: a client must not cause garbage without limit.
+// A client must not make the server allocate without limit.
 func TestANameThatIsTooLongIsNotCopied(t *testing.T) {
 	huge := bytes.Repeat([]byte("x"), 64<<10)
 	refused := testing.Benchmark(func(b *testing.B) {
@@ -13,18 +13,18 @@ func TestANameThatIsTooLongIsNotCopied(t *testing.T) {
 		for range b.N {
 			for _, names := range [][2][]byte{{huge, []byte("c")}, {[]byte("m"), huge}, {huge, huge}} {
 				if _, _, err := parseNames(names[0], names[1]); err == nil {
-					b.Fatal("a name of 64 KiB is taken")
+					b.Fatal("parseNames accepts a name of 64 KiB")
 				}
 			}
 			if _, err := parseMutex(huge); err == nil {
-				b.Fatal("a mutex of 64 KiB is taken")
+				b.Fatal("parseMutex accepts a name of 64 KiB")
 			}
 		}
 	})
 	if n := refused.AllocedBytesPerOp(); n > 4<<10 {
-		t.Errorf("%d bytes for four refusals", n)
+		t.Errorf("four refusals allocate %d bytes, want at most 4 KiB", n)
 	}
 	if m, c, err := parseNames([]byte("m"), []byte("c")); m != "m" || c != "c" || err != nil {
-		t.Errorf("%q, %q, %v", m, c, err)
+		t.Errorf("parseNames returned %q, %q, %v, want m and c", m, c, err)
 	}
 }

@@ -49,8 +49,8 @@ const (
 	slowlogArgBytes = 128
 )
 
-// slowlog keeps the latest slow commands. The time of a command excludes the time while it is
-// blocked and the wait of its batch for the disk.
+// slowlog keeps the latest slow commands. The time of a command excludes blocked time, and the wait
+// of its batch for the disk.
 type slowlog struct {
 	threshold atomic.Int64 // microseconds; negative = off
 	limit     atomic.Int64 // entries
@@ -69,7 +69,7 @@ type slowCall struct {
 	name   string
 }
 
-// consider adds a command that has just run, if it was slow.
+// consider adds a command that has just run, if the command was slow.
 func (l *slowlog) consider(c *client, e *entry, args [][]byte, took time.Duration) {
 	threshold := l.threshold.Load()
 	if threshold < 0 || took.Microseconds() < threshold || e.has(secret|skipSlowlog) {
@@ -104,7 +104,8 @@ func slowlogQuote(args [][]byte) []string {
 	return kept
 }
 
-// cutArgument cuts an argument that is longer than limit, and appends the number of omitted bytes.
+// cutArgument returns an argument of at most limit bytes unchanged. It cuts a longer one, and
+// appends the number of omitted bytes.
 func cutArgument(a []byte, limit int) []byte {
 	if len(a) <= limit {
 		return a

@@ -8,9 +8,9 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// The queue of mutex m is the sorted set simba:{m}:contender. Its members are the contenders, in
-// order, and a score is the time of arrival. Members with equal scores are in the order of their
-// arrival. In Redis they are in alphabetical order.
+// The queue of mutex m is the sorted set simba:{m}:contender. Its members are the contenders, and
+// the score of a member is its time of arrival. Members with equal scores are in the order of their
+// arrival. In Redis they would be in the order of their bytes.
 
 var queueCommands = []command{
 	{
@@ -82,7 +82,7 @@ const (
 	errIncrPairs replyError = "ERR INCR option supports a single increment-element pair"
 )
 
-// queueAt returns the queue behind a key. It is empty if the key does not exist.
+// queueAt returns the queue behind a key. If the key does not exist, the queue is empty.
 func queueAt(t *keyTx, key []byte) (simba.Key, []simba.QueueMember, error) {
 	k := parseKey(key)
 	if k.Part == simba.KeyQueue {
@@ -141,8 +141,8 @@ options:
 	return a, nil
 }
 
-// score returns the new score of a contender, and whether ZADD may set it. old is the present score
-// if the contender is a member.
+// score returns the new score of a contender, and whether ZADD may set it. If the contender is a
+// member, old is its present score.
 func (a *queueAdd) score(member bool, old, score float64) (float64, bool) {
 	if !member {
 		return score, !a.xx
@@ -173,7 +173,7 @@ func zadd(t *keyTx, args [][]byte) error {
 		old := was.Score
 		score, done = a.score(member, old, p.Score)
 		switch {
-		case math.IsNaN(score): // only by INCR, which has one member
+		case math.IsNaN(score): // only with INCR, which allows one member, so nothing has changed
 			return errNaN
 		case !done || member && score == old:
 			continue
@@ -197,7 +197,7 @@ func zadd(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// plusZero turns -0 into 0, because a small sorted set of Redis does not keep -0.
+// plusZero turns -0 into 0. A small sorted set of Redis does so too.
 func plusZero(f float64) float64 {
 	if f == 0 {
 		return 0
@@ -243,7 +243,7 @@ func zpopmin(t *keyTx, args [][]byte) error {
 	for _, p := range first {
 		t.Dequeue(k.Mutex, p.Contender)
 	}
-	if len(args) == 2 && len(first) == 1 { // without a count the reply is flat in RESP3 too
+	if len(args) == 2 && len(first) == 1 { // without a count: flat in RESP3 too
 		t.w.Array(2)
 		writeMember(t.w, first[0])
 		return nil
@@ -252,8 +252,9 @@ func zpopmin(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// memberReply returns a command that calls reply for a member of the queue, which has n members.
-// The member has index i. For a contender that is not in the queue the command replies null.
+// memberReply returns a command that looks up a member of a queue. The command calls reply with the
+// member, its index i and the length n of the queue. For a contender that is not in the queue it
+// replies null.
 func memberReply(reply func(w *resp.Writer, p simba.QueueMember, i, n int)) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		_, queue, err := queueAt(t, args[1])

@@ -53,8 +53,8 @@ type queueRange struct {
 	offset, count    int64      // by score; a negative count = all
 }
 
-// ranging returns a command for a form of ZRANGE. If free is true, the options BYSCORE and REV may
-// change the form.
+// ranging returns a command for a form of ZRANGE. If free is true, clients may change the form by
+// the options BYSCORE and REV.
 func ranging(form queueRange, free bool) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		r := form
@@ -127,7 +127,7 @@ func (r *queueRange) parseScores(low, high []byte) error {
 	return nil
 }
 
-// of returns the members of a queue that are in the range.
+// of returns the members of a queue that are in the range, in the order of the reply.
 func (r *queueRange) of(queue []simba.QueueMember) []simba.QueueMember {
 	n := int64(len(queue))
 	var from, to int64
@@ -163,7 +163,8 @@ func (r *queueRange) of(queue []simba.QueueMember) []simba.QueueMember {
 	return part
 }
 
-// writeMembers writes members, or pairs of a member and its score. In RESP2 pairs are flat.
+// writeMembers replies with members, or with pairs of a member and its score. In RESP2 the pairs
+// are one flat array.
 func writeMembers(w *resp.Writer, members []simba.QueueMember, scores bool) {
 	pairs := scores && w.Proto() == 3
 	n := len(members)
@@ -189,24 +190,24 @@ func writeMember(w *resp.Writer, p simba.QueueMember) {
 	w.Double(p.Score)
 }
 
-// scoreBound is an end of a range of scores.
+// scoreBound is the lower or upper bound of a range of scores.
 type scoreBound struct {
 	score   float64
-	without bool // the range excludes the score itself
+	without bool // the range excludes the bound itself
 }
 
-// above reports whether the lower bound is above a score.
+// above reports whether a score is too low for the lower bound b.
 func (b scoreBound) above(score float64) bool {
 	return b.score > score || b.without && b.score == score
 }
 
-// below reports whether the upper bound is below a score.
+// below reports whether a score is too high for the upper bound b.
 func (b scoreBound) below(score float64) bool {
 	return b.score < score || b.without && b.score == score
 }
 
-// parseScoreBound is as lenient as Redis, which is stricter about the scores of ZADD. Blanks may
-// precede the number, an empty number is 0, and a number beyond the range of a double is infinite.
+// parseScoreBound reads a bound as Redis does, less strictly than a score of ZADD. Blanks may
+// precede the number. An empty number is 0. A number beyond the range of a double is infinite.
 func parseScoreBound(s string) (b scoreBound, ok bool) {
 	s, b.without = strings.CutPrefix(s, "(")
 	if s = strings.TrimLeft(s, " \t\n\v\f\r"); s == "" {
@@ -216,8 +217,9 @@ func parseScoreBound(s string) (b scoreBound, ok bool) {
 	return b, ok
 }
 
-// parseDouble reads a number as C's strtod does, but refuses NaN. Unlike strconv it accepts
-// hexadecimal integers and refuses underscores.
+// parseDouble reads a number as C's strtod does, but refuses NaN. Unlike strconv.ParseFloat, it
+// accepts hexadecimal integers and refuses underscores. inRange is false if the number overflows or
+// underflows a double.
 func parseDouble(s string) (f float64, inRange, ok bool) {
 	mantissa, digits, exponent := strings.ToLower(s), "123456789", "e"
 	if unsigned := strings.TrimLeft(mantissa, "+-"); strings.HasPrefix(unsigned, "0x") {
@@ -232,7 +234,7 @@ func parseDouble(s string) (f float64, inRange, ok bool) {
 		return 0, false, false
 	}
 	mantissa, _, _ = strings.Cut(mantissa, exponent)
-	if f == 0 && strings.ContainsAny(mantissa, digits) { // underflow: the number is not 0
+	if f == 0 && strings.ContainsAny(mantissa, digits) { // an underflow: the number is not 0
 		inRange = false
 	}
 	return f, inRange, true

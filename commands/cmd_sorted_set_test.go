@@ -57,7 +57,7 @@ func TestTheQueueOfAMutexIsASortedSet(t *testing.T) {
 	p.expect("ZRANGE simba:{job}:contender 0 -1", bulks("third", "early", "second"))
 	p.do("SIMBA.RELEASE job first")
 	if reply := waiter.reply(); !strings.Contains(reply, bulk("third")) {
-		t.Errorf("SIMBA.ACQUIRE: %q, want the mutex for the first of the queue", reply)
+		t.Errorf("the waiter third got %q, want the mutex: it is first in the queue", reply)
 	}
 	p.expect("ZRANGE simba:{job}:contender 0 -1", bulks("early", "second"))
 	p.expect("ZREM simba:{job}:contender early", ":1\r\n")
@@ -72,7 +72,8 @@ func TestEqualScoresAreInOrderOfArrival(t *testing.T) {
 	p.expect("ZRANGE simba:{job}:contender 0 -1 REV", bulks("a", "b", "c", "z"))
 }
 
-// TestARemovedWaiterIsNextAfterTheRelease does the same as Simba's script for a release.
+// TestARemovedWaiterIsNextAfterTheRelease sends the commands that Simba's script for a release
+// calls.
 func TestARemovedWaiterIsNextAfterTheRelease(t *testing.T) {
 	for _, command := range []string{"ZREM simba:{job}:contender second", "ZPOPMIN simba:{job}:contender"} {
 		s := newEngineSite(t)
@@ -104,7 +105,7 @@ func TestARemovedBlockedWaiterGetsTheMutex(t *testing.T) {
 		p.do(c)
 	}
 	if reply := waiter.reply(); !strings.Contains(reply, bulk("second")) {
-		t.Errorf("SIMBA.ACQUIRE: %q, want the mutex", reply)
+		t.Errorf("the waiter got %q, want the mutex", reply)
 	}
 	p.expectOwner("job", "second")
 	p.expect("ZCARD simba:{job}:contender", ":1\r\n")

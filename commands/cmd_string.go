@@ -2,7 +2,7 @@ package commands
 
 import "github.com/simba-resp/simba-resp"
 
-// The value of a lock key is the owner of its mutex.
+// These commands see a lock key as a string. Its value is the owner of the mutex.
 
 var stringCommands = []command{
 	{
@@ -76,13 +76,13 @@ var stringCommands = []command{
 	},
 }
 
-// put sets a lock key to value. old is its present lock. If value is the present owner, its tenure
-// goes on with the lease d. Any other value begins a new tenure.
+// put sets a lock key to value, with the lease d. old is the present lock. If the key is a string
+// and value is its owner, the tenure goes on. Otherwise a new tenure begins.
 func (t *keyTx) put(mutex string, old simba.Lock, value string, d lease) {
 	switch {
 	case d.over && old.Exists():
 		t.Drop(mutex)
-	case d.over: // a new lock would have expired already
+	case d.over: // there is no lock, and a new one would already have expired
 	case old.Exists() && old.Fields == nil && old.Owner == value:
 		t.Change(mutex, d.of(old), !d.kept)
 	default:
@@ -134,8 +134,8 @@ type setOptions struct {
 	at            []byte // the argument of the expiry; nil = there is none
 }
 
-// parseSetOptions reads the options as Redis does: an option may appear twice, and the last one
-// counts.
+// parseSetOptions reads the options as Redis does: the same option may appear twice, and the last
+// one counts.
 func parseSetOptions(rest [][]byte, getex bool) (o setOptions, err error) {
 	for i := 0; i < len(rest); i++ {
 		word, set := rest[i], !getex
@@ -210,15 +210,15 @@ func set(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// setIf sets a string unless NX or XX forbids it, and reports whether it did. NX also fails while
-// the mutex is reserved for another waiter, as ACQUIRE does.
+// setIf sets a string unless NX or XX forbids it, and reports whether it did. While a free mutex is
+// reserved for another waiter, NX forbids it too, because ACQUIRE would not get the mutex either.
 func (t *keyTx) setIf(k simba.Key, args [][]byte, value string, d lease, o setOptions) (bool, error) {
 	old, exists := t.lookup(k)
 	switch {
 	case o.nx && exists, o.xx && !exists:
 		return false, nil
 	case k.Part == simba.KeyToken && exists && old.Owner == value:
-		return true, nil // a contender writes the token that it received
+		return true, nil // a contender may write the token that it received
 	case k.Part != simba.KeyLock:
 		return false, viewError(args, k)
 	case o.nx && !t.MayTake(k.Mutex, value):
@@ -237,7 +237,7 @@ func setnx(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// setExpiring is SETEX and PSETEX.
+// setExpiring returns SETEX or PSETEX.
 func setExpiring(f expiryForm) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		d, err := f.parse(t, args, args[2], 1)
@@ -289,7 +289,7 @@ func getex(t *keyTx, args [][]byte) error {
 	switch {
 	case err != nil:
 		return err
-	case !l.Exists(): // Redis checks the time only if the key exists
+	case !l.Exists(): // as in Redis, a missing key hides an invalid expiry
 	case (o.at != nil || o.persist) && k.Part != simba.KeyLock:
 		return viewError(args, k)
 	case o.at != nil:

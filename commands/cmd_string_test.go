@@ -44,19 +44,19 @@ func TestALockKeyIsAMutex(t *testing.T) {
 	p := newEngineSite(t).dial()
 	p.expect("SET orders w1 NX PX 3600000", ok)
 	if got := p.do("SIMBA.OWNER orders"); !strings.Contains(got, bulk("owner")+bulk("w1")) {
-		t.Errorf("the owner is %q", got)
+		t.Errorf("SIMBA.OWNER replied %q, want w1", got)
 	}
 	for _, key := range []string{"orders", "simba:{orders}"} {
 		p.expect("SET "+key+" w2 NX PX 3600000", "$-1\r\n")
 		p.expect("GET "+key, bulk("w1"))
 	}
 	if got := p.do("SIMBA.ACQUIRE orders w2 3600000"); !strings.Contains(got, "queued") {
-		t.Errorf("a second contender: %q", got)
+		t.Errorf("the ACQUIRE of a second contender replied %q, want queued", got)
 	}
 	p.expect("EXISTS simba:{orders}:contender", ":1\r\n")
 	p.expect("SIMBA.RELEASE orders w1", ":1\r\n")
 	if got := p.do("SIMBA.ACQUIRE jobs w3 3600000"); !strings.Contains(got, "acquired") {
-		t.Errorf("acquire: %q", got)
+		t.Errorf("SIMBA.ACQUIRE replied %q, want acquired", got)
 	}
 	p.expect("GET jobs", bulk("w3"))
 	p.expect("SETNX simba:{jobs} w4", ":0\r\n")
@@ -71,7 +71,7 @@ func TestSettingTheSameValueKeepsTheTenure(t *testing.T) {
 	for _, command := range []string{"SET m w1 PX 7200000", "SET m w1 XX", "SET m w1 KEEPTTL", "SET m w1", "SETEX m 100 w1", "GETSET m w1"} {
 		p.do(command)
 		if now := token(p, "m"); now != first || now == "" {
-			t.Errorf("%s: the token is %q, was %q", command, now, first)
+			t.Errorf("%s: the token is %q, want the same as before, %q", command, now, first)
 		}
 	}
 }
@@ -83,12 +83,12 @@ func TestSettingAnotherValueBeginsATenure(t *testing.T) {
 		before := token(p, "m")
 		p.do(command)
 		if now := token(p, "m"); now == before || now == "" {
-			t.Errorf("%s: the token is %q, was %q", command, now, before)
+			t.Errorf("%s: the token is %q, want another than before, %q", command, now, before)
 		}
 		p.expect("GET m", bulk(fmt.Sprint("w", i+1)))
 	}
 	if got := p.do("SIMBA.HISTORY m"); strings.Count(got, bulk("broken")) != 5 {
-		t.Errorf("the history has not 5 broken tenures: %q", got)
+		t.Errorf("SIMBA.HISTORY does not show 5 broken tenures: %q", got)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestTheSameValueInAHashBeginsATenure(t *testing.T) {
 	p.expect("SET m w1", ok)
 	p.expect("TYPE m", "+string\r\n")
 	if now := token(p, "m"); now == before {
-		t.Error("the string goes on with the tenure of the hash")
+		t.Error("SET has kept the tenure of the hash")
 	}
 }
 
@@ -137,7 +137,7 @@ func TestCountersKeepTenureAndLease(t *testing.T) {
 	p.expect("INCR n", ":2\r\n")
 	p.expect("DECRBY n 5", ":-3\r\n")
 	if now := token(p, "n"); now != before {
-		t.Errorf("the token is %q, was %q", now, before)
+		t.Errorf("the token is %q, want the same as before, %q", now, before)
 	}
 	p.expect("PEXPIRETIME n", ":4000000000000\r\n")
 }

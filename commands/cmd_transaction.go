@@ -73,10 +73,10 @@ func (c *client) endTransaction() {
 }
 
 // exec runs the queued commands and replies with the array of their replies. If all are commands of
-// the keyspace, they run in one transaction. Otherwise each runs alone, and commands of other
+// the keyspace, they run in one transaction of it. Otherwise each runs alone, and commands of other
 // clients may run in between.
 func (c *client) exec(args [][]byte) error {
-	defer c.x.monitors.feed(c, args) // after its commands, as in Redis
+	defer c.x.monitors.feed(c, args) // MONITOR shows EXEC after its commands, as in Redis
 	tx, watched := c.tx, c.watched
 	if tx == nil {
 		return replyError("ERR EXEC without MULTI")
@@ -100,7 +100,7 @@ func (c *client) exec(args [][]byte) error {
 	return err
 }
 
-// execEach runs each command alone, if no watched key has changed.
+// execEach runs each command alone. It runs none if a watched key has changed.
 func (c *client) execEach(tx *transaction, watched watches) error {
 	if len(watched) > 0 {
 		err := c.transact(func(t *keyTx) error { return t.checkWatched(watched) })
@@ -127,11 +127,11 @@ func (c *client) execEach(tx *transaction, watched watches) error {
 		parked += c.parked
 	}
 	c.executing = false
-	c.parked = parked // run has set it for the last inner command
+	c.parked = parked // run has set c.parked for the last command only
 	return nil
 }
 
-// execKeyed runs the commands in one transaction, if no watched key has changed.
+// execKeyed runs the commands in one transaction. It runs none if a watched key has changed.
 func (c *client) execKeyed(tx *transaction, watched watches) error {
 	err := c.transact(func(t *keyTx) error {
 		if err := t.checkWatched(watched); err != nil {
@@ -145,8 +145,8 @@ func (c *client) execKeyed(tx *transaction, watched watches) error {
 	return err
 }
 
-// executed records the commands of an EXEC in the statistics and logs. It is called after the
-// transaction, because the commands run again after a conflict.
+// executed records the commands of an EXEC in the statistics and logs. execKeyed calls it once,
+// after the transaction, because the commands may have run several times.
 func (c *client) executed(tx *transaction) {
 	for i, q := range tx.queue {
 		call := &tx.calls[i]
@@ -166,7 +166,7 @@ func (c *client) executed(tx *transaction) {
 	}
 }
 
-// nullArray is the reply of an EXEC that did not run.
+// nullArray writes the reply of an EXEC whose watched keys have changed.
 func (c *client) nullArray() {
 	if c.w.Proto() == 3 {
 		c.w.Null()
@@ -178,18 +178,18 @@ func (c *client) nullArray() {
 // execution is the result of a command in an EXEC.
 type execution struct {
 	took   time.Duration
-	err    error // its reply
-	denied int   // how many calls of a script were
+	err    error // nil = the command succeeded; else its reply
+	denied int   // how many calls of the script the rules denied
 }
 
-// maxTorn is how many scripts of one EXEC may fail after a change. After each such failure all
+// maxTorn is how many scripts of one EXEC may fail after a change. After each such failure, all
 // commands before the script run again.
 const maxTorn = 16
 
 const errTorn replyError = "ERR nothing executed: too many scripts of this transaction failed after a change"
 
-// runAll runs the commands of an EXEC and replies with the array of their replies. The reply of a
-// command that fails is its error, and the others go on, as in Redis.
+// runAll runs the commands of an EXEC and replies with the array of their replies. If a command
+// fails, its reply is an error, and the next commands run, as in Redis.
 func (t *keyTx) runAll(tx *transaction) error {
 	tx.calls = slices.Grow(tx.calls[:0], len(tx.queue))[:len(tx.queue)]
 	start, torn := t.w.Len(), 0
@@ -201,8 +201,9 @@ func (t *keyTx) runAll(tx *transaction) error {
 		case i == len(tx.queue):
 			return nil
 		}
-		// Discard drops all changes, not only those of the script. The commands before it run
-		// again with the same results, because the reads and the time are the same.
+		// Script i has failed after a change. Discard drops all changes of the transaction, so the
+		// commands before i run again. They have the same results, because the reads and the time
+		// stay the same.
 		if torn++; torn > maxTorn {
 			return errTorn
 		}
@@ -221,9 +222,9 @@ func (t *keyTx) mayRun(e *entry, args [][]byte) error {
 	return nil
 }
 
-// runSome runs the commands until one leaves the transaction torn or too large, and returns its
-// index. An earlier call has run the commands before known. Those that failed then do not run
-// again.
+// runSome runs the commands until one leaves the transaction torn or too large. It returns the
+// index of this command, or the number of commands. An earlier call has run the commands with an
+// index below known. runSome does not run those that failed then, but replies with the same error.
 func (t *keyTx) runSome(tx *transaction, known int) int {
 	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
 	t.denials.run = 0

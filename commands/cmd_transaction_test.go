@@ -18,7 +18,7 @@ import (
 
 const (
 	queued  = "+QUEUED\r\n"
-	nullTwo = "*-1\r\n" // EXEC of what a watched key forbids, in RESP2
+	nullTwo = "*-1\r\n" // the reply of EXEC in RESP2 if a watched key has changed
 )
 
 // transaction sends commands between MULTI and EXEC and returns the reply of EXEC.
@@ -77,7 +77,7 @@ func TestAFailedCommandKeepsTheRestOfItsTransaction(t *testing.T) {
 		"SET a 1", "INCR s", "GET a", "GET s")
 }
 
-// TestALongTransactionAllocatesLittle: garbage collection slows all clients down.
+// Garbage collection slows all clients down.
 func TestALongTransactionAllocatesLittle(t *testing.T) {
 	const commands = 1000
 	words := func(line string) [][]byte { return bytes.Fields([]byte(line)) }
@@ -100,7 +100,7 @@ func TestALongTransactionAllocatesLittle(t *testing.T) {
 		})
 	})
 	if n := made.AllocedBytesPerOp() / commands; n > 150 {
-		t.Errorf("%d bytes for a command", n)
+		t.Errorf("a queued command allocates %d bytes, want at most 150", n)
 	}
 }
 
@@ -129,15 +129,15 @@ func TestATransactionStartsEmpty(t *testing.T) {
 	}
 	tx.reset()
 	if len(tx.queue)+len(tx.chunk)+len(tx.args)+len(tx.calls)+tx.bytes > 0 || tx.broken || tx.grows {
-		t.Errorf("%+v", tx)
+		t.Errorf("after reset the transaction has %+v, want nothing", tx)
 	}
 	for i, a := range tx.args[:cap(tx.args)] {
 		if a != nil {
-			t.Errorf("argument %d holds %q", i, a)
+			t.Errorf("after reset the memory of argument %d still refers to %q", i, a)
 		}
 	}
 	if q, c := tx.queue[:2], tx.calls[:1]; q[0].entry != nil || q[1].packed != nil || c[0].err != nil {
-		t.Errorf("it holds %+v, %+v", q, c)
+		t.Errorf("after reset the memory still has the commands %+v and the results %+v", q, c)
 	}
 
 	p := newLockSite(t).dial()
@@ -163,7 +163,7 @@ func TestOtherCommandsInATransactionRunOneByOne(t *testing.T) {
 	p := newLockSite(t).dial()
 	reply := p.transaction("SET a w1 PX 60000", "SIMBA.ACQUIRE a w2 1000 NOQUEUE", "ACL WHOAMI", "GET a")
 	if !strings.HasPrefix(reply, "*4\r\n"+ok) || !strings.HasSuffix(reply, bulk("default")+bulk("w1")) {
-		t.Errorf("EXEC replied %q", reply)
+		t.Errorf("EXEC replied %q, want default and w1 as the last replies", reply)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestAChangedWatchedKeyPreventsExec(t *testing.T) {
 			q.do(change)
 			p.expectTransaction(nullTwo, "SET done 1")
 			p.expect("EXISTS done", ":0\r\n")
-			p.expectTransaction("*1\r\n"+ok, "SET done 1") // EXEC has ended the watch
+			p.expectTransaction("*1\r\n"+ok, "SET done 1") // the EXEC before has ended the watch
 		})
 	}
 }
@@ -282,7 +282,7 @@ func TestWatchIsRefusedInMultiAndBeyondItsLimit(t *testing.T) {
 		keys += fmt.Sprint(" ", i)
 	}
 	p.expect(keys, ok)
-	p.expect(keys, ok) // they count once
+	p.expect(keys, ok) // keys that are watched already do not count again
 	p.expect("WATCH a", failed("ERR too many watched keys: a connection may watch at most 1000"))
 	p.expect("UNWATCH", ok)
 	p.expect("WATCH a", ok)
@@ -339,12 +339,12 @@ func TestATooLargeTransactionStopsEarly(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.reply != failed("ERR "+simba.ErrTooLarge.Error()) {
-				t.Errorf("%.100q", c.reply)
+				t.Errorf("the reply is %.100q, want %q", c.reply, simba.ErrTooLarge)
 			}
 		})
 	}
 	if n := space.reads.Load(); n > 3*most {
-		t.Errorf("%d locks were read", n)
+		t.Errorf("%d locks were read, want at most %d", n, 3*most)
 	}
 }
 
@@ -357,24 +357,24 @@ func TestTheReplyOfAKeyTransactionIsBounded(t *testing.T) {
 	}
 	reply := p.transaction(get...)
 	if n := strings.Count(reply, failed(string(errExecReply))); n == 0 || n > 10 {
-		t.Errorf("%d of %d commands were refused", n, len(get))
+		t.Errorf("%d of %d commands were refused, want 1 to 10", n, len(get))
 	}
 }
 
-// conflicting is a keyspace whose transactions conflict a few times.
+// conflicting is a keyspace in which runs of transactions conflict, until times is 0.
 type conflicting struct {
 	*engine.Engine
-	times int
+	times int // how many of the next runs conflict
 }
 
-// Update changes a key of its own, which the transaction has read, after each run that is to
-// conflict.
+// Update makes a run conflict and decreases times, unless times is 0. It lets the transaction read
+// another key, and changes this key at the end of the run.
 func (s *conflicting) Update(do func(simba.Tx) error) (simba.Seq, error) {
 	return s.Engine.Update(func(tx simba.Tx) error {
 		if s.times == 0 {
 			return do(tx)
 		}
-		tx.Unchanged("conflicting", false, 0) // reads its version
+		tx.Unchanged("conflicting", false, 0) // the transaction reads the version of the key
 		err := do(tx)
 		s.times--
 		_, _ = s.Engine.Update(func(other simba.Tx) error {
@@ -409,7 +409,7 @@ func TestAConflictingTransactionRunsAgainAndCountsOnce(t *testing.T) {
 	monitor.expect("MONITOR", ok)
 	space.times = 7
 	p.expectTransaction("*3\r\n:1\r\n"+failed(string(errNotInteger))+":2\r\n", "INCR a", "INCRBY a x", "INCR a")
-	p.expect("ECHO end", bulk("end")) // no earlier reply is left
+	p.expect("ECHO end", bulk("end")) // no reply of an earlier run is left
 	for _, command := range []string{"MULTI", "INCR", "INCRBY", "INCR", "EXEC"} {
 		if line := monitor.reply(); !strings.Contains(line, `"`+command+`"`) {
 			t.Errorf("MONITOR shows %q, want %s", line, command)
@@ -421,14 +421,14 @@ func TestAConflictingTransactionRunsAgainAndCountsOnce(t *testing.T) {
 		}
 	}
 	if n := s.x.errors.sum(); n != 1 {
-		t.Errorf("%d errors, want 1", n)
+		t.Errorf("%d errors were counted, want 1", n)
 	}
 }
 
 func TestATransactionFailsAfterTooManyConflicts(t *testing.T) {
 	s, space := newConflictingSite(t)
 	p := s.dial()
-	space.times = 200 // twice as often as an engine runs it
+	space.times = 200 // an engine runs a transaction at most 100 times
 	p.expect("SET a w1", failed(string(errContended)))
 	p.expectTransaction(failed(string(errContended)), "SET a w1")
 	p.expect("GET a", "$-1\r\n")
@@ -443,7 +443,7 @@ func TestAConflictOnAnotherKeyRunsExecAgain(t *testing.T) {
 	p.expect("GET a", bulk("w1"))
 }
 
-// watchedChanges changes a key while the transaction of an EXEC runs.
+// watchedChanges changes the key a at the end of the first run of a transaction.
 type watchedChanges struct {
 	*engine.Engine
 	runs int

@@ -27,8 +27,7 @@ type watches map[simba.Key]uint64
 
 func isQueue(k simba.Key) bool { return k.Part == simba.KeyQueue }
 
-// maxWatched is the number of keys that a connection may watch. The engine keeps a counter for
-// each.
+// maxWatched is how many keys a connection may watch. The engine keeps a counter for each key.
 const maxWatched = 1000
 
 func (c *client) watchKeys(args [][]byte) error {
@@ -67,7 +66,7 @@ func (c *client) unwatch([][]byte) error {
 	return nil
 }
 
-// unwatchKeyed is UNWATCH inside EXEC. It has nothing to do, since EXEC ends every WATCH.
+// unwatchKeyed is UNWATCH inside EXEC. It does nothing, because EXEC has ended every WATCH already.
 func unwatchKeyed(t *keyTx, _ [][]byte) error {
 	t.w.Simple("OK")
 	return nil
@@ -84,11 +83,12 @@ func (c *client) unwatchAll(watched watches) {
 	}
 }
 
-// errWatchedChanged is returned when a watched key has changed. EXEC replies with a null array.
+// errWatchedChanged is returned when a watched key has changed. EXEC then replies with a null
+// array.
 var errWatchedChanged = errors.New("a watched key has changed")
 
-// checkWatched returns errWatchedChanged if a watched key has changed. If one changes later, before
-// the commit, the transaction conflicts.
+// checkWatched returns errWatchedChanged if a watched key has changed. If a watched key changes
+// after this check and before the commit, the transaction conflicts and runs again.
 func (t *keyTx) checkWatched(watched watches) error {
 	for k, version := range watched {
 		if !t.Unchanged(k.Mutex, isQueue(k), version) {

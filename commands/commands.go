@@ -1,12 +1,12 @@
 // Package commands has the table of commands and their handlers. A handler parses the arguments,
-// makes one call to the simba.Backend and writes the reply.
+// calls the simba.Backend and writes the reply.
 //
 //	resp.Server ── Execute ► find in the table ─► admit ─► handler ─► simba.Backend
-//	            ── Closed ──► release what SESSION bound to the connection
+//	            ── Closed ──► release the leases that SESSION bound to the connection
 //
 // A file cmd_<family>.go has the rows, parsers and handlers of one family of commands. The rows of
 // all families are the table. Dispatch, arity errors, COMMAND, the HELP subcommands, SIMBA.HELP and
-// the table in the README follow from it.
+// docs/reference/commands.md follow from the table.
 //
 // Invariants:
 //
@@ -41,8 +41,8 @@ type Config struct {
 	StoreTimeout time.Duration
 	// Settings are parameters of CONFIG GET and SET, besides those of this package.
 	Settings []Setting
-	// Users are the accounts and their rules, with the names of Catalog; nil = only the default
-	// user, which may do everything without a password.
+	// Users are the accounts and their rules, opened with Catalog. Nil means that there is only the
+	// default user, which may do everything without a password.
 	Users *access.Accounts
 	// Info holds facts for INFO.
 	Info Info
@@ -52,13 +52,13 @@ type Config struct {
 	Persistence func() []Field
 	// MaxMemory is the argument of SetMaxMemory.
 	MaxMemory uint64
-	// Backup begins a copy of the engine's data. Commands has one open at a time. Nil means that
+	// Backup begins a copy of the engine's data. Commands opens one copy at a time. Nil means that
 	// the engine has no disk of its own.
 	Backup func() (Backup, error)
 	// Shutdown begins a graceful stop and returns at once; nil = SHUTDOWN is refused.
 	Shutdown func()
-	// Logger gets what does not belong in a reply; nil = slog.Default(). It must not block, because
-	// clients wait for it.
+	// Logger gets the log lines; nil = slog.Default(). It must not block, because clients wait for
+	// it.
 	Logger *slog.Logger
 	// Audit gets the audit log; nil = Logger. It must not block either.
 	Audit *slog.Logger
@@ -84,7 +84,7 @@ type Field struct{ Name, Value string }
 // use.
 type Commands struct {
 	backend     simba.Backend
-	keyspace    simba.Keyspace // nil = none: the backend may wait for a store
+	keyspace    simba.Keyspace // nil = backend is no Keyspace, and may wait for a store
 	users       *access.Accounts
 	info        Info
 	about       func() []Field
@@ -99,7 +99,7 @@ type Commands struct {
 	table  *table
 
 	settings  []Setting
-	settingMu sync.Mutex // held during CONFIG SET, which changes all or nothing
+	settingMu sync.Mutex // held during CONFIG SET, so that it changes all or nothing
 
 	scripting scripting
 	keyEvents keyEvents
@@ -181,8 +181,8 @@ func (x *Commands) Close() {
 	x.audit.close()
 }
 
-// LongArguments reports whether an argument of a command may be as long as a whole command, such as
-// a script. It is a resp.Limits.MayBeLong.
+// LongArguments reports whether a command takes a script, which may be as long as a whole command.
+// It is a resp.Limits.MayBeLong.
 func (x *Commands) LongArguments(name []byte) bool {
 	e := lookup(x.table.byName, name)
 	if e == nil {
@@ -199,8 +199,8 @@ func (x *Commands) LongArguments(name []byte) bool {
 // age is the time since the server's start.
 func (x *Commands) age() time.Duration { return time.Since(x.info.Started) }
 
-// Opened implements resp.Handler. It sets the user of a certificate, because the limits for the
-// first command depend on it.
+// Opened implements resp.Handler. If the client has a certificate, Opened sets the user at once,
+// because the limits for the first command depend on the user.
 func (x *Commands) Opened(conn *resp.Conn) {
 	if x.certificateName(conn) != "" {
 		x.client(conn)
@@ -209,7 +209,7 @@ func (x *Commands) Opened(conn *resp.Conn) {
 
 // Execute implements resp.Handler.
 func (x *Commands) Execute(conn *resp.Conn, args [][]byte) {
-	if conn.SelfCheck() { // it needs no login, and figures are those of clients
+	if conn.SelfCheck() { // the server's own PING: it needs no login and does not count
 		conn.Reply().Simple("PONG")
 		return
 	}
@@ -232,8 +232,8 @@ func (x *Commands) Execute(conn *resp.Conn, args [][]byte) {
 // CommitWaited is a resp.Config.CommitWaited. It adds the wait for the disk to LATENCY.
 func (x *Commands) CommitWaited(took time.Duration) { x.latency.consider(commitEvent, took) }
 
-// Closed implements resp.Handler. It keeps the leases of a SESSION while the server stops, because
-// the client will reconnect.
+// Closed implements resp.Handler. It releases the leases of a SESSION. While the server stops it
+// keeps them, because the client will reconnect.
 func (x *Commands) Closed(conn *resp.Conn) {
 	c, ok := conn.State().(*client)
 	if !ok {

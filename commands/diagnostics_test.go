@@ -26,7 +26,7 @@ func TestTheSlowlogKeepsTheNewestSlowCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newSite(t, Config{Backend: slowBackend()}).dial()
 		p.do("CLIENT SETNAME me")
-		p.do("SIMBA.RELEASE m c TOKEN 9") // below the threshold of 10 ms without its Commit
+		p.do("SIMBA.RELEASE m c TOKEN 9") // below the threshold: Commit does not count
 		p.do("SIMBA.RELEASE m c TOKEN 10")
 		p.do("SIMBA.RELEASE " + strings.Repeat("m", 130) + " c TOKEN 20")
 		p.expect("SLOWLOG LEN", ":2\r\n")
@@ -44,7 +44,7 @@ func TestTheSlowlogKeepsTheNewestSlowCommands(t *testing.T) {
 		p.expect("CONFIG SET slowlog-log-slower-than 0", ok)
 		p.do("COMMAND INFO" + strings.Repeat(" x", 40))
 		if got := p.do("SLOWLOG GET 1"); !strings.Contains(got, "*32\r\n") || !strings.Contains(got, bulk("... (11 more arguments)")) {
-			t.Errorf("a command of 42 arguments is kept as %q", got)
+			t.Errorf("the slow log shows a command of 42 arguments as %q", got)
 		}
 		p.expect("CONFIG SET slowlog-log-slower-than -1", ok)
 		p.expect("SLOWLOG RESET", ok)
@@ -82,7 +82,7 @@ func TestWaitsInsideExecCountForNoCommand(t *testing.T) {
 				info := infoFields(t, p.do("INFO commandstats"))
 				for command, want := range map[string]string{c.name: "calls=2,usec=6000,", "exec": "calls=1,usec=6000,"} {
 					if got := info["cmdstat_"+command]; !strings.HasPrefix(got, want) {
-						t.Errorf("%s has %s, want %s", command, got, want)
+						t.Errorf("INFO shows for %s %s, want %s", command, got, want)
 					}
 				}
 			})
@@ -94,7 +94,7 @@ func TestTheLatencyMonitorKeepsOneSampleASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newSite(t, Config{Backend: slowBackend()}).dial()
 		p.do("SIMBA.RELEASE m c TOKEN 99")
-		p.expect("LATENCY LATEST", "*0\r\n") // it is off
+		p.expect("LATENCY LATEST", "*0\r\n") // the latency monitor is off
 		p.expect("CONFIG SET latency-monitor-threshold 30", ok)
 		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
 		first := time.Now().Unix()
@@ -114,7 +114,7 @@ func TestTheLatencyMonitorKeepsOneSampleASecond(t *testing.T) {
 			p.do(fmt.Sprintf("SIMBA.RELEASE m c TOKEN %d", 100+i))
 		}
 		if got := p.do("LATENCY HISTORY fast-command"); !strings.HasPrefix(got, "*160\r\n") {
-			t.Errorf("%.20q", got)
+			t.Errorf("LATENCY HISTORY begins with %.20q, want 160 samples", got)
 		}
 	})
 }
@@ -167,10 +167,10 @@ func TestAMonitorSeesCommandsButNoSecrets(t *testing.T) {
 				t.Errorf("the monitor saw %q, want %q", got, at+want)
 			}
 		}
-		mon.send("RESET") // which it sees itself, last
+		mon.send("RESET") // the monitor sees its own RESET, as the last command
 		mon.reply()
 		if got := mon.reply(); got != "+RESET\r\n" {
-			t.Errorf("RESET: %q", got)
+			t.Errorf("the reply to RESET is %q", got)
 		}
 		p.do("PING")
 		s.server.Conn(1).State().(*client).watch([]byte("+a command that was on its way\r\n"))
@@ -180,7 +180,7 @@ func TestAMonitorSeesCommandsButNoSecrets(t *testing.T) {
 		mon.nc.Close()
 		synctest.Wait()
 		if n := s.x.monitors.n.Load(); n != 0 {
-			t.Errorf("%d monitors after the last has left", n)
+			t.Errorf("%d monitors are registered after the last has disconnected", n)
 		}
 	})
 }
@@ -193,14 +193,14 @@ func TestTheIdleTimeoutExcludesMonitors(t *testing.T) {
 		mon.expect("MONITOR", ok)
 		time.Sleep(time.Hour)
 		mon.send("RESET")
-		mon.reply() // RESET as the monitor sees it
+		mon.reply() // the line that shows RESET
 		if got := mon.reply(); got != "+RESET\r\n" {
-			t.Fatalf("RESET: %q", got)
+			t.Fatalf("the reply to RESET is %q", got)
 		}
 		reset := time.Now()
 		mon.expectEnd()
 		if d := time.Since(reset).Round(time.Second); d != time.Minute {
-			t.Errorf("it was cut %v after its RESET, want 1m", d)
+			t.Errorf("the server closed the connection %v after its RESET, want 1m", d)
 		}
 	})
 }
@@ -209,7 +209,7 @@ func TestMonitorLinesAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	line := string(monitorLine(time.Unix(1, 0), "pipe", [][]byte{[]byte("ECHO"), []byte(long)}))
 	if want := `+1.000000 [0 pipe] "ECHO" "` + long[:1024] + `... (1976 more bytes)"` + "\r\n"; line != want {
-		t.Errorf("shown %q", line)
+		t.Errorf("the line is %q, want %q", line, want)
 	}
 	args := make([][]byte, 1000)
 	for i := range args {
@@ -218,7 +218,7 @@ func TestMonitorLinesAreBounded(t *testing.T) {
 	line = string(monitorLine(time.Unix(1, 0), "pipe", args))
 	shown := strings.Count(line, "\" \"")
 	if len(line) > monitorLineBytes || len(line) < monitorLineBytes-400 || !strings.HasSuffix(line, fmt.Sprintf(`"... (%d more arguments)"`+"\r\n", len(args)-shown)) {
-		t.Errorf("%d bytes with %d arguments are shown: …%s", len(line), shown, line[len(line)-60:])
+		t.Errorf("the line has %d bytes and %d arguments, and ends with %s", len(line), shown, line[len(line)-60:])
 	}
 }
 
@@ -274,12 +274,12 @@ func TestInfoShowsRealFigures(t *testing.T) {
 			"last_seq": "40", "quiet_ms": "1500", "db0": "keys=3,expires=3,avg_ttl=0",
 		} {
 			if info[k] != want {
-				t.Errorf("%s:%s, want %s", k, info[k], want)
+				t.Errorf("INFO shows %s:%s, want %s", k, info[k], want)
 			}
 		}
 		for _, k := range []string{"used_memory", "used_memory_rss", "used_memory_peak", "process_id", "total_net_input_bytes", "total_net_output_bytes"} {
 			if info[k] == "" || info[k] == "0" {
-				t.Errorf("%s:%s", k, info[k])
+				t.Errorf("INFO shows %s:%s, want a figure above 0", k, info[k])
 			}
 		}
 
@@ -287,7 +287,7 @@ func TestInfoShowsRealFigures(t *testing.T) {
 		info = infoFields(t, p.do("INFO all"))
 		for k, want := range map[string]string{"total_connections_received": "0", "total_commands_processed": "1", "total_error_replies": "0", "errorstat_ERR": "", "cmdstat_simba.release": ""} {
 			if info[k] != want {
-				t.Errorf("after RESETSTAT %s:%s, want %s", k, info[k], want)
+				t.Errorf("after RESETSTAT INFO shows %s:%s, want %s", k, info[k], want)
 			}
 		}
 	})
@@ -311,7 +311,7 @@ func TestInfoShowsTheSectionsAskedFor(t *testing.T) {
 		"INFO default commandstats": "Server Clients Memory Persistence Stats Replication CPU Commandstats Errorstats Cluster Simba Keyspace",
 	} {
 		if got := headings(command); got != want {
-			t.Errorf("%s: %q, want %q", command, got, want)
+			t.Errorf("%s has the sections %q, want %q", command, got, want)
 		}
 	}
 	p.expect("INFO nonsense", "$0\r\n\r\n")
@@ -329,7 +329,7 @@ func TestOpsPerSecondFollowTheLoad(t *testing.T) {
 			p.do("PING")
 			time.Sleep(10 * time.Millisecond)
 		}
-		if got := rate(); got != "99" && got != "100" { // without or with INFO itself
+		if got := rate(); got != "99" && got != "100" { // the rate may include INFO itself
 			t.Errorf("%s operations a second, want 100", got)
 		}
 		time.Sleep(time.Hour)

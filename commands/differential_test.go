@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Both servers reply to these commands with the same bytes.
+// This server and Redis reply to these commands with the same bytes.
 var sameBytes = []string{
 	"PING", "PING a", "PING a b", "ECHO", `ECHO "a\r\nb"`, "ECHO a b",
 	"nonsense", "nonsense a b", `nonsense "` + strings.Repeat("x", 200) + `" b`, strings.Repeat("y", 200),
@@ -54,13 +54,13 @@ var sameBytes = []string{
 	"COMMAND LIST FILTERBY PATTERN multi",
 }
 
-// Both servers reply with the same bytes to a RESP2 connection with a subscription.
+// To a RESP2 connection with a subscription, this server and Redis reply with the same bytes.
 var sameBytesSubscribed = []string{
 	"SUBSCRIBE a", "SSUBSCRIBE s", "PING", "PING x", "PING x y", "nonsense", "ECHO x", "CLIENT LIST", "CLIENT nonsense", "MULTI", "COMMAND", "HELLO 2",
 	"UNSUBSCRIBE a", "ECHO x", "SUNSUBSCRIBE", "ECHO x", "PSUBSCRIBE x*", "ECHO x", "RESET", "ECHO x", "SUBSCRIBE a", "QUIT",
 }
 
-// Both servers reply to these commands in the same form, with different values.
+// This server and Redis reply to these commands in the same form, with different values.
 var sameShape = []string{
 	"HELLO", "TIME", "CLIENT ID", "CLIENT INFO", "CLIENT LIST", "INFO", "INFO server", "INFO nonsense", "INFO all",
 	"COMMAND COUNT", "AUTH nobody x", "ACL LOG", "ACL CAT", "ACL CAT transaction", "CLIENT HELP", "CONFIG HELP", "PUBSUB HELP", "SLOWLOG HELP", "LATENCY HELP", "MEMORY HELP", "MODULE HELP", "ACL HELP", "COMMAND HELP",
@@ -130,7 +130,7 @@ func TestRepliesHaveTheFormOfRedis(t *testing.T) {
 	}
 }
 
-// shape reduces a reply to the types of its frames; runs of one type count once.
+// shape reduces a reply to the types of its frames. Several frames of one type in a row count once.
 func shape(reply string) string {
 	var b strings.Builder
 	for rest := reply; rest != ""; {
@@ -159,7 +159,8 @@ func realRedis(t testing.TB, args ...string) func(testing.TB) *peer {
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	args = append([]string{"--port", "0", "--unixsocket", socket, "--save", "", "--daemonize", "no"}, args...)
 	cmd := exec.Command(bin, args...)
-	// It holds the pipe by which a fuzzer notices the end of its worker.
+	// Redis inherits the pipe by which a fuzzer notices the end of its worker. So Redis must end
+	// with this process.
 	cmd.SysProcAttr = stores.DieWithParent()
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -30,7 +30,7 @@ func TestABatchCommitsOnceItsLargestSeq(t *testing.T) {
 		p.reply()
 	}
 	if got := backend.commits(); !slices.Equal(got, []simba.Seq{42}) {
-		t.Errorf("committed %v, want [42]", got)
+		t.Errorf("the first batch committed %v, want [42]", got)
 	}
 	p.do("SIMBA.RELEASE o c")
 	if got := backend.commits(); !slices.Equal(got, []simba.Seq{7}) {
@@ -41,13 +41,13 @@ func TestABatchCommitsOnceItsLargestSeq(t *testing.T) {
 func TestABatchCommitsEvenWithoutAChange(t *testing.T) {
 	s := newSite(t, Config{})
 	p := s.dial()
-	p.do("SIMBA.OWNER m") // it may have expired a lease, so a notice may be due
+	p.do("SIMBA.OWNER m") // the read may have expired a lease, so a notice may be due
 	if got := s.backend.commits(); !slices.Equal(got, []simba.Seq{0}) {
-		t.Errorf("committed %v, want [0]", got)
+		t.Errorf("SIMBA.OWNER committed %v, want [0]", got)
 	}
 	p.do("PING")
 	if got := s.backend.commits(); len(got) > 0 {
-		t.Errorf("PING committed %v", got)
+		t.Errorf("PING committed %v, want no commit", got)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestOnlyAuthenticationIsServedBeforeAuth(t *testing.T) {
 	p.expect("nonsense", failed("ERR unknown command 'nonsense', with args beginning with: "))
 	p.expect("SIMBA.OWNER", failed("ERR wrong number of arguments for 'simba.owner' command"))
 	if got := p.do("HELLO 3"); !strings.HasPrefix(got, "-NOAUTH HELLO must be called with the client already authenticated") {
-		t.Errorf("HELLO 3: %q", got)
+		t.Errorf("HELLO 3 replied %q, want NOAUTH", got)
 	}
 	const wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
 	p.expect("AUTH sesa", wrong)
@@ -112,7 +112,7 @@ func TestOnlyAuthenticationIsServedBeforeAuth(t *testing.T) {
 
 	q := s.dial()
 	if got := q.do("HELLO 3 AUTH default sesam SETNAME me"); got[0] != '%' {
-		t.Errorf("HELLO with the password: %q", got)
+		t.Errorf("HELLO with the password replied %q", got)
 	}
 	q.expect("CLIENT GETNAME", bulk("me"))
 	q.expect("QUIT", ok)
@@ -150,7 +150,7 @@ func TestInlineCommandsAreServed(t *testing.T) {
 	}
 	p.reply()
 	if got := s.backend.takeCalls(); !slices.Equal(got, []string{"owner m"}) {
-		t.Errorf("calls %q", got)
+		t.Errorf("the backend was called with %q, want owner m", got)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestTheReplyOfATransactionIsBounded(t *testing.T) {
 	}
 	reply := p.do("EXEC")
 	if ran, refused := len(backend.takeCalls()), strings.Count(reply, "-"+string(errExecReply)); ran >= queued || refused != queued-ran {
-		t.Errorf("of %d commands %d ran and %d were refused", queued, ran, refused)
+		t.Errorf("of %d commands %d ran and %d were refused, want some refused and the rest run", queued, ran, refused)
 	}
 }
 
@@ -238,12 +238,11 @@ func TestPasswordsOfQueuedCommandsStayOutOfTheSlowlog(t *testing.T) {
 	p.do("HELLO 2 AUTH default sesam")
 	p.do("CONFIG SET requirepass sesam")
 	if got := p.do("SLOWLOG GET -1"); strings.Contains(got, "sesam") {
-		t.Errorf("the slowlog shows %q", got)
+		t.Errorf("the slow log shows the password: %q", got)
 	}
 }
 
-// TestAcquireAllocatesOnlyItsNames checks that the hot path allocates only the names of the mutex
-// and of the contender.
+// An acquire, the hot path, allocates only the name of the mutex and the id of the contender.
 func TestAcquireAllocatesOnlyItsNames(t *testing.T) {
 	onConnection(t, func(x *Commands, conn *resp.Conn) {
 		allocs := testing.AllocsPerRun(1000, func() {
@@ -254,15 +253,14 @@ func TestAcquireAllocatesOnlyItsNames(t *testing.T) {
 			}
 		})
 		if allocs > 2 {
-			t.Errorf("%v allocations, want 2", allocs)
+			t.Errorf("an acquire makes %v allocations, want at most 2", allocs)
 		}
 	})
 }
 
 var acquireArgs = [][]byte{[]byte("SIMBA.ACQUIRE"), []byte("mutex"), []byte("contender"), []byte("10000"), []byte("TRANSITION"), []byte("2000")}
 
-// onConnection calls f on the goroutine of a connection, with a backend that
-// grants at once.
+// onConnection calls f on the goroutine of a connection. The backend grants every acquire at once.
 func onConnection(t testing.TB, f func(*Commands, *resp.Conn)) {
 	onConnectionTo(t, new(plainBackend), f)
 }
@@ -280,7 +278,7 @@ func onConnectionTo(t testing.TB, backend simba.Backend, f func(*Commands, *resp
 	running.Wait()
 }
 
-// detour calls f before the first command.
+// detour is a handler that calls f before the first command.
 type detour struct {
 	*Commands
 	f func(*Commands, *resp.Conn)

@@ -95,13 +95,13 @@ func TestPageOfCommandsIsCurrent(t *testing.T) {
 func TestEveryCommandIsDocumented(t *testing.T) {
 	for e := range newTable().all() {
 		if e.summary == "" || e.since == "" || e.group == "" || e.arity == 0 {
-			t.Errorf("%s: summary %q, since %q, group %q, arity %d", e.full, e.summary, e.since, e.group, e.arity)
+			t.Errorf("%s lacks one of these: summary %q, since %q, group %q, arity %d", e.full, e.summary, e.since, e.group, e.arity)
 		}
 		if e.run == nil && e.subs == nil {
-			t.Errorf("%s does nothing", e.full)
+			t.Errorf("%s has neither a run function nor subcommands", e.full)
 		}
 		if len(e.name) > maxName {
-			t.Errorf("%s is too long to be found", e.name)
+			t.Errorf("the name %s is too long for lookup", e.name)
 		}
 		if e.full != strings.ToLower(e.full) {
 			t.Errorf("%s is not in lower case", e.full)
@@ -136,23 +136,23 @@ func TestGoRedisUnderstandsCommand(t *testing.T) {
 		acquire := infos["simba.acquire"]
 		if acquire == nil || acquire.Arity != -4 || acquire.FirstKeyPos != 1 || acquire.LastKeyPos != 1 || acquire.StepCount != 1 || acquire.ReadOnly ||
 			!slices.Contains(acquire.Flags, "blocking") {
-			t.Errorf("RESP%d: simba.acquire: %+v", proto, acquire)
+			t.Errorf("RESP%d: go-redis understands simba.acquire as %+v", proto, acquire)
 		}
 		if owner := infos["simba.owner"]; owner == nil || !owner.ReadOnly {
-			t.Errorf("RESP%d: simba.owner: %+v", proto, owner)
+			t.Errorf("RESP%d: go-redis understands simba.owner as %+v", proto, owner)
 		}
 		if keys, err := rdb.CommandGetKeys(t.Context(), "simba.acquire", "job", "c", "1").Result(); err != nil || !slices.Equal(keys, []string{"job"}) {
-			t.Errorf("RESP%d: keys %v, %v", proto, keys, err)
+			t.Errorf("RESP%d: COMMAND GETKEYS returned %v, %v, want job", proto, keys, err)
 		}
 		if names, err := rdb.CommandList(t.Context(), &redis.FilterBy{Pattern: "simba.s*"}).Result(); err != nil || !slices.Equal(names, []string{"simba.scan"}) {
-			t.Errorf("RESP%d: names %v, %v", proto, names, err)
+			t.Errorf("RESP%d: COMMAND LIST by pattern returned %v, %v", proto, names, err)
 		}
 		if names, err := rdb.CommandList(t.Context(), &redis.FilterBy{ACLCat: "transaction"}).Result(); err != nil || !slices.Equal(names, []string{"discard", "exec", "multi", "unwatch", "watch"}) {
-			t.Errorf("RESP%d: names %v, %v", proto, names, err)
+			t.Errorf("RESP%d: COMMAND LIST by category returned %v, %v", proto, names, err)
 		}
 		docs, err := rdb.Do(t.Context(), "COMMAND", "DOCS").Result()
 		if err != nil || docs == nil {
-			t.Errorf("RESP%d: COMMAND DOCS: %v, %v", proto, docs, err)
+			t.Errorf("RESP%d: COMMAND DOCS returned %v, %v", proto, docs, err)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestDocsHaveTheFormThatClientsParse(t *testing.T) {
 		"*8\r\n"+field("name", "count")+field("type", "integer")+field("token", "COUNT")+bulk("flags")+status("optional"))
 	p.do("HELLO 3")
 	if got := p.do("COMMAND DOCS client|kill"); !strings.HasPrefix(got, "%1\r\n$11\r\nclient|kill\r\n%5\r\n") {
-		t.Errorf("%.60q", got)
+		t.Errorf("COMMAND DOCS client|kill begins with %.60q", got)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestRedisCliHelps(t *testing.T) {
 		cmd.Stdin = strings.NewReader("help @simba\nhelp SIMBA.ACQUIRE\nhelp client kill\n")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("redis-cli failed: %v: %s", err, out)
 		}
 		for _, want := range []string{
 			"SIMBA.GUARD\x1b[0m \x1b[90mmutex contender ttl [TRANSITION ms] [TOKEN token]",

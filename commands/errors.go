@@ -10,12 +10,12 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A replyError is the text of an error reply, which begins with its code.
+// A replyError is the text of an error reply. It begins with a code, such as ERR.
 type replyError string
 
 func (e replyError) Error() string { return string(e) }
 
-// A scriptedError is the error of a script. The script may choose all of its text.
+// A scriptedError is the text of an error reply that a script has chosen, code included.
 type scriptedError string
 
 func (e scriptedError) Error() string { return string(e) }
@@ -33,12 +33,12 @@ const (
 	errWrongPass  replyError = "WRONGPASS invalid username-password pair or user is disabled."
 )
 
-// wireText turns an error into the text of an error reply, which begins with a code.
+// wireText turns an error into the text of an error reply. The text begins with a code.
 //
-// A client may repeat a request after TRYAGAIN, because every request of a contender is idempotent.
-// BREAK is the exception: it names no tenure, so a second BREAK may end the tenure of the next
-// owner. A refusal that lasts until an operator acts does not get TRYAGAIN, because clients would
-// retry for ever.
+// The code TRYAGAIN lets a client repeat the request, because every request of a contender is
+// idempotent. The exception is BREAK. It names no tenure, so a second BREAK may end the tenure of
+// the next owner. A refusal that lasts until an operator acts does not get TRYAGAIN, because
+// clients would retry for ever.
 func wireText(err error) string {
 	var reply replyError
 	var scripted scriptedError
@@ -61,7 +61,7 @@ func wireText(err error) string {
 	}
 }
 
-// fail replies with an error.
+// fail replies with an error, and counts it.
 func (c *client) fail(err error) {
 	text := wireText(err)
 	c.lost().met(err)
@@ -70,7 +70,8 @@ func (c *client) fail(err error) {
 	c.w.Error(text)
 }
 
-// The limits for the codes that scripts choose. All others count as one, as in Redis.
+// The limits for codes that scripts choose. Codes beyond the limits are counted together, as in
+// Redis.
 const (
 	maxErrorCodes   = 128
 	maxErrorCode    = 64 // bytes
@@ -81,7 +82,7 @@ const (
 type errorTally struct {
 	mu    sync.Mutex
 	total uint64
-	codes map[string]uint64 // at most maxErrorCodes from scripts, plus those of this server
+	codes map[string]uint64 // scripts add codes up to maxErrorCodes in all
 }
 
 func (t *errorTally) add(err error) {
@@ -96,7 +97,7 @@ func (t *errorTally) add(err error) {
 	if scripted && !known && (len(t.codes) >= maxErrorCodes || len(code) > maxErrorCode) {
 		code = otherErrorCodes
 	}
-	t.codes[strings.Clone(code)]++ // the text may be long
+	t.codes[strings.Clone(code)]++ // the code shares the memory of a text that may be long
 	t.total++
 }
 

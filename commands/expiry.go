@@ -7,11 +7,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// lease is the lease that a command requests.
+// lease is the lease that a command requests for a lock key.
 type lease struct {
 	ttl    time.Duration
-	endsAt int64 // Unix milliseconds if the command gave the end, else 0
-	over   bool  // the requested end has passed
+	endsAt int64 // Unix milliseconds; 0 = the command gave ttl, not an end
+	over   bool  // the requested end has already passed
 	kept   bool  // the lock keeps its present lease
 }
 
@@ -26,7 +26,7 @@ func (d lease) of(l simba.Lock) simba.Lock {
 	return l
 }
 
-// end returns the end of the lease if it begins now, in Unix milliseconds.
+// end returns the end of a lease that begins at now, in Unix milliseconds.
 func (d lease) end(now time.Time) int64 {
 	if d.endsAt != 0 {
 		return d.endsAt
@@ -34,13 +34,12 @@ func (d lease) end(now time.Time) int64 {
 	return now.UnixMilli() + d.ttl.Milliseconds()
 }
 
-// expiryForm is the form of a time in an argument.
+// expiryForm is a form in which an argument gives an expiry.
 type expiryForm struct {
 	unit     time.Duration // a second or a millisecond
-	absolute bool          // since 1970, else from now
+	absolute bool          // the time since 1970, else the time from now
 }
 
-// The forms of a time in an argument.
 var (
 	inSeconds = expiryForm{unit: time.Second}
 	inMillis  = expiryForm{unit: time.Millisecond}
@@ -48,7 +47,7 @@ var (
 	atMillis  = expiryForm{unit: time.Millisecond, absolute: true}
 )
 
-// parse reads an expiry of at least lo units.
+// parse reads an expiry of at least lo units. If the expiry has passed, the lease is over.
 func (f expiryForm) parse(t *keyTx, args [][]byte, value []byte, lo int64) (lease, error) {
 	n, ok := parseInt(value)
 	if !ok {
@@ -63,7 +62,7 @@ func (f expiryForm) parse(t *keyTx, args [][]byte, value []byte, lo int64) (leas
 	now, left := t.Now().UnixMilli(), n*factor
 	if f.absolute {
 		d.endsAt = left
-		left = max(left, 0) - now // a time before 1970 must not underflow
+		left = max(left, 0) - now // max prevents an underflow
 	}
 	if left <= 0 {
 		return lease{over: true}, nil
@@ -75,7 +74,7 @@ func (f expiryForm) parse(t *keyTx, args [][]byte, value []byte, lo int64) (leas
 	return d, nil
 }
 
-// renew gives a lock the lease d. If that has already ended, renew ends the tenure.
+// renew gives a lock the lease d. If d is over, renew ends the tenure.
 func (t *keyTx) renew(mutex string, l simba.Lock, d lease) {
 	if d.over {
 		t.Drop(mutex)

@@ -22,7 +22,8 @@ var newerThanRedis7 = []struct{ command, words string }{
 	{"SET billing:1 v IFNE v", syntaxWords},
 }
 
-// fallback is how the commands reach a server. The replies are to the command itself.
+// fallback has the ways in which a command reaches a server. Each function returns the replies to
+// the command.
 var fallback = map[string]func(p *peer, command string) string{
 	"alone":             func(p *peer, command string) string { return p.do(command) },
 	"while it is held":  func(p *peer, command string) string { p.do("SET billing:1 v"); return p.do(command) },
@@ -57,10 +58,10 @@ func TestUnknownCommandsGetTheErrorsOfRedis7(t *testing.T) {
 				t.Errorf("%s, %s:\n  ours %q\ntheirs %q", name, tt.command, got, want)
 			}
 			if strings.Contains(name, "MULTI") && tt.words == syntaxWords {
-				tt.words = "+QUEUED\r\n*1\r\n" + syntaxWords // it is queued, and EXEC says so
+				tt.words = "+QUEUED\r\n*1\r\n" + syntaxWords // EXEC has the error
 			}
 			if !strings.HasPrefix(got, tt.words) {
-				t.Errorf("%s, %s: %q, want %s", name, tt.command, got, tt.words)
+				t.Errorf("%s, %s: the reply is %q, want %s", name, tt.command, got, tt.words)
 			}
 		}
 	}

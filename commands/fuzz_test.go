@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp/engine"
 )
 
-// The states of a connection in which FuzzCommand sends its command, as bits.
+// The states of the connection on which FuzzCommand sends its command, as bits.
 const (
 	inRESP3 = 1 << iota
 	inMulti
@@ -26,9 +26,9 @@ const (
 	states = 1 << iota
 )
 
-// FuzzCommand sends a command of the table, chosen by its number, with arguments that follow from
-// its grammar. In all cases the reply is one well-formed frame, an error has changed nothing, and
-// the next PING works.
+// FuzzCommand sends a command of the table with fuzzed arguments. The first inputs follow from the
+// command's grammar. The reply must be one well-formed frame, except in the cases of checkReplies.
+// An error must have changed nothing, and the server must reply to the next PING.
 func FuzzCommand(f *testing.F) {
 	all := slices.Collect(newTable().all())
 	r := rand.New(rand.NewPCG(1, 2))
@@ -43,13 +43,13 @@ func FuzzCommand(f *testing.F) {
 		args := append([][]byte(nil), bytes.Fields([]byte(strings.ReplaceAll(e.full, "|", " ")))...)
 		args = append(args, splitArguments(joined)...)
 		if len(args) > 64 || len(joined) > 32<<10 {
-			return // the reader's limits are FuzzReader's
+			return // FuzzReader of resp tests the limits of the reader
 		}
 		synctest.Test(t, func(t *testing.T) { fuzzCommand(t, e, int(state)%states, args) })
 	})
 }
 
-// argumentMark separates the arguments of the fuzzer.
+// argumentMark separates arguments in the bytes of the fuzzer.
 const argumentMark = "\x1e"
 
 func joinArguments(args []string) []byte { return []byte(strings.Join(args, argumentMark)) }
@@ -61,7 +61,7 @@ func splitArguments(joined []byte) [][]byte {
 	return bytes.Split(joined, []byte(argumentMark))
 }
 
-// Arguments of each kind, valid ones and ones at the limits.
+// Arguments of each kind: valid ones, invalid ones, and ones at the limits.
 var (
 	fuzzNumbers = []string{"0", "1", "-1", "2", "3", "100", "5000", "86400000", "9223372036854775807", "9223372036854775808", "-9223372036854775808",
 		"18446744073709551617", "01", "+1", " 1", "1.5", "1e3", "inf", "-inf", "nan", "", "x", "1\x00"}
@@ -116,10 +116,11 @@ func required(a argument) argument {
 	return a
 }
 
-// fuzzCommand is one run of FuzzCommand in fake time, so that it sees which goroutines wait.
+// fuzzCommand is one run of FuzzCommand in fake time. There synctest.Wait returns when all
+// goroutines wait.
 func fuzzCommand(t *testing.T, e *entry, state int, args [][]byte) {
 	if len(args) > 1 && strings.HasPrefix(e.full, "eval") && !slices.Contains(fuzzScripts, string(args[1])) {
-		// FuzzScript has other scripts, which may be endless.
+		// Only these scripts surely end. FuzzScript runs others.
 		args[1] = []byte(fuzzScripts[len(args[1])%len(fuzzScripts)])
 	}
 	eng, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
@@ -134,13 +135,13 @@ func fuzzCommand(t *testing.T, e *entry, state int, args [][]byte) {
 	for _, command := range []string{"CONFIG SET flush-held-locks yes", "SET orders w1 PX 60000", "HSET hash f 1 g 2", "SIMBA.ACQUIRE held w1 60000 TRANSITION 500",
 		"SIMBA.ACQUIRE held w2 1000", "SIMBA.ACQUIRE held p1 1000", "SET endless w1", "SCRIPT LOAD \"return 1\""} {
 		if reply := helper.do(words(t, command)...); reply[0] == '-' {
-			t.Fatalf("%s: %s", command, reply)
+			t.Fatalf("the preparation %s replied %s", command, reply)
 		}
 	}
 	if state&unauthenticated != 0 {
 		file.write("user default on >secret ~* &* +@all")
 		if reply := helper.do("ACL", "LOAD"); reply != ok {
-			t.Fatal(reply)
+			t.Fatalf("ACL LOAD replied %q", reply)
 		}
 	}
 	p := dialFuzz(t, s)
@@ -169,12 +170,12 @@ func fuzzCommand(t *testing.T, e *entry, state int, args [][]byte) {
 	replies := p.frames(sent...)
 	if len(replies) == 0 && p.waits(s) {
 		if queued || state&inScript != 0 || !e.has(blocking) {
-			t.Fatalf("%s waits", describe())
+			t.Fatalf("%s blocks, but must not", describe())
 		}
 		helper.do("CLIENT", "UNBLOCK", "2")
 		synctest.Wait()
 		if replies = p.take(); len(replies) != 1 {
-			t.Fatalf("%s, unblocked: %q", describe(), replies)
+			t.Fatalf("%s has the replies %q after CLIENT UNBLOCK, want one", describe(), replies)
 		}
 		return
 	}
@@ -183,7 +184,7 @@ func fuzzCommand(t *testing.T, e *entry, state int, args [][]byte) {
 		if replies = p.frames("EXEC"); len(replies) == 1 {
 			elements := strings.TrimPrefix(replies[0], "*1\r\n")
 			if elements == replies[0] && replies[0][0] != '-' {
-				t.Fatalf("%s: EXEC answered %q", describe(), replies)
+				t.Fatalf("%s: EXEC replied %q, want an array of one reply", describe(), replies)
 			}
 			replies[0] = elements
 		}
@@ -191,7 +192,7 @@ func fuzzCommand(t *testing.T, e *entry, state int, args [][]byte) {
 	checkReplies(t, e, p, proto, replies, describe)
 	if len(replies) == 1 && replies[0][0] == '-' {
 		if after := stateOf(t, eng, helper); after != before {
-			t.Fatalf("%s: %q changed\n%s\ninto\n%s", describe(), replies[0], before, after)
+			t.Fatalf("%s: the command with the error %q changed\n%s\ninto\n%s", describe(), replies[0], before, after)
 		}
 	}
 	if p.ended() || p.silent(e, sent) {
@@ -202,7 +203,7 @@ func fuzzCommand(t *testing.T, e *entry, state int, args [][]byte) {
 			return
 		}
 	}
-	t.Fatalf("%s: the next PING is not answered", describe())
+	t.Fatalf("%s: the server did not reply to the next PING", describe())
 }
 
 // checkReplies fails unless the number of replies is as documented for the command.
@@ -210,7 +211,7 @@ func checkReplies(t *testing.T, e *entry, p *fuzzPeer, proto int, replies []stri
 	t.Helper()
 	wanted := 0
 	for _, frame := range replies {
-		// A MONITOR's line is no reply.
+		// A line of MONITOR is no reply.
 		if frame[0] != '>' && frame[0] != '+' || !strings.Contains(frame, " [0 pipe] ") {
 			wanted++
 		}
@@ -218,11 +219,11 @@ func checkReplies(t *testing.T, e *entry, p *fuzzPeer, proto int, replies []stri
 	switch {
 	case wanted == 1:
 	case p.ended(): // QUIT, SHUTDOWN, CLIENT KILL of itself
-	case strings.HasSuffix(e.full, "subscribe"): // one a channel
+	case strings.HasSuffix(e.full, "subscribe"): // one reply for each channel
 	case e.full == "client|reply":
-	case proto == 3 && wanted > 1 && countPushes(replies) >= wanted-1: // with its own pushes
+	case proto == 3 && wanted > 1 && countPushes(replies) >= wanted-1: // with its own messages
 	default:
-		t.Fatalf("%s: %d replies: %q", describe(), wanted, replies)
+		t.Fatalf("%s: %d replies, want 1: %q", describe(), wanted, replies)
 	}
 }
 
@@ -235,14 +236,14 @@ func countPushes(replies []string) (n int) {
 	return n
 }
 
-// stateOf returns all state that an error must not have changed.
+// stateOf describes all state that a command with an error must not change.
 func stateOf(t *testing.T, eng *engine.Engine, helper *fuzzPeer) string {
 	t.Helper()
 	ctx := context.Background()
 	var b strings.Builder
 	page, _, err := eng.Scan(ctx, simba.ScanRequest{Count: simba.MaxCount})
 	if err != nil || page.Cursor != 0 {
-		t.Fatalf("scan: %v, %d", err, page.Cursor)
+		t.Fatalf("Scan returned the error %v and the cursor %d, want one page", err, page.Cursor)
 	}
 	slices.Sort(page.Mutexes)
 	for _, m := range page.Mutexes {
@@ -290,7 +291,7 @@ func dialFuzz(t testing.TB, s *site) *fuzzPeer {
 	return p
 }
 
-// frames sends a command and returns all replies when every goroutine waits.
+// frames sends a command. When every goroutine waits, it returns all replies.
 func (p *fuzzPeer) frames(command ...string) []string {
 	p.t.Helper()
 	if _, err := p.nc.Write(appendCommand(nil, command)); err != nil {
@@ -305,12 +306,13 @@ func (p *fuzzPeer) do(command ...string) string {
 	p.t.Helper()
 	frames := p.frames(command...)
 	if len(frames) != 1 {
-		p.t.Fatalf("%q: %q", command, frames)
+		p.t.Fatalf("%q has the replies %q, want one", command, frames)
 	}
 	return frames[0]
 }
 
-// take splits the input into frames. It fails unless they are well-formed.
+// take returns the frames that the client has received since the last take. It fails unless they
+// are well-formed.
 func (p *fuzzPeer) take() (frames []string) {
 	p.t.Helper()
 	p.mu.Lock()

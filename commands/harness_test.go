@@ -179,7 +179,7 @@ type site struct {
 	running sync.WaitGroup
 }
 
-// newSite serves cfg, whose Backend may be left out, until the test ends.
+// newSite serves cfg until the test ends. If cfg has no Backend, it uses a fakeBackend.
 func newSite(t testing.TB, cfg Config) *site {
 	t.Helper()
 	s := &site{t: t}
@@ -193,7 +193,7 @@ func newSite(t testing.TB, cfg Config) *site {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s.x = New(cfg)
-	// A test that guesses passwords takes longer than the default allows.
+	// Tests that guess passwords take longer than the default AuthTimeout.
 	patient := resp.Limits{AuthTimeout: 24 * time.Hour}
 	s.server = resp.NewServer(resp.Config{Limits: patient, Committer: cfg.Backend, CommitWaited: s.x.CommitWaited, RequireAuth: s.x.RequireAuth, InUse: s.x.InUse}, s.x)
 	s.x.Attach(s.server)
@@ -234,7 +234,7 @@ func (s *site) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.server.Shutdown(ctx); err != nil {
-		s.t.Errorf("shutdown: %v", err)
+		s.t.Errorf("Shutdown returned %v", err)
 	}
 	s.running.Wait()
 	s.x.Close()
@@ -244,7 +244,7 @@ func (s *site) stop() {
 // of dialing.
 func (s *site) dial() *peer { return s.dialFrom("") }
 
-// dialFrom connects a client that has this address, ip:port; "" = that of a pipe.
+// dialFrom connects a client with the address addr, ip:port. "" stands for the address of a pipe.
 func (s *site) dialFrom(addr string) *peer {
 	near, far := net.Pipe()
 	served := make(chan struct{})
@@ -282,7 +282,7 @@ func (s *site) listen() string {
 	return ln.Addr().String()
 }
 
-// peer is a client that returns replies as bytes.
+// peer is a client that returns replies as they are on the wire.
 type peer struct {
 	t  testing.TB
 	nc net.Conn
@@ -295,7 +295,7 @@ func newPeer(t testing.TB, nc net.Conn) *peer {
 	return p
 }
 
-// send writes a command, whose words are separated by blanks. Text in double quotes is one word,
+// send sends commands. Blanks separate the words of a command. Text in double quotes is one word,
 // with Go's escapes.
 func (p *peer) send(commands ...string) {
 	p.t.Helper()
@@ -345,18 +345,18 @@ func (p *peer) do(command string) string {
 	return p.reply()
 }
 
-// reply reads one frame, with all that is in it.
+// reply reads one frame, with the frames inside it.
 func (p *peer) reply() string {
 	p.t.Helper()
-	p.nc.SetReadDeadline(time.Now().Add(time.Hour)) // so that a test fails and does not hang
+	p.nc.SetReadDeadline(time.Now().Add(time.Hour)) // a test must fail instead of hanging
 	frame, err := readFrame(p.r)
 	if err != nil {
-		p.t.Fatalf("reply: %v", err)
+		p.t.Fatalf("cannot read a reply: %v", err)
 	}
 	return frame
 }
 
-// expect fails unless the reply to the command is that frame.
+// expect fails unless the reply to the command is frame.
 func (p *peer) expect(command, frame string) {
 	p.t.Helper()
 	if got := p.do(command); got != frame {

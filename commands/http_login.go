@@ -19,18 +19,18 @@ var (
 	ErrForbidden = errors.New("the user has no permission")
 )
 
-// Credentials are what an HTTP request presents.
+// Credentials are what an HTTP request says about its sender.
 type Credentials struct {
-	Given          bool   // it has a name and a password
-	Name, Password string // an empty name is that of the default user
+	Given          bool   // the request has a name and a password
+	Name, Password string // an empty name means the default user
 	Certificate    string // common name of the verified client certificate, "" = none
 	RemoteAddr     string // host:port
 }
 
-// Authorize checks that the sender of an HTTP request may run a command. It counts and logs a
-// denial as that of a command. A name and password go before a certificate; without either the
-// sender is the default user. Wrong passwords are delayed, counted and logged as those of AUTH are.
-// The delay ends early when ctx does.
+// Authorize checks that the sender of an HTTP request may run a command. It identifies the sender
+// by name and password, else by certificate. Without either, the sender is the default user.
+// Authorize counts and logs a denial as a denied command of a connection. It delays, counts and
+// logs a wrong password as AUTH does. The delay ends early when ctx does.
 func (x *Commands) Authorize(ctx context.Context, c Credentials, command string) error {
 	user, err := x.httpUser(ctx, c, command)
 	if errors.Is(err, ErrForbidden) {
@@ -41,13 +41,14 @@ func (x *Commands) Authorize(ctx context.Context, c Credentials, command string)
 	return err
 }
 
-// MayRun is Authorize for a request that is served anyway: it counts and logs no denial.
+// MayRun reports whether Authorize would allow the command. It neither counts nor logs a denial,
+// because the request is served in any case. It delays, counts and logs wrong passwords.
 func (x *Commands) MayRun(ctx context.Context, c Credentials, command string) bool {
 	_, err := x.httpUser(ctx, c, command)
 	return err == nil
 }
 
-// httpUser returns the name of the sender, and why it may not run the command.
+// httpUser returns the name of the sender, and an error if the sender may not run the command.
 func (x *Commands) httpUser(ctx context.Context, c Credentials, command string) (name string, err error) {
 	account := x.httpAccount(ctx, c)
 	if account == nil {
@@ -55,7 +56,7 @@ func (x *Commands) httpUser(ctx context.Context, c Credentials, command string) 
 	}
 	u := account.User()
 	switch e := x.table.named([]byte(command)); {
-	case u == nil: // removed since
+	case u == nil: // the user has just been removed
 		return "", ErrNotAuthenticated
 	case u.Unlimited() || u.MayRun(e.id):
 		return u.Name(), nil
@@ -63,13 +64,14 @@ func (x *Commands) httpUser(ctx context.Context, c Credentials, command string) 
 	return u.Name(), ErrForbidden
 }
 
-// httpContext is the context of ACL LOG and of the audit log for HTTP requests.
+// httpContext is the context of HTTP requests in ACL LOG and in the audit log.
 const httpContext = "http"
 
-// httpClient is the client of an HTTP request in ACL LOG.
+// httpClient describes the sender of an HTTP request in ACL LOG.
 func httpClient(c Credentials, user string) string { return "addr=" + c.RemoteAddr + " user=" + user }
 
-// httpAccount returns the account of a request, nil if it has none.
+// httpAccount returns the account of the sender of a request, nil if the sender is not
+// authenticated.
 func (x *Commands) httpAccount(ctx context.Context, c Credentials) *access.Account {
 	if c.Given {
 		return x.httpLogin(ctx, c)

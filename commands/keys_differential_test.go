@@ -16,20 +16,21 @@ import (
 // compare the replies byte by byte. The known differences, "here" in this server and "there" in
 // Redis, which the sequences avoid or the function same accepts:
 //
-//	simba:{m} and m                one key here, two keys there; so is the queue
-//	                               simba:{m}:contender a key of its own there
+//	simba:{m} and m                are one key here, two keys there
+//	simba:{m}:contender            belongs to the mutex m here, is a key of its own there
 //	DEL of a queue                 keeps the waiters here
-//	a sorted set of another name   refused here, and so is a lock with the name of a queue
+//	a sorted set of another name   is refused here
+//	a lock with a queue's name     is refused here
 //	FLUSHALL                       keeps the waiters here
 //	members with the same score    are in order of arrival here, in order of their bytes there
 //	KEYS, SCAN, DBSIZE in an EXEC  do not see the changes of the EXEC here
 //	a NUL in an error's text       ends the text there
-//	an expiry in over 100 years    refused here
-//	the order of KEYS, SCAN        the tables' own, in both
+//	an expiry in over 100 years    is refused here
+//	the order of KEYS, SCAN        is that of a hash table, which differs
 //	the order of a large hash      is that of a hash table there (over 512 fields or 64 bytes),
 //	                               always the order of setting here
 //	RANDOMKEY                      is random, so the sequences use it with one key
-//	TTL and its like               two servers read two clocks
+//	TTL and similar                differ a little, because each server reads its own clock
 //	a script that does not compile gets the error of another implementation of Lua here
 const differentialSequences = 250
 
@@ -40,14 +41,15 @@ func TestLockKeysReplyAsRedis(t *testing.T) {
 	})
 }
 
-// TestAQueueRepliesAsASortedSetOfRedis does so with the queue of a mutex that is held.
+// TestAQueueRepliesAsASortedSetOfRedis sends generated sequences on the queue of a mutex that is
+// held.
 func TestAQueueRepliesAsASortedSetOfRedis(t *testing.T) {
 	compareSequences(t, func(r *rand.Rand) []string {
 		return append([]string{"SET q holder"}, newGenerator(r, []string{"simba:{q}:contender"}).sequence(queueTemplates)...)
 	})
 }
 
-// compareSequences sends generated sequences to both servers, with both protocols.
+// compareSequences sends generated sequences to both servers, in RESP2 and in RESP3.
 func compareSequences(t *testing.T, sequence func(*rand.Rand) []string) {
 	t.Helper()
 	redis := realRedis(t)
@@ -67,10 +69,10 @@ func compareSequences(t *testing.T, sequence func(*rand.Rand) []string) {
 				}
 				t.Errorf("RESP%d, sequence %d: %s\n  ours %q\ntheirs %q\n after %s", proto, seed, command, got, want, strings.Join(commands[max(0, i-8):i], "; "))
 				failures++
-				break // what follows rests on it
+				break // the next replies depend on this one
 			}
 			if failures == 20 {
-				t.Fatal("too many differences")
+				t.Fatal("20 sequences differ: giving up")
 			}
 			both("DISCARD")
 			both("UNWATCH")
@@ -81,16 +83,17 @@ func compareSequences(t *testing.T, sequence func(*rand.Rand) []string) {
 	}
 }
 
-// newLockSite is a site with the embedded engine, which keeps nothing.
+// newLockSite is a site with the embedded engine without a disk.
 func newLockSite(t testing.TB) *site { return newLockSiteOf(t, nil) }
 
-// newLockSiteOf is newLockSite with these users.
+// newLockSiteOf is newLockSite with the given users.
 func newLockSiteOf(t testing.TB, users *access.Accounts) *site {
 	t.Helper()
 	return newSite(t, Config{Backend: newEngine(t), Users: users})
 }
 
-// newEngine returns an engine without a disk. It stops after everything that is made later.
+// newEngine returns an engine without a disk. At the end of the test it stops after everything that
+// the test has made later.
 func newEngine(t testing.TB) *engine.Engine {
 	t.Helper()
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
@@ -101,7 +104,7 @@ func newEngine(t testing.TB) *engine.Engine {
 	return e
 }
 
-// same reports whether two replies are the same but for a known difference.
+// same reports whether two replies to a command are equal, or differ only in a known way.
 func same(command, got, want string) bool {
 	if got == want {
 		return true
@@ -111,7 +114,7 @@ func same(command, got, want string) bool {
 		name, _, _ = strings.Cut(rest[strings.LastIndex(rest, `)" 0 `)+len(`)" 0 `):], " ")
 	}
 	switch name {
-	case "EXEC": // the array of any of the following
+	case "EXEC": // an array of replies to any commands
 		return sameLeaves(got, want)
 	case "TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME":
 		return sameTime(got, want)
@@ -121,9 +124,9 @@ func same(command, got, want string) bool {
 	return false
 }
 
-// sameTime reports whether both are integers for about the same time. The generated expiries differ
-// by at least 1,000 s. The size of a number shows whether it is in seconds or milliseconds,
-// relative or absolute.
+// sameTime reports whether both replies are integers that differ by at most 60 s. The generated
+// expiries differ by at least 1,000 s. The size of a number shows whether it is in seconds or in
+// milliseconds.
 func sameTime(got, want string) bool {
 	a, errA := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(got, ":")))
 	b, errB := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(want, ":")))
@@ -140,7 +143,8 @@ func sortedLines(reply string) string {
 	return strings.Join(lines, "\r\n")
 }
 
-// sameLeaves compares the replies of an EXEC, in any order of lines, with sameTime for times.
+// sameLeaves compares the lines of two replies to EXEC in any order. Lines may differ as sameTime
+// allows.
 func sameLeaves(got, want string) bool {
 	a, b := strings.Split(sortedLines(got), "\r\n"), strings.Split(sortedLines(want), "\r\n")
 	if len(a) != len(b) {
@@ -158,7 +162,7 @@ func sameLeaves(got, want string) bool {
 type generator struct {
 	*rand.Rand
 	keys   []string
-	expiry []int // in 1,000 s, those not used yet first: no two are the same
+	expiry []int // different expiries in 1,000 s; the first is next
 	scores []string
 }
 
@@ -196,10 +200,11 @@ func (g *generator) score() string {
 	return s
 }
 
-// year2090 is in Unix seconds. It is later than all relative expiries, but not refused.
+// year2090 is a time in Unix seconds. It is later than all relative expiries, but less than 100
+// years ahead.
 const year2090 = 3_800_000_000
 
-// expand replaces the words in braces.
+// expand replaces the placeholders, which are words in braces.
 func (g *generator) expand(template string) string {
 	var out []string
 	for word := range strings.SplitSeq(template, " ") {
@@ -244,7 +249,7 @@ func (g *generator) expand(template string) string {
 	return strings.Join(out, " ")
 }
 
-// at returns a time for an expiry: a future one, a past one, or none.
+// at returns a time for an expiry: a future one, a past one, or an invalid one.
 func (g *generator) at(unit int) string {
 	if g.IntN(6) == 0 {
 		return g.pick("1", "1000", "0", "-1", "x", "9223372036854775808")
@@ -272,7 +277,7 @@ func (g *generator) sequence(templates []string) []string {
 		for multi && ofAllKeys(template) {
 			template = g.pick(templates...)
 		}
-		if template == "DBSIZE" { // there it counts expired keys until they are read
+		if template == "DBSIZE" { // Redis counts expired keys until a command reads them
 			commands = append(commands, "EXISTS "+strings.Join(g.keys, " "))
 		}
 		commands = append(commands, g.command(template))
@@ -284,7 +289,7 @@ func (g *generator) sequence(templates []string) []string {
 	return commands
 }
 
-// ofAllKeys reports whether a command goes through all keys.
+// ofAllKeys reports whether a command reads all keys.
 func ofAllKeys(template string) bool {
 	name, _, _ := strings.Cut(template, " ")
 	return name == "KEYS" || name == "SCAN" || name == "DBSIZE"
@@ -306,7 +311,7 @@ func (g *generator) command(template string) string {
 	switch g.IntN(12) {
 	case 0:
 		name = strings.ToLower(name)
-	case 1, 2: // what a script may call answers there as here
+	case 1, 2: // let a script call the command
 		switch name {
 		case "MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH":
 		default:
@@ -316,7 +321,7 @@ func (g *generator) command(template string) string {
 	return strings.TrimSpace(name + " " + rest)
 }
 
-// The commands. The most important ones occur several times.
+// The templates of commands. The most important ones occur several times.
 var lockTemplates = []string{
 	"SET {k} {v} {set}", "SET {k} {v} {set}", "SET {k} {v} {set}", "SET {k} {v} {set}", "SET {k} {v} NX PX {px}", "SET {k} {v} NX PX {px}", "SET {k} {v} XX {set}", "SET {k} {v} GET {set}",
 	"SETNX {k} {v}", "SETEX {k} {ex} {v}", "PSETEX {k} {px} {v}", "GETSET {k} {v}", "GET {k}", "GET {k}", "GET {k}", "GETDEL {k}", "GETEX {k} {getex}", "GETEX {k} {getex}", "MGET {k} {k} {k}", "STRLEN {k}",
@@ -342,7 +347,7 @@ var queueTemplates = []string{
 	"MULTI", "EXEC", "EXEC", "WATCH {k}", "GET q", "TYPE q",
 }
 
-// Both servers convert the replies and errors of these scripts in the same way.
+// This server and Redis convert the replies and errors of these scripts in the same way.
 var sameScripts = []string{
 	`EVAL "return 1" 0`, `EVAL "return 3.99" 0`, `EVAL "return -3.99" 0`, `EVAL "return 1e30" 0`, `EVAL "return 2^53" 0`, `EVAL "return 0/0" 0`,
 	`EVAL "return 'a'" 0`, `EVAL "return ''" 0`, `EVAL "return '\\0\xff\\r\\n'" 0`, `EVAL "return nil" 0`, `EVAL "return" 0`, `EVAL "" 0`, `EVAL "return true" 0`, `EVAL "return false" 0`,
@@ -384,7 +389,7 @@ var sameScripts = []string{
 	"COMMAND GETKEYS EVAL x 2 a b c", "COMMAND GETKEYS EVAL x 0 a", "COMMAND GETKEYS EVALSHA x 1 a b",
 }
 
-// differentScripts are those of sameScripts whose replies differ, with the reasons.
+// differentScripts are the exceptions in sameScripts, whose replies differ, with the reasons.
 var differentScripts = map[string]string{
 	`EVAL "local a = redis.call('time') for i = 1, 1000 do redis.call('time') end local b = redis.call('time') return a[1] == b[1] and a[2] == b[2]" 0`: "time does not move in a script here",
 	`EVAL "return redis.call('select', 1)" 0`: "there is one database here",
@@ -411,7 +416,7 @@ func TestScriptsReplyAsRedis(t *testing.T) {
 			if reason := differentScripts[command]; got != want && reason == "" {
 				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
 			} else if got == want && reason != "" && proto == "HELLO 2" {
-				t.Errorf("after %s, %s: no difference: %s", proto, command, reason)
+				t.Errorf("after %s, %s: the replies are the same, but differentScripts has: %s", proto, command, reason)
 			}
 		}
 	}

@@ -7,19 +7,19 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// keyEvents is the value of notify-keyspace-events, a set of keyEventLetters.
+// keyEvents is the value of notify-keyspace-events: bit i stands for keyEventLetters[i].
 type keyEvents struct{ letters atomic.Uint32 }
 
-// keyEventLetters are the letters of Redis, in the order in which it shows them.
+// keyEventLetters are the letters of Redis, in the order in which Redis shows them.
 const keyEventLetters = "g$lshzxetdnKEm"
 
 // Sets of letters with a special meaning.
 var (
-	allKeyEvents = letterSet("g$lshzxetd") // the meaning of A
-	hiddenByA    = letterSet("n")          // Redis omits it if it shows A
+	allKeyEvents = letterSet("g$lshzxetd") // the letters for which A stands
+	hiddenByA    = letterSet("n")          // Redis does not show n beside A
 )
 
-// The letters of the events that lock keys have.
+// keyEventKinds maps the letters of events that lock keys can have.
 var keyEventKinds = map[rune]simba.KeyEvents{
 	'K': simba.KeyEventsByKey, 'E': simba.KeyEventsByEvent,
 	'g': simba.KeyEventGeneric, '$': simba.KeyEventString, 'x': simba.KeyEventExpired,

@@ -29,7 +29,7 @@ func TestLettersSelectKeyEvents(t *testing.T) {
 	} {
 		set, err := parseKeyEvents(letters)
 		if got := kindsOf(set); err != nil || got != want {
-			t.Errorf("%q chooses %b, %v; want %b", letters, got, err, want)
+			t.Errorf("the letters %q select %b, %v; want %b", letters, got, err, want)
 		}
 	}
 }

@@ -10,37 +10,37 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// keyTx is the transaction in which a command of the keyspace runs. The commands of an EXEC or of a
-// script share one.
+// keyTx is the transaction in which a command of the keyspace runs. The commands of one EXEC or one
+// script share a keyTx.
 type keyTx struct {
 	simba.Tx
 	x    *Commands
 	w    *resp.Writer // for the reply
 	c    *client
-	user *access.User // with the rules when the transaction began
+	user *access.User // with the rules when this run began
 	conn *resp.Conn   // of c
 
-	// torn reports that a script has failed after it changed something. Those changes must be
-	// discarded.
+	// torn reports that a script has failed after it changed something. The caller must discard the
+	// script's changes.
 	torn bool
-	// final reports that a script was stopped by force. It must not run again, even after a
-	// conflict.
+	// final reports that a script was stopped by force. The script must not run again, even if the
+	// transaction conflicts.
 	final bool
 
-	steps int  // counted by step
-	again bool // it has conflicted before
+	steps int  // the calls of step
+	again bool // an earlier run of this transaction has conflicted
 
 	denials *denialCount
 }
 
-// denialCount counts the calls of scripts that the rules deny, so that a run after a conflict does
-// not note them again.
+// denialCount counts the calls of scripts that the rules deny. A transaction may run again after a
+// conflict, but each denial is noted only once.
 type denialCount struct {
-	run   int // in this run so far
-	noted int // in the run that had the most
+	run   int // denials in this run so far
+	noted int // denials noted in all runs
 }
 
-// isNew counts a denial and reports whether it is to be noted.
+// isNew counts a denial and reports whether no earlier run has noted it.
 func (d *denialCount) isNew() bool {
 	d.run++
 	isNew := d.run > d.noted
@@ -48,22 +48,23 @@ func (d *denialCount) isNew() bool {
 	return isNew
 }
 
-// yield lets other connections run. A transaction that runs again does not yield, because changes
-// by other clients would make it conflict once more.
+// yield lets other connections run. A transaction that runs again does not yield. Changes by other
+// clients in between could make it conflict once more.
 func (t *keyTx) yield() {
 	if !t.again {
 		t.c.yield()
 	}
 }
 
-// step is called for each key of a command that may have thousands.
+// step counts a key, and yields after every 64. A command that may have thousands of keys calls it
+// for each.
 func (t *keyTx) step() {
 	if t.steps++; t.steps%64 == 0 {
 		t.yield()
 	}
 }
 
-// Lock wraps Tx.Lock, which a command may call for each of a thousand keys.
+// Lock wraps Tx.Lock. It calls step, because a command may read the locks of many keys.
 func (t *keyTx) Lock(mutex string) simba.Lock {
 	t.step()
 	return t.Tx.Lock(mutex)
@@ -81,10 +82,10 @@ func (t *keyTx) Queued(mutex, contender string) (simba.QueueMember, bool) {
 	return t.Tx.Queued(mutex, contender)
 }
 
-// keyedCommand runs a command of the keyspace. It parses every argument, reads, changes, and writes
-// one reply to t.w. If it returns an error, which is the reply, it has changed nothing, except for
-// a script that sets t.torn. It may run again with the same arguments in another transaction, so
-// all its effects go through t.
+// keyedCommand runs a command of the keyspace. It parses every argument, reads and changes the
+// keyspace, and writes one reply to t.w. If it returns an error, that is the reply, and it has
+// changed nothing unless t.torn is set. It may run again with the same arguments in another
+// transaction, so all its effects go through t.
 type keyedCommand func(t *keyTx, args [][]byte) error
 
 const errContended replyError = "TRYAGAIN the keys change too often"
@@ -119,7 +120,7 @@ type keyUpdate struct {
 	bound   func(simba.Tx) error // the method value u.run, made once
 }
 
-// idleUpdates are ended calls, whose memory later calls use.
+// idleUpdates holds ended calls. Later calls reuse their memory.
 var idleUpdates = sync.Pool{New: func() any {
 	u := new(keyUpdate)
 	u.bound = u.run
@@ -127,7 +128,7 @@ var idleUpdates = sync.Pool{New: func() any {
 }}
 
 // transact runs do in a transaction. It may run do several times, and keeps only the reply of the
-// last run. If that fails it keeps none.
+// last run. If the last run fails, transact keeps no reply and returns the error.
 func (c *client) transact(do func(t *keyTx) error) error {
 	space, err := c.keyspace()
 	if err != nil {
@@ -153,16 +154,16 @@ func (c *client) transact(do func(t *keyTx) error) error {
 	return err
 }
 
-// run is one run of the transaction.
+// run is one run of the transaction. simba.Keyspace.Update calls it again after a conflict.
 func (u *keyUpdate) run(tx simba.Tx) error {
 	t := &u.t
 	if t.again = t.Tx != nil; t.again {
 		if t.final {
-			// In EXEC err is nil, since the script's error is a part of the reply.
+			// In EXEC u.err is nil, because the script's error is a part of the reply.
 			u.err = cmp.Or(u.err, error(errContended))
 			return u.err
 		}
-		t.c.yield() // before it reads anything
+		t.c.yield() // before this run reads anything
 	}
 	t.w.Truncate(u.start)
 	t.Tx, t.torn, t.steps, t.denials.run = tx, false, 0, 0

@@ -7,8 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// parseKey reads a key. A mutex has a lock key and three views: its queue, its present token, and
-// the counter of its tokens.
+// parseKey reads a key. A mutex has a lock key and the keys of three views: its queue, its present
+// token, and the counter of its tokens.
 func parseKey(key []byte) simba.Key { return simba.ParseKey(string(key)) }
 
 // viewError returns why a command cannot write to a view of a mutex.
@@ -23,8 +23,8 @@ func viewError(args [][]byte, k simba.Key) error {
 	}
 }
 
-// view returns the token or the counter of tokens as a lock whose value is the number. A token has
-// the expiry of the lease. The zero Lock means that the key does not exist.
+// view returns the token or the counter of tokens as a lock whose owner is the number. A token has
+// the expiry of the lease. If the key does not exist, view returns the zero Lock.
 func (t *keyTx) view(k simba.Key) simba.Lock {
 	n, l := uint64(0), simba.Lock{TTL: simba.Endless}
 	switch k.Part {
@@ -46,7 +46,7 @@ func (t *keyTx) view(k simba.Key) simba.Lock {
 const errWrongType replyError = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 // lookup returns the lock behind a key and whether the key exists. For a queue the lock is zero.
-// For a token it is that of view.
+// For a token or the counter of tokens it is the result of view.
 func (t *keyTx) lookup(k simba.Key) (l simba.Lock, exists bool) {
 	switch k.Part {
 	case simba.KeyQueue:
@@ -68,9 +68,10 @@ func (t *keyTx) str(k simba.Key) (simba.Lock, error) {
 	return l, nil
 }
 
-// drop deletes a key and reports whether it existed. It keeps the counter of tokens. It
-// keeps the waiters of a queue, because contenders of Simba 3.2 and 3.3 have no queue and delete
-// its key at each release. A token is deleted with its tenure.
+// drop deletes a key and reports whether it existed. The counter of tokens and a queue stay. A
+// queue keeps its waiters, because contenders of Simba 3.2 and 3.3 use no queue and delete its key
+// at each release. A transaction that deletes the key of a token must also end the tenure:
+// keyUpdate.run checks this.
 func (t *keyTx) drop(k simba.Key) bool {
 	_, exists := t.lookup(k)
 	switch {
@@ -83,5 +84,5 @@ func (t *keyTx) drop(k simba.Key) bool {
 	return exists
 }
 
-// nameOf returns the name of the command in args for errors.
+// nameOf returns the name of the command in args, for errors.
 func nameOf(args [][]byte) string { return strings.ToLower(string(args[0])) }

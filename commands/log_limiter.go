@@ -6,13 +6,15 @@ import (
 )
 
 // logLimiter allows a burst of log lines and then one a second. It counts the lines that it
-// refuses. The next allowed line reports their number. If no line follows within a second, late
-// reports it.
+// refuses. For the next allowed line, allow returns the number of refused lines, which this line
+// should report. If no line follows within a second, logLimiter calls late with the number.
 type logLimiter struct {
-	late func(missed int) // set once; a timer or close calls it
+	late func(missed int) // a timer or close calls it
 
-	mu     sync.Mutex // protects the rest
-	opened time.Time  // each line adds logPause; a line is allowed if this is logPause ago
+	mu sync.Mutex // protects the rest
+	// opened is at most logBurst*logPause ago. If opened is at least logPause ago, a line is
+	// allowed. Each logged line adds logPause to opened.
+	opened time.Time
 	missed int
 	closed bool
 	timer  *time.Timer    // runs while missed is not 0
@@ -24,7 +26,8 @@ const (
 	logPause = time.Second // between two lines
 )
 
-// allow reports whether a line may be logged. If so, missed lines were refused since the last one.
+// allow reports whether a line may be logged. If so, missed is how many lines it has refused since
+// the last report.
 func (v *logLimiter) allow() (open bool, missed int) {
 	now := time.Now()
 	v.mu.Lock()
@@ -42,7 +45,8 @@ func (v *logLimiter) allow() (open bool, missed int) {
 	return true, v.takeLocked()
 }
 
-// takeLocked counts a line as logged, and returns how many were refused before it.
+// takeLocked counts a line as logged. It returns how many lines were refused since the last report,
+// and stops the timer.
 func (v *logLimiter) takeLocked() (missed int) {
 	v.opened = v.opened.Add(logPause)
 	missed, v.missed = v.missed, 0
@@ -52,7 +56,7 @@ func (v *logLimiter) takeLocked() (missed int) {
 	return missed
 }
 
-// overdue is the function of the timer.
+// overdue runs when the timer fires.
 func (v *logLimiter) overdue() {
 	defer v.timers.Done()
 	v.reportMissed()
@@ -61,7 +65,7 @@ func (v *logLimiter) overdue() {
 func (v *logLimiter) reportMissed() {
 	v.mu.Lock()
 	missed := 0
-	if v.missed > 0 { // otherwise an allowed line has just reported them
+	if v.missed > 0 { // 0 = an allowed line has just reported them
 		missed = v.takeLocked()
 	}
 	v.mu.Unlock()
@@ -70,7 +74,8 @@ func (v *logLimiter) reportMissed() {
 	}
 }
 
-// close reports the number of refused lines. From then on every line is allowed.
+// close reports the number of refused lines, and waits for running timers. From then on every line
+// is allowed.
 func (v *logLimiter) close() {
 	v.mu.Lock()
 	v.closed = true

@@ -9,12 +9,12 @@ import (
 )
 
 // loginDelays slows password guessing down. It delays the reply to each wrong password, and the
-// delay grows. It counts failures by address, so a new connection does not help. A right password
-// from the same address is not delayed.
+// delay grows. It counts failures by address, so a new connection does not help. It usually does
+// not delay a right password from the same address.
 //
-// A client may ignore the reply and try again on a new connection. When the pending delays of an
-// address exceed maxOwedDelay in total, the server delays the check of its next password, right or
-// wrong.
+// A client may try again on a new connection without waiting for the reply. So loginDelays adds up
+// the pending delays of each address. While their sum exceeds maxOwedDelay, the server delays the
+// check of each password from the address, right or wrong.
 type loginDelays struct {
 	mu    sync.Mutex
 	hosts map[netip.Prefix]*loginFailures
@@ -36,8 +36,8 @@ const (
 	maxHosts       = 4096             // addresses in memory
 )
 
-// hostOf returns the part of an address that identifies an attacker: the IPv4 address, or the IPv6
-// /64 network. All texts that are no address count as one host.
+// hostOf returns the part of a remote address by which failures are counted: the IPv4 address, or
+// the IPv6 /64 network. All texts that are not ip:port count as one host.
 func hostOf(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -51,7 +51,7 @@ func hostOf(remote string) netip.Prefix {
 	return host
 }
 
-// failed counts a wrong password and returns the delay of its reply.
+// failed counts a wrong password from a host and returns the delay of the reply.
 func (g *loginDelays) failed(host netip.Prefix) time.Duration {
 	now := time.Now()
 	g.mu.Lock()
@@ -74,7 +74,7 @@ func (g *loginDelays) failed(host netip.Prefix) time.Duration {
 		f.owed = now
 	}
 	if f.owed = f.owed.Add(wait); f.owed.Sub(now) > 2*maxOwedDelay {
-		f.owed = now.Add(2 * maxOwedDelay) // a limit, so that the delays end
+		f.owed = now.Add(2 * maxOwedDelay) // so that the delays before checks end some time
 	}
 	return wait
 }
@@ -89,7 +89,8 @@ func (g *loginDelays) beforeCheck(host netip.Prefix) time.Duration {
 	return 0
 }
 
-// enter adds a host. If there are too many, it removes the one with the oldest failure.
+// enter adds a host. If there are too many, it removes hosts whose failures are old enough to
+// forget. If there are none, it removes the host whose last failure is the oldest.
 func (g *loginDelays) enter(host netip.Prefix, now time.Time) *loginFailures {
 	if g.hosts == nil {
 		g.hosts = make(map[netip.Prefix]*loginFailures)
@@ -114,7 +115,8 @@ func (g *loginDelays) enter(host netip.Prefix, now time.Time) *loginFailures {
 	return f
 }
 
-// pause makes the command wait. The wait ends early if the client disconnects or the server stops.
+// pause makes the command wait for d. The wait ends early if the client disconnects or the server
+// stops.
 func (c *client) pause(d time.Duration) resp.Wakeup {
 	if d <= 0 {
 		return resp.TimedOut

@@ -12,7 +12,7 @@ import (
 
 const wrongPass = "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
 
-// guarded runs a test in fake time against a server whose password is sesam.
+// guarded runs a test in fake time on a server with the password sesam.
 func guarded(t *testing.T, test func(t *testing.T, s *site)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, Config{Users: newUsersFile(t, "user default on >sesam ~* &* +@all").open()})
@@ -20,7 +20,7 @@ func guarded(t *testing.T, test func(t *testing.T, s *site)) {
 	})
 }
 
-// took returns how long the server takes for this reply to a command.
+// took returns how long the server takes to send the reply want to a command.
 func took(p *peer, command, want string) time.Duration {
 	p.t.Helper()
 	began := time.Now()
@@ -41,7 +41,7 @@ func TestWrongPasswordsGetGrowingDelays(t *testing.T) {
 			}
 		}
 		if d := took(p, "AUTH sesam", ok); d != 0 {
-			t.Errorf("the right one took %v", d)
+			t.Errorf("the right password took %v, want no delay", d)
 		}
 	})
 }
@@ -61,18 +61,18 @@ func TestLoginDelaysDoNotDelayOthers(t *testing.T) {
 		loginFailures := s.dialFrom("192.0.2.1:1000")
 		guessOn(loginFailures)
 		if d := took(s.dialFrom("192.0.2.1:2000"), "AUTH sesam", ok); d != 0 {
-			t.Errorf("a right password from the same address took %v", d)
+			t.Errorf("a right password from the same address took %v, want no delay", d)
 		}
 		if d := took(s.dialFrom("192.0.2.2:1000"), "AUTH guess", wrongPass); d != 0 {
-			t.Errorf("a wrong one from another address took %v", d)
+			t.Errorf("a wrong password from another address took %v, want no delay", d)
 		}
 		if d := took(s.dialFrom("192.0.2.1:3000"), "AUTH guess", wrongPass); d != maxDelay {
-			t.Errorf("a wrong one from the same address on another connection took %v", d)
+			t.Errorf("a wrong password from the same address on another connection took %v, want %v", d, maxDelay)
 		}
 	})
 }
 
-// Many connections may send many passwords, but they lock nobody out.
+// Connections that guess passwords must not lock other clients out.
 func TestManyGuessingConnectionsDelayARightPasswordByAtMostASecond(t *testing.T) {
 	guarded(t, func(t *testing.T, s *site) {
 		const connections, long = 200, time.Minute
@@ -91,16 +91,16 @@ func TestManyGuessingConnectionsDelayARightPasswordByAtMostASecond(t *testing.T)
 			time.Sleep(700 * time.Millisecond)
 			slowest = max(slowest, took(s.dialFrom("192.0.2.1:9"), "AUTH sesam", ok))
 			if d := took(s.dialFrom("192.0.2.2:9"), "AUTH sesam", ok); d != 0 {
-				t.Fatalf("a right password from another address took %v", d)
+				t.Fatalf("a right password from another address took %v, want no delay", d)
 			}
 		}
 		if slowest != debtDelay {
-			t.Errorf("the slowest right password from the same address took %v", slowest)
+			t.Errorf("the slowest right password from the same address took %v, want %v", slowest, debtDelay)
 		}
 		all.Wait()
-		each := long/(debtDelay+maxDelay) + 2 // the first ones wait less
+		each := long/(debtDelay+maxDelay) + 2 // the first guesses wait less
 		if n := s.x.aclLog.count(deniedAuth); n > uint64(connections*each) {
-			t.Errorf("%d loginDelays of %d connections in %v", n, connections, long)
+			t.Errorf("%d passwords of %d connections were checked in %v, want at most %d", n, connections, long, connections*each)
 		}
 	})
 }
@@ -113,7 +113,7 @@ func TestLoginFailuresAreForgotten(t *testing.T) {
 		}
 		time.Sleep(forgetFailures)
 		if d := took(p, "AUTH guess", wrongPass); d != 0 {
-			t.Errorf("it took %v", d)
+			t.Errorf("a wrong password after forgetFailures took %v, want no delay", d)
 		}
 	})
 }
@@ -121,7 +121,7 @@ func TestLoginFailuresAreForgotten(t *testing.T) {
 func TestIgnoredDelaysApplyBeforeTheNextPassword(t *testing.T) {
 	guarded(t, func(t *testing.T, s *site) {
 		began := time.Now()
-		for i := range 60 { // each on a new connection, which does not wait for the answer
+		for i := range 60 { // each on a new connection, which does not wait for the reply
 			p := s.dialFrom(fmt.Sprintf("192.0.2.1:%d", 1000+i))
 			p.send("AUTH guess")
 			synctest.Wait()
@@ -129,14 +129,14 @@ func TestIgnoredDelaysApplyBeforeTheNextPassword(t *testing.T) {
 		}
 		synctest.Wait()
 		if d := time.Since(began); d != 0 {
-			t.Fatalf("time has passed: %v", d)
+			t.Fatalf("the guesses took %v, want no time", d)
 		}
 		if d := took(s.dialFrom("192.0.2.1:9"), "AUTH sesam", ok); d != debtDelay {
-			t.Errorf("after so many, a password was afterRead at after %v", d)
+			t.Errorf("after 60 guesses, a right password took %v, want %v", d, debtDelay)
 		}
 		time.Sleep(2 * maxOwedDelay)
 		if d := took(s.dialFrom("192.0.2.1:9"), "AUTH sesam", ok); d != 0 {
-			t.Errorf("long after, a password was afterRead at after %v", d)
+			t.Errorf("long after the guesses, a right password took %v, want no delay", d)
 		}
 	})
 }
@@ -148,11 +148,11 @@ func TestAStopDoesNotWaitForLoginDelays(t *testing.T) {
 		began := time.Now()
 		go s.server.Shutdown(context.Background())
 		if got := p.reply(); got != wrongPass {
-			t.Errorf("got %q", got)
+			t.Errorf("AUTH replied %q, want WRONGPASS", got)
 		}
 		p.expectEnd()
 		if d := time.Since(began); d != 0 {
-			t.Errorf("it took %v", d)
+			t.Errorf("the stop took %v, want no time", d)
 		}
 	})
 }
@@ -178,7 +178,7 @@ func TestAnIPv6NetworkCountsAsOneHost(t *testing.T) {
 		{"pipe", "@", true}, {"pipe", "192.0.2.1:1", false},
 	} {
 		if same := hostOf(c.a) == hostOf(c.b); same != c.same {
-			t.Errorf("%s and %s: %v", c.a, c.b, same)
+			t.Errorf("%s and %s are the same host: %v, want %v", c.a, c.b, same, c.same)
 		}
 	}
 }
@@ -194,12 +194,12 @@ func TestLoginFailuresAreBoundedInMemory(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		if len(g.hosts) != maxHosts || g.hosts[host(0)] != nil || g.hosts[host(maxHosts+99)] == nil {
-			t.Errorf("%d in memory, the first %v, the last %v", len(g.hosts), g.hosts[host(0)], g.hosts[host(maxHosts+99)])
+			t.Errorf("%d hosts are in memory, the first is %v, the last %v", len(g.hosts), g.hosts[host(0)], g.hosts[host(maxHosts+99)])
 		}
 		time.Sleep(forgetFailures)
 		g.failed(host(0))
 		if len(g.hosts) != 1 {
-			t.Errorf("%d in memory long after", len(g.hosts))
+			t.Errorf("%d hosts are in memory long after the failures, want 1", len(g.hosts))
 		}
 	})
 }

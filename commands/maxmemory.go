@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// memoryLimit compares the memory that the engine counts for its mutexes with maxmemory. The sum is
-// always up to date, so a command affects the next one. The zero memoryLimit has no limit.
+// memoryLimit compares the memory of the engine's mutexes with maxmemory. The engine counts this
+// memory with each change, so a command affects the next one. The zero memoryLimit has no limit.
 //
 // The check is at the start of a command, a transaction or a script. So concurrent commands can
-// exceed the limit by what they add.
+// together exceed the limit by the memory that they add.
 //
 // Other limits bound the rest of the memory: those of connections, of the script cache, and of the
 // growth of the heap before a collection.
@@ -18,7 +18,7 @@ type memoryLimit struct {
 	bytes  atomic.Uint64 // 0 = no limit
 	used   func() uint64
 	log    *slog.Logger
-	logged atomic.Bool // the last log line says that the limit is exceeded
+	logged atomic.Bool // the last log line was the warning that the limit is exceeded
 }
 
 // exceeded reports whether commands that take memory are refused.
@@ -33,13 +33,13 @@ func (l *memoryLimit) exceeded() bool {
 		if l.logged.CompareAndSwap(false, true) {
 			l.log.Warn("used memory is above maxmemory: refusing commands that take more", "used", used, "maxmemory", limit)
 		}
-	case logged && used <= limit-limit/8: // well below, so that few lines are logged near it
+	case logged && used <= limit-limit/8: // an eighth below the limit, to log few lines near it
 		l.clear(used, limit)
 	}
 	return used > limit
 }
 
-// clear logs that the server accepts all commands again, unless the last log line says so.
+// clear logs that the server accepts all commands again, if the warning was the last log line.
 func (l *memoryLimit) clear(used, limit uint64) {
 	if l.logged.CompareAndSwap(true, false) {
 		l.log.Info("used memory is no longer above maxmemory: accepting all commands", "used", used, "maxmemory", limit)
@@ -53,7 +53,7 @@ func (l *memoryLimit) set(limit uint64) {
 		l.clear(l.used(), 0)
 		return
 	}
-	l.exceeded() // logs it at once
+	l.exceeded() // logs at once if the new limit is exceeded
 }
 
 // SetMaxMemory limits the memory of the engine's mutexes, in bytes; 0 = no limit. Above the limit,
@@ -76,15 +76,16 @@ func (x *Commands) dataset() uint64 {
 	return uint64(max(0, x.keyspace.Bytes()))
 }
 
-// The table marks the commands that a full server refuses with denyoom, as Redis does. A command
-// that may renew a lease is checked while it runs. The engine checks SIMBA.ACQUIRE
-// (simba.AcquireRequest.Full), and keyTx.mayGrow checks SET and similar commands.
+// A server above maxmemory is full. It refuses the commands that have the flag denyoom in the
+// table, as Redis does. If such a command may renew a lease, the check is made while it runs. The
+// engine checks SIMBA.ACQUIRE (simba.AcquireRequest.Full). keyTx.mayGrow checks SET and similar
+// commands.
 
 // mayGrow reports whether a full server refuses e on this connection, whatever its arguments are.
 //
-// Inside MULTI it refuses nearly everything, as Redis does, because queueing takes memory. It still
-// queues GUARD, RELEASE, DEL and similar commands. It does not queue ACQUIRE and SET, because only
-// their run shows whether they renew a lease.
+// Inside MULTI a full server refuses nearly everything, as Redis does, because a queue takes
+// memory. It queues only GUARD, RELEASE, DEL and similar commands. It does not queue ACQUIRE and
+// SET: only their run shows whether they renew a lease.
 func (c *client) mayGrow(e *entry) bool {
 	switch {
 	case c.tx == nil:
@@ -95,8 +96,8 @@ func (c *client) mayGrow(e *entry) bool {
 	return !e.has(write) || e.has(denyoom)
 }
 
-// mayGrow reports whether a full server refuses e with these arguments. It allows setting a lock
-// key to its present value, which renews the tenure.
+// mayGrow reports whether a full server refuses e with these arguments. A command that sets a lock
+// key to its present value is allowed, because it renews the lease.
 func (t *keyTx) mayGrow(e *entry, args [][]byte) bool {
 	if !e.has(denyoom) || !e.has(renewing) {
 		return e.has(denyoom)

@@ -11,7 +11,7 @@ import (
 
 const oom = "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
-// countedMemory is a limit with a sum that the test sets.
+// countedMemory is a memoryLimit whose used memory the test sets.
 type countedMemory struct {
 	memoryLimit
 	bytes uint64
@@ -40,7 +40,7 @@ func TestMaxMemoryIsExceededOnlyAboveTheLimit(t *testing.T) {
 		m.bytes = step.used
 		m.set(step.limit)
 		if full := m.exceeded(); full != step.full {
-			t.Errorf("with %d of %d: full %t", step.used, step.limit, full)
+			t.Errorf("with %d bytes used and the limit %d, exceeded returned %t", step.used, step.limit, full)
 		}
 	}
 }
@@ -52,7 +52,7 @@ func (owing) Bytes() int64 { return -1 }
 
 func TestANegativeCountOfBytesIsZero(t *testing.T) {
 	if n := (&Commands{keyspace: owing{}}).dataset(); n != 0 {
-		t.Errorf("%d bytes", n)
+		t.Errorf("dataset returned %d bytes, want 0", n)
 	}
 }
 
@@ -66,14 +66,14 @@ func TestMaxMemoryIsLoggedOnceEachWay(t *testing.T) {
 	const above = `level=WARN msg="used memory is above maxmemory: refusing commands that take more" used=104857600 maxmemory=83886080`
 	const below = `level=INFO msg="used memory is no longer above maxmemory: accepting all commands" used=73400320 maxmemory=83886080`
 	if got := m.log.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, above) || !strings.Contains(got, below) {
-		t.Errorf("the log:\n%s", got)
+		t.Errorf("the log is\n%s", got)
 	}
 	m.bytes = 100 * mib
 	m.exceeded()
 	m.set(0)
 	m.set(0)
 	if got := m.log.String(); strings.Count(got, "\n") != 4 || strings.Count(got, "level=INFO") != 2 {
-		t.Errorf("the log of a limit that is lifted:\n%s", got)
+		t.Errorf("after the limit was removed, the log is\n%s", got)
 	}
 }
 
@@ -88,13 +88,13 @@ func TestAReleaseFreesMemoryAtOnce(t *testing.T) {
 		p.expect("SIMBA.ACQUIRE c x 60000", oom)
 		p.expect("SIMBA.RELEASE b x", ":1\r\n")
 		if got := p.do("SIMBA.ACQUIRE b x 60000"); !strings.Contains(got, "acquired") {
-			t.Errorf("with room: %q", got)
+			t.Errorf("after a release SIMBA.ACQUIRE replied %q, want acquired", got)
 		}
 	}
 }
 
-// Above the limit, both servers get the same commands. The tests below have the intended
-// differences.
+// To these commands this server and Redis reply alike above the limit. The tests below have the
+// intended differences.
 var sameWhenFull = []string{
 	"SET new v", "SET new v NX PX 1000", "SETEX new 10 v", "PSETEX new 1000 v", "SETNX new v", "SETNX k v", "GETSET k v", "INCR n", "INCRBY n 2", "DECR n", "HSET h f v", "HSETNX h f v", "HMSET h f v", "HINCRBY h c 1",
 	"ZADD simba:{q}:contender 1 b", "SET k other", "SET k", "SETNX k",
@@ -135,7 +135,7 @@ func TestAFullServerRefusesTheCommandsThatRedisRefuses(t *testing.T) {
 		other.expect("CONFIG SET maxmemory 0", ok)
 		s.x.SetMaxMemory(0)
 		if want, got := theirs.do("SET new v"), ours.do("SET new v"); got != want {
-			t.Errorf("with room again: ours %q, theirs %q", got, want)
+			t.Errorf("after the limit was removed, SET new v: ours %q, theirs %q", got, want)
 		}
 	}
 }
@@ -157,16 +157,16 @@ func TestAFullServerRenewsAndReleasesButGrantsNothingNew(t *testing.T) {
 		`EVAL "redis.call('del', 'key') return redis.call('set', 'new', 'v')" 0`,
 	} {
 		if got := p.do(command); got != oom && !strings.HasPrefix(got, "-OOM command not allowed when used memory > 'maxmemory'. script: ") {
-			t.Errorf("%s: %q", command, got)
+			t.Errorf("%s replied %q, want OOM", command, got)
 		}
 	}
 	for _, renewal := range []string{"SIMBA.ACQUIRE m a 60000", "SIMBA.ACQUIRE m a 60000 WAIT 0", "SIMBA.GUARD m a 60000"} {
 		if got := p.do(renewal); !strings.Contains(got, "renewed") {
-			t.Errorf("%s: %q", renewal, got)
+			t.Errorf("%s replied %q, want renewed", renewal, got)
 		}
 	}
 	if got := p.do("SIMBA.ACQUIRE m c 60000 NOQUEUE"); !strings.Contains(got, "busy") {
-		t.Errorf("NOQUEUE of a mutex that is held: %q", got)
+		t.Errorf("NOQUEUE on a held mutex replied %q, want busy", got)
 	}
 	for _, renewal := range []string{"SET key a PX 70000", "SET key a XX PX 70000", "SETEX key 70 a", "PSETEX key 70000 a"} {
 		p.expect(renewal, ok)
@@ -174,13 +174,13 @@ func TestAFullServerRenewsAndReleasesButGrantsNothingNew(t *testing.T) {
 	p.expect("SET key a NX PX 1000", "$-1\r\n")
 	p.expect(`EVAL "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('set', KEYS[1], ARGV[1], 'xx', 'px', 80000) end" 1 key a`, ok)
 
-	// A transaction that renews or releases is queued and runs.
+	// The server queues and runs a transaction that only renews or releases.
 	p.expect("MULTI", ok)
 	p.expect("SIMBA.GUARD m2 a 60000", "+QUEUED\r\n")
 	p.expect("SIMBA.RELEASE m2 a", "+QUEUED\r\n")
 	p.expect("PEXPIRE key 90000", "+QUEUED\r\n")
 	if got := p.do("EXEC"); !strings.HasPrefix(got, "*3\r\n") || !strings.Contains(got, "renewed") || !strings.HasSuffix(got, ":1\r\n:1\r\n") {
-		t.Errorf("EXEC: %q", got)
+		t.Errorf("EXEC replied %q, want the renewals and the release", got)
 	}
 	p.expect("MULTI", ok)
 	p.expect("SIMBA.ACQUIRE m a 60000", oom)
@@ -188,15 +188,15 @@ func TestAFullServerRenewsAndReleasesButGrantsNothingNew(t *testing.T) {
 
 	p.expect("SIMBA.RELEASE m a", ":1\r\n")
 	if got := waiter.reply(); !strings.Contains(got, "acquired") {
-		t.Errorf("the earlier waiter: %q", got)
+		t.Errorf("the earlier waiter got %q, want acquired", got)
 	}
 	p.expect("DEL key", ":1\r\n")
 	if got := p.do("INFO errorstats"); !strings.Contains(got, "errorstat_OOM:count=") {
-		t.Errorf("INFO errorstats: %q", got)
+		t.Errorf("INFO errorstats replied %q, want a count of OOM", got)
 	}
 	s.x.SetMaxMemory(0)
 	if got := p.do("SIMBA.ACQUIRE new a 60000"); !strings.Contains(got, "acquired") {
-		t.Errorf("with room again: %q", got)
+		t.Errorf("after the limit was removed, SIMBA.ACQUIRE replied %q, want acquired", got)
 	}
 }
 
@@ -204,12 +204,12 @@ func TestInfoShowsMaxMemoryAndTheCountedBytes(t *testing.T) {
 	s := newSite(t, Config{})
 	p := s.dial()
 	if got := p.do("INFO memory"); !strings.Contains(got, "\r\nmaxmemory:0\r\nmaxmemory_human:0B\r\nmaxmemory_policy:noeviction\r\n") {
-		t.Errorf("without a limit:\n%s", got)
+		t.Errorf("INFO memory without a limit:\n%s", got)
 	}
 	s.x.SetMaxMemory(100 << 20)
 	p.expect("CONFIG GET maxmemory", bulks("maxmemory", "104857600"))
 	got := p.do("INFO memory")
 	if !strings.Contains(got, "\r\nmaxmemory:104857600\r\nmaxmemory_human:100.00M\r\nmaxmemory_policy:noeviction\r\n") || !strings.Contains(got, "\r\nused_memory_dataset:0\r\n") {
-		t.Errorf("with a limit:\n%s", got)
+		t.Errorf("INFO memory with a limit:\n%s", got)
 	}
 }

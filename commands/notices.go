@@ -7,9 +7,9 @@ import (
 
 // Notices returns a simba.Notices that publishes to the subscribers of b.
 //
-// SUBSCRIBE, PSUBSCRIBE and SSUBSCRIBE all receive a notice, so a contender may use the one that
-// its client library prefers. Only subscribers of exactly that channel count as reached. A
-// subscriber of a pattern does not.
+// Subscribers by SUBSCRIBE, PSUBSCRIBE and SSUBSCRIBE all receive a notice, so a contender may use
+// the command that its client library prefers. Publish counts only subscribers of exactly the
+// channel. It does not count subscribers of patterns, which may be no contenders.
 func Notices(b *resp.Broker) simba.Notices { return notices{b} }
 
 type notices struct{ broker *resp.Broker }

@@ -9,16 +9,17 @@ import (
 )
 
 // outage counts the time that the commands of one batch have lost to a store that does not answer.
-// The replies of a batch are sent together, so a pipeline of a hundred commands must not wait for a
-// hundred timeouts. A fast failure adds almost nothing, because the next command may reach another
-// node. A store that refuses (simba.MisconfiguredError) has answered, so a refusal does not count.
+// The server sends the replies of a batch together, so a pipeline of a hundred commands must not
+// wait for a hundred timeouts. A fast failure loses little time, so the next command still calls
+// the store: it may reach another node. A refusal (simba.MisconfiguredError) does not count,
+// because the store has answered.
 type outage struct {
-	err   error         // the last one
+	err   error         // the last error of the store
 	lost  time.Duration // time that failed commands took
-	fresh bool          // err came after the last note
+	fresh bool          // err belongs to a command whose time was not noted yet
 }
 
-// outageLimit is the lost time after which the other commands of a batch do not call the store.
+// outageLimit is the lost time after which the next commands of the batch do not call the store.
 const outageLimit = time.Second
 
 // met records the error of a command if the store caused it.
@@ -28,19 +29,19 @@ func (o *outage) met(err error) {
 	}
 }
 
-// note adds the time of a command to the lost time if the store caused its failure.
+// note adds the time of a command to the lost time, if the store caused its failure.
 func (o *outage) note(took time.Duration) {
 	if o.fresh {
 		o.lost, o.fresh = o.lost+took, false
 	}
 }
 
-// over reports whether the batch has lost as much as it may.
+// over reports whether the lost time has reached the limit.
 func (o *outage) over() bool { return o.lost >= outageLimit }
 
 // refusing is a backend that fails without calling its store.
 type refusing struct {
-	simba.Backend // for calls that do not reach the store
+	simba.Backend // serves the calls that do not need the store
 	err           error
 }
 
@@ -76,7 +77,8 @@ func (r refusing) Break(context.Context, string, string) (bool, simba.Seq, error
 	return false, 0, r.err
 }
 
-// Subscribed reports the subscription to the engine, but does not wait for the store.
+// Subscribed reports the subscription to the engine, but does not wait for the store, because ctx
+// has ended.
 func (r refusing) Subscribed(ctx context.Context, channel string, pattern bool) (simba.Seq, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()

@@ -18,7 +18,7 @@ const backendTimeout = 3 * time.Second
 
 const unavailable = "TRYAGAIN engine redis unavailable: dial tcp 127.0.0.1:6379: connect: connection refused"
 
-// lostStore is a backend whose store fails each request after some time.
+// lostStore returns a backend whose store fails each request after the given time.
 func lostStore(after time.Duration) *fakeBackend {
 	lost := &simba.UnavailableError{Engine: "redis", Err: errors.New("dial tcp 127.0.0.1:6379: connect: connection refused")}
 	return &fakeBackend{
@@ -85,17 +85,17 @@ func TestAPipelineWaitsOnceForAStoreOutage(t *testing.T) {
 			p.send(storeCommands...)
 			for _, command := range storeCommands {
 				if got := p.reply(); got != failed(unavailable) {
-					t.Errorf("%s: %q", command, got)
+					t.Errorf("%s replied %q, want TRYAGAIN", command, got)
 				}
 			}
 			if took := time.Since(began); took != backendTimeout {
-				t.Errorf("it took %v, want %v", took, backendTimeout)
+				t.Errorf("the pipeline took %v, want %v", took, backendTimeout)
 			}
 		}
 		p.send("SIMBA.OWNER m", "PING")
 		p.reply()
 		if got := p.reply(); got != "+PONG\r\n" {
-			t.Errorf("what needs no store is answered %q", got)
+			t.Errorf("PING replied %q after a store outage", got)
 		}
 	})
 }
@@ -109,10 +109,10 @@ func TestATransactionWaitsOnceForAStoreOutage(t *testing.T) {
 		}
 		began := time.Now()
 		if got, want := p.do("EXEC"), "*10\r\n"+strings.Repeat(failed(unavailable), 10); got != want {
-			t.Errorf("got %q", got)
+			t.Errorf("EXEC replied %q, want 10 times TRYAGAIN", got)
 		}
 		if took := time.Since(began); took != backendTimeout {
-			t.Errorf("it took %v, want %v", took, backendTimeout)
+			t.Errorf("EXEC took %v, want %v", took, backendTimeout)
 		}
 	})
 }
@@ -121,7 +121,7 @@ func TestAPipelineGoesOnAfterAQuickFailure(t *testing.T) {
 	backend := lostStore(0)
 	owner := backend.owner
 	backend.owner = func(m string) (simba.Tenure, simba.Seq, error) {
-		if m == "away" { // one node of several
+		if m == "away" { // the node that has this mutex is down
 			return owner(m)
 		}
 		return simba.Tenure{}, 0, nil
@@ -129,7 +129,7 @@ func TestAPipelineGoesOnAfterAQuickFailure(t *testing.T) {
 	p := newSite(t, Config{Backend: backend}).dial()
 	p.send("SIMBA.OWNER away", "SIMBA.OWNER m")
 	if first, second := p.reply(), p.reply(); first != failed(unavailable) || second != "$-1\r\n" {
-		t.Errorf("got %q and %q", first, second)
+		t.Errorf("the replies are %q and %q, want TRYAGAIN and a free mutex", first, second)
 	}
 }
 
@@ -143,10 +143,10 @@ func TestSubscriptionsAreReportedDuringAStoreOutage(t *testing.T) {
 			p.reply()
 		}
 		if took := time.Since(began); took != backendTimeout {
-			t.Errorf("it took %v, want %v", took, backendTimeout)
+			t.Errorf("SUBSCRIBE took %v, want %v", took, backendTimeout)
 		}
 		if got := fmt.Sprint(backend.takeCalls()); got != "[subscribed a pattern=false subscribed b pattern=false subscribed c pattern=false]" {
-			t.Errorf("calls %s", got)
+			t.Errorf("the backend was called with %s, want each channel", got)
 		}
 	})
 }
@@ -166,13 +166,13 @@ func TestTheEndOfASessionWaitsOnceForAStoreOutage(t *testing.T) {
 		time.Sleep(backendTimeout)
 		synctest.Wait()
 		if left := len(s.server.Conns()); left != 0 {
-			t.Errorf("%d connections are not over", left)
+			t.Errorf("%d connections are still open", left)
 		}
 		if got := backend.takeCalls(); len(got) != 1 {
-			t.Errorf("calls %q", got)
+			t.Errorf("the backend was called with %q, want one call", got)
 		}
 		if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "leases=10") {
-			t.Errorf("the log says\n%s", &log)
+			t.Errorf("the log is\n%s\nwant one line with leases=10", &log)
 		}
 	})
 }
@@ -192,7 +192,7 @@ func TestASessionReleasesALeaseThatItMayHaveBound(t *testing.T) {
 		p.nc.Close()
 		synctest.Wait()
 		if got := fmt.Sprint(backend.takeCalls()); got != `[release m c token=0 session=true reason="session closed"]` {
-			t.Errorf("calls %s", got)
+			t.Errorf("the backend was called with %s, want a release of m", got)
 		}
 	})
 }
@@ -209,11 +209,12 @@ func TestASweepStopsAtTheFirstStoreError(t *testing.T) {
 		p.do(fmt.Sprintf("SIMBA.ACQUIRE m%d c 1000 SESSION", i))
 	}
 	if asked != 1 {
-		t.Errorf("%d calls", asked)
+		t.Errorf("the sweep called Check %d times, want once", asked)
 	}
 }
 
-// pagesOf is a backend without figures, with a scan of so many pages.
+// pagesOf returns a backend without figures. Its Scan has that many pages, 0 = endlessly many. A
+// page takes the time each.
 func pagesOf(pages uint64, each time.Duration) *fakeBackend {
 	return &fakeBackend{
 		stats: simba.Stats{Held: -1, Mutexes: -1, Polling: -1},
@@ -233,7 +234,7 @@ func TestDbsizeCountsMutexesForEnginesWithoutAFigure(t *testing.T) {
 	p := newSite(t, Config{Backend: backend, StoreTimeout: backendTimeout}).dial()
 	p.expect("DBSIZE", ":6\r\n")
 	if got := backend.takeCalls(); len(got) != 3 || got[0] != "scan 0 count=10000 held=true contended=false match=false" {
-		t.Errorf("calls %q", got)
+		t.Errorf("the backend was called with %q, want 3 scans", got)
 	}
 }
 
@@ -243,7 +244,7 @@ func TestDbsizeTimesOut(t *testing.T) {
 		began := time.Now()
 		p.expect("DBSIZE", failed(string(errCounting)))
 		if took := time.Since(began); took > backendTimeout+time.Second {
-			t.Errorf("after %v", took)
+			t.Errorf("DBSIZE took %v, want at most %v", took, backendTimeout+time.Second)
 		}
 		p = newSite(t, Config{Backend: lostStore(0), StoreTimeout: backendTimeout}).dial()
 		p.expect("DBSIZE", ":0\r\n") // an engine with figures
@@ -258,10 +259,10 @@ func TestInfoOmitsUnknownFigures(t *testing.T) {
 	info := infoFields(t, p.do("INFO everything"))
 	for _, name := range []string{"mutexes", "mutexes_held", "waiters_polling", "db0", "durability"} {
 		if value, ok := info[name]; ok {
-			t.Errorf("%s:%s", name, value)
+			t.Errorf("INFO shows %s:%s, which the engine does not know", name, value)
 		}
 	}
 	if info["engine"] != "redis" || info["survives_restart"] != "yes" || info["waiters_blocked"] != "0" {
-		t.Errorf("engine:%s survives_restart:%s waiters_blocked:%s", info["engine"], info["survives_restart"], info["waiters_blocked"])
+		t.Errorf("INFO shows engine:%s survives_restart:%s waiters_blocked:%s", info["engine"], info["survives_restart"], info["waiters_blocked"])
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// parseInt reads a decimal integer as strictly as Redis does: an optional minus
-// sign, digits without a leading zero, nothing else.
+// parseInt reads a decimal integer as strictly as Redis does: an optional minus sign, and digits
+// without a leading zero.
 func parseInt(b []byte) (int64, bool) {
 	digits, negative := b, false
 	if len(b) > 0 && b[0] == '-' {
@@ -83,20 +83,20 @@ func parseGlob(name string, b []byte) (string, error) {
 	return string(b), nil
 }
 
-// parseAnyToken reads a fencing token as replies have it; 0 = none.
+// parseAnyToken reads a fencing token. It accepts 0, which means no token in replies.
 func parseAnyToken(name string, b []byte) (uint64, error) {
 	n, err := parseRange(name, b, 0, math.MaxInt64)
 	return uint64(n), err
 }
 
-// parseToken reads a fencing token that names a tenure. It refuses 0, which requests use for "any
-// token": a client that has no token would bypass the check.
+// parseToken reads a fencing token that names a tenure. It refuses 0. The backend takes 0 for any
+// token, so a client that sends 0 for a missing token would bypass the check.
 func parseToken(name string, b []byte) (uint64, error) {
 	n, err := parseRange(name, b, 1, math.MaxInt64)
 	return uint64(n), err
 }
 
-// equalFold reports whether b is word, an upper case ASCII word, in any case.
+// equalFold reports whether b is word, without regard to case. word is ASCII in upper case.
 func equalFold(b []byte, word string) bool {
 	if len(b) != len(word) {
 		return false
@@ -112,11 +112,11 @@ func equalFold(b []byte, word string) bool {
 	return true
 }
 
-// shorten cuts text of a client, for an error.
+// shorten cuts a client's text to 128 bytes, for an error.
 func shorten(b []byte) []byte { return b[:min(len(b), 128)] }
 
-// options iterates over the options after a command's fixed arguments. They may have any order and
-// case, and each may appear once:
+// options iterates over the options after a command's fixed arguments. Options may come in any
+// order and in any case, each at most once:
 //
 //	for o := (options{rest: args[3:]}); o.next(); {
 //		switch {
@@ -132,8 +132,8 @@ type options struct {
 	rest [][]byte
 	word []byte    // the present option
 	name string    // the present option in upper case
-	seen [4]string // the options so far; no command has more
-	n    int       // the number of seen
+	seen [4]string // the names of the options so far; no command has more than 4
+	n    int       // how many elements of seen are used
 	err  error
 }
 
@@ -146,7 +146,8 @@ func (o *options) next() bool {
 	return true
 }
 
-// is reports whether the present option is name, in upper case.
+// is reports whether the present option is name, which is in upper case. A second option of this
+// name is an error.
 func (o *options) is(name string) bool {
 	if !equalFold(o.word, name) {
 		return false

@@ -11,8 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// This file decides what a user may do, by the user's rules and by the keys, channels and
-// contenders of a command.
+// This file decides whether a user may run a command. It compares the user's rules with the
+// command's keys, channels and contenders.
 
 // Catalog returns all commands for the rules of users.
 func Catalog() *access.Catalog {
@@ -23,23 +23,23 @@ func Catalog() *access.Catalog {
 	return access.NewCatalog(list, categoryNames[:], resp.Match)
 }
 
-// channelUse is how a command uses the channels among its arguments.
+// channelUse is how a command uses the channels among its arguments. They begin at the first
+// argument.
 type channelUse uint8
 
-// The uses. Channels begin at the first argument.
 const (
 	noChannels    channelUse = iota
-	publishes                // to one
-	listens                  // to all arguments
-	listensByGlob            // to globs of channels
+	publishes                // to the channel in the first argument
+	listens                  // to the channels in all arguments
+	listensByGlob            // to the globs in all arguments
 )
 
 // actor says which arguments of a command are the ids of the contenders that it acts for.
 type actor struct {
 	ids func(args [][]byte) [][]byte // nil = none
 	// values says that the ids are values, such as those of lock keys. Lock code for Redis often
-	// chooses them at random. So a rule of the user need not allow them, but they must not belong
-	// to another user (access.User.MayName).
+	// writes random values. So a user without a rule for contenders may write any value, except ids
+	// that belong to another user (access.User.MayName).
 	values bool
 }
 
@@ -55,14 +55,15 @@ var (
 	oneValue    = actor{values: true, ids: func(args [][]byte) [][]byte { return args[2:3] }}
 	secondValue = actor{values: true, ids: func(args [][]byte) [][]byte { return args[3:4] }}
 	fieldValues = actor{values: true, ids: func(args [][]byte) [][]byte { return everySecond(args[2:]) }}
-	// A notice names the contender that took or released the mutex. Contenders that use scripts
-	// publish notices about themselves. A forged notice may do harm: contenders of Simba on the
-	// JVM become owners when a notice names them.
+	// A message on the channel of a mutex may be a notice, which names the contender that took or
+	// released the mutex. A contender of Simba on the JVM becomes the owner when a notice names it.
+	// So a user must not forge notices of other contenders.
 	noticeOwner = actor{values: true, ids: func(args [][]byte) [][]byte { return namedByNotice(args[1], args[2]) }}
 )
 
-// namedByNotice returns the contenders that a message names if it is a notice of a mutex. A reader
-// may split a message with several @@ at any of them, so namedByNotice returns all parts.
+// namedByNotice returns the contenders that a message names if it is a notice of a mutex. @@
+// separates the parts of a notice. If a message has several, readers may split it at any of them,
+// so namedByNotice returns all parts.
 func namedByNotice(channel, message []byte) [][]byte {
 	owner, acquired := bytes.CutPrefix(message, []byte(simba.AcquiredNotice("")))
 	owner, released := bytes.CutPrefix(owner, []byte(simba.ReleasedNotice("")))
@@ -93,7 +94,7 @@ func everySecond(args [][]byte) (ids [][]byte) {
 // notKey marks arguments that are routed like keys but are no keys.
 const notKey = "not_key"
 
-// use returns how the keys are used, by their flags of Redis.
+// use returns how a command uses the keys, from the flags of its key specification.
 func (k *keys) use() (u access.Use) {
 	for _, f := range k.flags {
 		switch f {
@@ -115,7 +116,7 @@ type denial struct {
 
 func (d *denial) Error() string { return d.words }
 
-// direct sets the words for a command outside EXEC and scripts.
+// direct sets the text of the reply to a command outside EXEC and scripts.
 func (d *denial) direct() *denial {
 	d.words = denialWords[d.reason].direct
 	if d.reason == deniedCommand {
@@ -124,7 +125,8 @@ func (d *denial) direct() *denial {
 	return d
 }
 
-// inExec sets the words for a command that was allowed when it was queued.
+// inExec sets the text of the reply to a command in EXEC, which was allowed when the client queued
+// it.
 func (d *denial) inExec() *denial {
 	d.words = execDenial + denialWords[d.reason].exec
 	return d
@@ -142,8 +144,9 @@ const (
 	denialReasons
 )
 
-// denialWords has the texts of a denial for each use. They are those of Redis, except for
-// contenders.
+// denialWords has the texts of each denial. name is for ACL LOG, exec for a command in EXEC, and
+// script for one in a script. direct is for other commands, and dryrun for ACL DRYRUN. The texts
+// for contenders are our own, the others are those of Redis.
 var denialWords = [denialReasons]struct{ name, direct, exec, script, dryrun string }{
 	deniedCommand: {
 		"command",
@@ -179,7 +182,7 @@ var denialWords = [denialReasons]struct{ name, direct, exec, script, dryrun stri
 const execDenial = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. " +
 	"This command is no longer allowed for the following reason: "
 
-// deny returns why u may not run the command in args, or nil. The arity has been checked.
+// deny returns why u may not run the command in args, or nil. The caller has checked the arity.
 func (e *entry) deny(u *access.User, args [][]byte) *denial {
 	if u.Unlimited() {
 		return nil
@@ -205,7 +208,7 @@ func (e *entry) deniedKey(u *access.User, args [][]byte) []byte {
 	}
 	use := e.keyUse
 	if e.full == "set" && !slices.ContainsFunc(args[3:], func(a []byte) bool { return equalFold(a, "GET") }) {
-		use = access.Write // SET reads only with GET
+		use = access.Write // SET reads the key only if it has the option GET
 	}
 	return firstNot(e.keysOf(args), func(key []byte) bool { return u.MayUse(parseKey(key).Mutex, use) })
 }
@@ -234,8 +237,8 @@ func (e *entry) deniedContender(u *access.User, args [][]byte) []byte {
 	})
 }
 
-// firstNot returns the first argument that is not allowed, nil if all are. An empty argument that
-// is not allowed is not nil.
+// firstNot returns a copy of the first argument that is not allowed. It returns nil if all are
+// allowed. The copy of an empty argument is not nil.
 func firstNot(args [][]byte, allowed func([]byte) bool) []byte {
 	for _, a := range args {
 		if !allowed(a) {
@@ -246,10 +249,11 @@ func firstNot(args [][]byte, allowed func([]byte) bool) []byte {
 }
 
 // mayListen reports whether a user may subscribe to a channel. A rule for channels may allow it. So
-// may a rule for keys, if the channel belongs to a mutex that the user may read. For the channel of
-// a contender the user must also be allowed to act as it, because the server takes its subscriber
-// for the contender. In simba:m:<id> the end of m is ambiguous. If the channel may
-// belong to another contender too, only a rule for channels allows it.
+// may a rule for keys that lets the user read the mutex of the channel. For the channel of a
+// contender, simba:{m}:id, the user must also be allowed to act as the contender. The server takes
+// a subscriber of this channel for the contender. If m contains }:, the name has two readings. In
+// the old form simba:m:id every further colon adds one. Only a rule for channels allows the old
+// form, and names with two readings.
 func mayListen(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true
@@ -265,8 +269,8 @@ func mayListen(u *access.User, channel string) bool {
 }
 
 // mayPublish reports whether a user may publish to a channel. A rule for channels may allow it. So
-// may a rule for keys, if the channel has notices of a mutex that the user may write. Only the
-// server publishes on an event channel, so only a rule for channels allows that.
+// may a rule for keys that lets the user write the mutex, if the channel carries notices of the
+// mutex. Event channels carry no notices: only the server publishes there.
 func mayPublish(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true

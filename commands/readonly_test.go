@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/engine"
 )
 
-// countsWrites is a keyspace that counts the changes of transactions.
+// countsWrites is a keyspace that counts the writing calls of transactions.
 type countsWrites struct {
 	*engine.Engine
 	writes atomic.Int64
@@ -39,7 +39,8 @@ func (t writesTx) Enqueue(m, c string, score float64) {
 func (t writesTx) Dequeue(m, c string)        { t.space.writes.Add(1); t.Tx.Dequeue(m, c) }
 func (t writesTx) Publish(ch, payload string) { t.space.writes.Add(1); t.Tx.Publish(ch, payload) }
 
-// Commands that the table calls reads run in the same transactions as writes.
+// Commands with the flag readonly run in the same transactions as writes. The flag alone does not
+// prevent a change.
 func TestACommandThatReadsChangesNothing(t *testing.T) {
 	space := &countsWrites{Engine: newEngine(t)}
 	p := newSite(t, Config{Backend: space}).dial()
@@ -62,12 +63,12 @@ func TestACommandThatReadsChangesNothing(t *testing.T) {
 				command := e.name + strings.Repeat(" "+key, min(1, arity-1)) + strings.Repeat(more, max(0, arity-2))
 				p.do(command)
 				if space.writes.Load() != before {
-					t.Errorf("%s changes something", command)
+					t.Errorf("%s is readonly in the table, but writes", command)
 				}
 			}
 		}
 	}
 	if run < 20 {
-		t.Errorf("only %d commands", run)
+		t.Errorf("only %d readonly commands were run, want at least 20", run)
 	}
 }

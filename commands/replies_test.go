@@ -143,11 +143,11 @@ func TestSimbaHelpShowsEachSimbaCommand(t *testing.T) {
 		"+SIMBA.HELP\r\n",
 	} {
 		if !strings.Contains(help, line) {
-			t.Errorf("no %q in %q", line, help)
+			t.Errorf("SIMBA.HELP lacks %q: %q", line, help)
 		}
 	}
 	if strings.Contains(help, "CLIENT") {
-		t.Errorf("it shows commands of Redis: %q", help)
+		t.Errorf("SIMBA.HELP shows commands of Redis: %q", help)
 	}
 }
 

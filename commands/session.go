@@ -9,13 +9,13 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// sessionLeases are the leases that SESSION bound to one connection, by mutex. The backend knows
-// the binding too, and its binding counts. So the end of an old session does not release a lease
-// that another session has taken meanwhile.
+// sessionLeases are the leases that SESSION bound to one connection, by mutex. The backend stores
+// the session of each lease too. When a session ends, the backend releases only leases of this
+// session, not a lease that another session has taken meanwhile.
 type sessionLeases struct {
 	byMutex map[string]boundLease
-	sweepAt int  // the number of leases at which to sweep
-	counted bool // in Commands.sessions
+	sweepAt int  // the number of leases at which bind calls sweepSession
+	counted bool // the connection is counted in Commands.sessions
 }
 
 type boundLease struct {
@@ -23,7 +23,7 @@ type boundLease struct {
 	token     uint64 // unknownToken if the store did not report it
 }
 
-// firstSweep is the number of leases at which a session first removes expired ones.
+// firstSweep is the number of leases at which a session first forgets expired leases.
 const firstSweep = 64
 
 // bind records a lease that SESSION bound to this connection.
@@ -39,20 +39,21 @@ func (c *client) bind(mutex, contender string, token uint64) {
 	}
 }
 
-// unbind forgets the lease of mutex unless its tenure is the present one. current is the present
-// token of the mutex, 0 = free.
+// unbind forgets the bound lease of a mutex if its tenure has ended. current is the present token
+// of the mutex, 0 = free.
 func (c *client) unbind(mutex string, current uint64) {
 	if b, ok := c.session.byMutex[mutex]; ok && b.token != current && b.token != unknownToken {
 		delete(c.session.byMutex, mutex)
 	}
 }
 
-// sweepSession forgets expired leases. It runs when their number has doubled. So a connection keeps
-// at most twice the leases that it owns, at a constant cost for each.
+// sweepSession forgets expired leases. It runs when the number of leases has doubled since the last
+// sweep. So the map has at most about twice the leases that the connection owns, at a constant cost
+// for each.
 func (c *client) sweepSession() {
 	for mutex, b := range c.session.byMutex {
 		if b.token == unknownToken {
-			delete(c.session.byMutex, mutex) // the contender has repeated it, or needs no lease
+			delete(c.session.byMutex, mutex) // the contender has asked again, or gave up
 			continue
 		}
 		held, _, err := c.x.backend.Check(c.conn.Context(), mutex, b.token)
@@ -66,8 +67,9 @@ func (c *client) sweepSession() {
 	c.session.sweepAt = max(firstSweep, 2*len(c.session.byMutex))
 }
 
-// bindUnknown records that SESSION may have bound a lease, because the store did not answer or
-// failed halfway. The end of the session releases such a lease, and has no effect if there is none.
+// bindUnknown records that SESSION may have bound a lease: the store did not answer, or refused a
+// part of the request. When the session ends, the server tries to release the lease. This has no
+// effect if there is no such lease.
 func (c *client) bindUnknown(a *acquisition, err error) {
 	lost, refusal := (*simba.UnavailableError)(nil), (*simba.MisconfiguredError)(nil)
 	unknown := errors.As(err, &lost) || errors.As(err, &refusal)
@@ -76,18 +78,18 @@ func (c *client) bindUnknown(a *acquisition, err error) {
 	}
 }
 
-// unknownToken is the token of no tenure.
+// unknownToken stands for a token that the store did not report. No tenure has it.
 const unknownToken = 0
 
-// InUse reports whether the connection owns a lease by SESSION, which its end would release. It is
-// a resp.Config.InUse.
+// InUse reports whether the connection owns a lease that its end would release. It is a
+// resp.Config.InUse.
 func (x *Commands) InUse(conn *resp.Conn) bool {
 	c, ok := conn.State().(*client)
 	return ok && c.ownsBoundLease()
 }
 
-// ownsBoundLease reports whether this connection owns a lease of SESSION. It returns true if the
-// store does not answer, because then it may. It forgets leases that have ended.
+// ownsBoundLease reports whether this connection owns a lease of SESSION. If the store does not
+// answer, it returns true, because the connection may own one. It forgets leases that have ended.
 func (c *client) ownsBoundLease() bool {
 	for mutex, b := range c.session.byMutex {
 		t, _, err := c.x.backend.Owner(c.conn.Context(), mutex)
@@ -103,8 +105,8 @@ func (c *client) ownsBoundLease() bool {
 	return false
 }
 
-// releaseSession releases the leases of a closed connection. If the store does not answer, they
-// expire.
+// releaseSession releases the leases of a closed connection. If the store does not answer, the
+// leases expire.
 func (c *client) releaseSession() {
 	if len(c.session.byMutex) == 0 {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// granting returns a backend that grants every acquire, or renews for the owner.
+// granting returns a backend that grants every acquire and reports every guarded tenure as lost.
 func granting() *fakeBackend {
 	token := uint64(0)
 	f := &fakeBackend{
@@ -27,14 +27,15 @@ func granting() *fakeBackend {
 	return f
 }
 
-// released returns the releases that the end of the connection causes after some commands.
+// released runs commands on a connection and then ends the connection, or the server. It returns
+// the calls of the backend that this end causes.
 func released(t *testing.T, backend *fakeBackend, shutdown bool, commands ...string) (calls []string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, Config{Backend: backend})
 		p := s.dial()
 		for _, c := range commands {
 			if got := p.do(c); got[0] == '-' {
-				t.Fatalf("%s: %s", c, got)
+				t.Fatalf("%s replied %s", c, got)
 			}
 		}
 		backend.takeCalls()
@@ -50,7 +51,7 @@ func released(t *testing.T, backend *fakeBackend, shutdown bool, commands ...str
 		calls = backend.takeCalls()
 		slices.Sort(calls)
 		if got := backend.commits(); len(calls) > 0 && !slices.Equal(got, []simba.Seq{21}) {
-			t.Errorf("committed %v after the release, want [21]", got)
+			t.Errorf("the backend committed %v after the releases, want [21]", got)
 		}
 	})
 	return calls
@@ -80,7 +81,7 @@ func TestTheEndOfASessionReleasesItsLeases(t *testing.T) {
 
 func TestAShutdownKeepsTheLeasesOfSessions(t *testing.T) {
 	if got := released(t, granting(), true, "SIMBA.ACQUIRE m c 1000 SESSION"); len(got) > 0 {
-		t.Errorf("calls %q, want nothing", got)
+		t.Errorf("the shutdown called the backend: %q", got)
 	}
 }
 
@@ -112,7 +113,7 @@ func TestAGrantAfterAWaitIsBoundToTheSession(t *testing.T) {
 }
 
 func TestASessionForgetsExpiredLeases(t *testing.T) {
-	backend := granting() // its Check finds no tenure
+	backend := granting() // its Check reports every tenure as ended
 	var c *client
 	s := newSite(t, Config{Backend: backend})
 	p := s.dial()
@@ -122,9 +123,9 @@ func TestASessionForgetsExpiredLeases(t *testing.T) {
 	p.expect("PING", "+PONG\r\n")
 	c = s.server.Conns()[0].State().(*client)
 	p.nc.Close()
-	s.stop() // then the test may read the state
+	s.stop() // after this, the test may read the state of the client
 	if n := len(c.session.byMutex); n >= firstSweep {
-		t.Errorf("%d leases remembered, all have ended", n)
+		t.Errorf("the session has %d leases, although all have ended", n)
 	}
 }
 
@@ -132,9 +133,9 @@ func TestAnIdleConnectionWithASessionLeaseIsNotClosed(t *testing.T) {
 	unavailable := &simba.UnavailableError{Engine: "redis", Err: errors.New("away")}
 	for name, row := range map[string]struct {
 		acquire string
-		fault   error // of the acquire
+		fault   error // the error of the acquire
 		owner   simba.Tenure
-		err     error // of Owner
+		err     error // the error of Owner
 		kept    bool
 	}{
 		"lease runs":       {acquire: "SIMBA.ACQUIRE m c 1000 SESSION", owner: simba.Tenure{Owner: "c", Token: 1}, kept: true},
@@ -162,7 +163,7 @@ func TestAnIdleConnectionWithASessionLeaseIsNotClosed(t *testing.T) {
 					began := time.Now()
 					p.expectEnd()
 					if d := time.Since(began); d != time.Minute {
-						t.Errorf("it was cut after %v", d)
+						t.Errorf("the server closed the connection after %v, want 1m", d)
 					}
 					return
 				}

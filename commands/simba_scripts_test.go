@@ -29,7 +29,7 @@ func generation(t *testing.T, name string) seeds.Generation {
 			return g
 		}
 	}
-	t.Fatalf("there is no generation %s", name)
+	t.Fatalf("seeds has no generation %s", name)
 	return seeds.Generation{}
 }
 
@@ -41,7 +41,7 @@ func TestScriptsOfEverySimbaReplyAsOnRedisForEveryMutexName(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %.20q", g.Name, m), func(t *testing.T) {
 				persist := "PERSIST " + strconv.Quote(seeds.Lease(m)) // then PTTL is -1
 				there := "EXISTS " + strconv.Quote(seeds.Lease(m))
-				if g.Tokens { // of the others only this server counts one
+				if g.Tokens { // others have a token only here
 					there += " " + strconv.Quote(seeds.Token(m))
 				}
 				expectSameAsRedis(t, []string{
@@ -64,12 +64,12 @@ func tokenOf(t *testing.T, reply string) uint64 {
 	lines := strings.Split(reply, "\r\n")
 	n, err := strconv.ParseUint(strings.TrimPrefix(lines[max(0, len(lines)-2)], ":"), 10, 64)
 	if err != nil || !strings.HasPrefix(reply, "*3\r\n") {
-		t.Fatalf("the script replies %q", reply)
+		t.Fatalf("the script replied %q, want an array with a token", reply)
 	}
 	return n
 }
 
-// owned returns the token of the owner by SIMBA.OWNER.
+// owned returns the token that SIMBA.OWNER shows.
 func (p *peer) owned(mutex string) uint64 {
 	p.t.Helper()
 	n, err := strconv.ParseUint(strings.TrimPrefix(p.token(mutex), ":"), 10, 64)
@@ -85,7 +85,7 @@ func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 	grew := func(n uint64) {
 		t.Helper()
 		if n <= last {
-			t.Errorf("token %d after %d", n, last)
+			t.Errorf("token %d follows token %d, want a larger one", n, last)
 		}
 		last = n
 	}
@@ -94,13 +94,13 @@ func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 		n := tokenOf(t, p.do(evalOf(g.Acquire, "m", "jvm", "60000")))
 		grew(n)
 		if owner := p.owned("m"); owner != n {
-			t.Errorf("the script gets %d, SIMBA.OWNER %d", n, owner)
+			t.Errorf("the script got the token %d, SIMBA.OWNER shows %d", n, owner)
 		}
 		p.expect(fmt.Sprint("SIMBA.CHECK m ", n), ":1\r\n")
 		p.expect("GET simba:{m}:token", bulk(strconv.FormatUint(n, 10)))
 		p.expect("GET simba:{m}:fence", bulk(strconv.FormatUint(n, 10)))
 		if again := tokenOf(t, p.do(evalOf(g.Guard, "m", "jvm", "60000"))); again != n {
-			t.Errorf("token %d after a renewal, was %d", again, n)
+			t.Errorf("the token is %d after a renewal, and was %d", again, n)
 		}
 		p.expect(evalOf(g.Release, "m", "jvm"), ":1\r\n")
 		p.expect("GET simba:{m}:token", "$-1\r\n")
@@ -108,7 +108,7 @@ func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 		p.do("SIMBA.ACQUIRE m ours 60000")
 		grew(p.owned("m"))
 		if seen := tokenOf(t, p.do(evalOf(g.Acquire, "m", "jvm", "60000"))); seen != last {
-			t.Errorf("a script sees the token %d, it is %d", seen, last)
+			t.Errorf("a script sees the token %d, want %d", seen, last)
 		}
 		p.do("SIMBA.ACQUIRE other x 60000") // all mutexes share one counter of tokens
 		p.do("SIMBA.RELEASE other x")
@@ -129,15 +129,15 @@ func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 		reply := p.do("EXEC")
 		grew(p.owned("m"))
 		if want := fmt.Sprintf("*3\r\n%s:%d\r\n%s", ok, last, bulk(strconv.FormatUint(last, 10))); reply != want {
-			t.Errorf("EXEC: %q, want %q", reply, want)
+			t.Errorf("EXEC replied %q, want %q", reply, want)
 		}
 		p.expect("DEL m", ":1\r\n")
 		grew(tokenOf(t, "*3\r\n\r\n"+p.do("INCR simba:{m}:fence"))) // without a lock
 	}
 }
 
-// expectNotices subscribes. It returns a function that fails unless exactly these payloads have
-// come since.
+// expectNotices subscribes to channels. It returns a function that fails unless exactly the
+// payloads want have arrived since its last call.
 func (s *site) expectNotices(channels ...string) func(want ...string) {
 	s.t.Helper()
 	sub := s.dial()
@@ -183,7 +183,7 @@ func TestAHandoffByAScriptPublishesOnlyTheNextTenure(t *testing.T) {
 		}
 		p.do(evalOf(g.Release, "m", "a"))
 		if reply := waiter.reply(); !strings.Contains(reply, "acquired") {
-			t.Errorf("%s: the waiter is got %q", g.Name, reply)
+			t.Errorf("%s: the waiter got %q, want acquired", g.Name, reply)
 		}
 		expectNotices("acquired@@a", "acquired@@b")
 	}
@@ -199,9 +199,9 @@ func TestAScriptDoesNotAnnounceAReservedMutexAsFree(t *testing.T) {
 		p.do(evalOf(g.Release, "m", "a"))
 		direct("released@@a")
 		if reply := p.do(evalOf(g.Acquire, "m", "c", "60000")); !strings.Contains(reply, "b") {
-			t.Errorf("%s: during the reservation of b, c is got %q", g.Name, reply)
+			t.Errorf("%s: during the reservation for b, c got %q, want b in the reply", g.Name, reply)
 		}
-		p.do("SIMBA.RELEASE m b") // b leaves
+		p.do("SIMBA.RELEASE m b") // b leaves the queue
 		expectNotices("acquired@@a", "released@@a")
 		p.do(evalOf(g.Acquire, "m", "c", "60000"))
 		expectNotices("acquired@@c")
@@ -227,7 +227,7 @@ func TestWaitersStayInOrderWhenAScriptDeletesTheQueue(t *testing.T) {
 		p.do(evalOf(g.Release, "m", "jvm"))
 		for i, w := range waiters {
 			if reply := w.reply(); !strings.Contains(reply, "acquired") {
-				t.Fatalf("%s: waiter %d is got %q", name, i, reply)
+				t.Fatalf("%s: waiter %d got %q, want acquired", name, i, reply)
 			}
 			p.expectOwner("m", fmt.Sprintf("w%d", 9-i))
 			p.do(evalOf(g.Release, "m", fmt.Sprintf("w%d", 9-i)))
@@ -316,7 +316,7 @@ func TestATokenCanOnlyBeSetToItsValue(t *testing.T) {
 	refused := func(command string) {
 		t.Helper()
 		if reply := p.do(command); !strings.HasPrefix(reply, "-ERR '") || !strings.Contains(reply, "'simba:{m}:") {
-			t.Errorf("%s: %q", command, reply)
+			t.Errorf("%s replied %q, want an error that names the key", command, reply)
 		}
 	}
 	refused("SET " + token + " 1")
@@ -340,7 +340,7 @@ func TestATokenCanOnlyBeSetToItsValue(t *testing.T) {
 	}
 	for _, command := range []string{"HSET simba:{free}:token f v", "HINCRBY simba:{free}:token f 1"} {
 		if reply := p.do(command); !strings.Contains(reply, "'simba:{free}:token'") {
-			t.Errorf("%s: %q", command, reply)
+			t.Errorf("%s replied %q, want an error that names the key", command, reply)
 		}
 	}
 	p.expect("GET m", bulk("a"))
@@ -354,7 +354,7 @@ func TestATokenCanOnlyBeSetToItsValue(t *testing.T) {
 	}
 	for _, c := range []string{"MULTI", "DEL " + token, "DEL m", "EXISTS " + token, "EXEC"} {
 		if reply := p.do(c); c == "EXEC" && reply != "*3\r\n:1\r\n:1\r\n:0\r\n" {
-			t.Errorf("EXEC: %q", reply)
+			t.Errorf("EXEC replied %q", reply)
 		}
 	}
 }
@@ -375,14 +375,14 @@ func TestAWatchedTokenChangesWithTheNextTenure(t *testing.T) {
 func TestAUserMayWriteItsToken(t *testing.T) {
 	g := generation(t, "3.3")
 	s := newLockSiteOf(t, newUsersFile(t, team...).open())
-	p := s.as("worker") // with a rule as:w-*
+	p := s.as("worker") // this user has the rule as:w-*
 	if n := tokenOf(t, p.do(evalOf(g.Acquire, "m", "w-1", "60000"))); n == 0 {
-		t.Error("there is no token")
+		t.Error("the script got no token")
 	}
 	if reply := p.do(evalOf(g.Acquire, "n", "other", "60000")); !strings.HasPrefix(reply, "-") {
-		t.Errorf("in another's name: %q", reply)
+		t.Errorf("a script for a contender that the user must not name replied %q, want an error", reply)
 	}
-	// The rules apply to the mutex of a view.
+	// The keys of a mutex' token and of its counter need a rule for the mutex.
 	p = s.as("billing")
 	for _, command := range []string{"GET simba:{other}:token", "INCR simba:{other}:fence", `GET "simba:{a b}:fence"`} {
 		p.expect(command, noKey)
@@ -399,10 +399,10 @@ func TestAUserMaySubscribeToItsMutexesOfAnyName(t *testing.T) {
 	} {
 		reply := s.as("jvm").do("SUBSCRIBE " + strconv.Quote(channel))
 		if got := strings.HasPrefix(reply, "*3"); got != may {
-			t.Errorf("SUBSCRIBE %s: %q", channel, reply)
+			t.Errorf("SUBSCRIBE %s replied %q", channel, reply)
 		}
 	}
 	if reply := s.as("deaf").do("SUBSCRIBE simba:job:jvm:1"); !strings.HasPrefix(reply, "*3") {
-		t.Errorf("with a rule for channels: %q", reply)
+		t.Errorf("with a rule for channels SUBSCRIBE replied %q", reply)
 	}
 }

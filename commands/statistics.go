@@ -8,11 +8,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// ratePeriod is the approximate period of the instantaneous figures of INFO.
+// ratePeriod is the shortest time between two samples for the instantaneous figures of INFO.
 const ratePeriod = time.Second
 
-// rates has the figures of INFO per second. The first command after a period takes a sample, so no
-// goroutine is needed.
+// rates has the figures per second of INFO. The first command after a period takes a sample, so
+// rates needs no goroutine.
 type rates struct {
 	due atomic.Int64 // time of the next sample, in nanoseconds since start
 
@@ -21,7 +21,7 @@ type rates struct {
 	rate rate
 }
 
-// totals are counters at one time.
+// totals is a sample of the counters.
 type totals struct {
 	at                time.Duration
 	commands, in, out int64
@@ -30,7 +30,7 @@ type totals struct {
 // rate has figures per second.
 type rate struct{ commands, in, out float64 }
 
-// tick takes a sample if the last one is a period old.
+// tick takes a sample if the last one is at least a period old.
 func (r *rates) tick(x *Commands, now time.Duration) {
 	due := r.due.Load()
 	if int64(now) < due || !r.due.CompareAndSwap(due, int64(now+ratePeriod)) {
@@ -43,8 +43,8 @@ func (r *rates) tick(x *Commands, now time.Duration) {
 	r.last = t
 }
 
-// read returns the rates of the last period. If that ended long ago, it returns those of the time
-// since, so they fall to zero on an idle server.
+// read returns the rates between the last two samples. If the last sample is old, read takes one
+// first, so the rates of an idle server fall to zero.
 func (r *rates) read(x *Commands, now time.Duration) rate {
 	r.tick(x, now)
 	r.mu.Lock()
@@ -58,7 +58,7 @@ func (r *rates) reset() {
 	r.last, r.rate = totals{}, rate{}
 }
 
-// since returns the rates between two samples, 0 if there is no earlier one.
+// since returns the rates between two samples. They are 0 if earlier is the zero value.
 func (t totals) since(earlier totals) rate {
 	seconds := (t.at - earlier.at).Seconds()
 	if earlier.at == 0 || seconds <= 0 {
@@ -85,10 +85,10 @@ func (x *Commands) commandsProcessed() (n uint64) {
 
 // tally counts the calls of one command. All connections add to it without locks.
 type tally struct {
-	durations               // of each call; their number is the number of calls
+	durations               // of all calls
 	rejected  atomic.Uint64 // refused before it ran: arity, NOAUTH, ...
 	failed    atomic.Uint64 // ran and replied with an error
-	succeeded atomic.Uint64 // the other calls; a difference of two counters could go backwards
+	succeeded atomic.Uint64 // the other calls; calls minus failed could go backwards
 }
 
 func (t *tally) add(took time.Duration, failed bool) {
@@ -140,8 +140,8 @@ func (d *durations) reset() {
 	d.nanos.Store(0)
 }
 
-// waits is simba.Durations for concurrent use. The sum of the durations exceeds an int64 of
-// nanoseconds.
+// waits is simba.Durations for concurrent use. It counts microseconds, because the sum of long
+// waits could overflow an int64 of nanoseconds.
 type waits struct {
 	buckets [simba.DurationBuckets]atomic.Uint64
 	micros  atomic.Uint64

@@ -9,29 +9,28 @@ import (
 // Stats are the figures of the commands since the start or the last CONFIG RESETSTAT. INFO shows
 // the same counters.
 type Stats struct {
-	Commands []CommandStats // of those that clients have sent, in the order of the table
+	Commands []CommandStats // commands that clients have sent, in the order of the table
 	Errors   []Count        // error replies by code
-	Denials  []Count        // by what the user lacks
-	Acquires []Count        // requests of SIMBA.ACQUIRE by status, or "error"
-	Guards   []Count        // those of SIMBA.GUARD
-	// Waits are how long SIMBA.ACQUIRE ... WAIT took until the grant, which is durable after a
-	// wait. They include requests that were granted at once, without the time until that grant
-	// is durable.
+	Denials  []Count        // denied requests by the permission that the user lacks
+	Acquires []Count        // requests of SIMBA.ACQUIRE by status, "error" for an error
+	Guards   []Count        // the same figures of SIMBA.GUARD
+	// Waits are the times of SIMBA.ACQUIRE ... WAIT until the grant. After a wait, the time
+	// includes the commit of the grant. For a request that is granted at once, it does not.
 	Waits simba.Durations
 
-	// As of now.
+	// Present values, which RESETSTAT does not reset.
 	Sessions  int64  // connections that have bound a lease by SESSION
-	Dataset   uint64 // memory of mutexes, queues and keys, in bytes; 0 = not in this process
+	Dataset   uint64 // memory of mutexes, queues and keys, in bytes; 0 = a store has them
 	MaxMemory uint64 // limit of Dataset, 0 = none
 }
 
 // CommandStats are the figures of one command.
 type CommandStats struct {
-	Name      string // of a subcommand, with its container: "client|list"
+	Name      string // in lower case; a subcommand with its container: "client|list"
 	Calls     simba.Durations
 	Succeeded uint64 // calls that replied with no error
 	Failed    uint64 // calls that replied with an error
-	Rejected  uint64 // refused before they ran
+	Rejected  uint64 // calls refused before they ran
 }
 
 // Count is a number of requests or replies with one result.
@@ -40,7 +39,8 @@ type Count struct {
 	N    uint64
 }
 
-// Stats returns the figures. It reads them one after the other.
+// Stats returns the figures. It reads one counter after the other, so they may differ by a few
+// calls.
 func (x *Commands) Stats() Stats {
 	s := Stats{
 		Acquires: x.acquires.read(acquireResults),
@@ -94,8 +94,8 @@ func (r *results) reset() {
 	}
 }
 
-// countSession updates Commands.sessions after a command, which may have bound the first lease or
-// released the last one.
+// countSession updates Commands.sessions after a command. The command may have bound the
+// connection's first lease, or released its last one.
 func (c *client) countSession() {
 	switch bound := len(c.session.byMutex) > 0; {
 	case bound && !c.session.counted:

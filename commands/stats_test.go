@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A counter that falls by one looks like a restart of the server, and its rate like a flood.
+// A metrics system takes a counter that falls for a restart of the server, and computes a huge
+// rate.
 func TestNoCounterOfACommandGoesBackwards(t *testing.T) {
 	x := newSite(t, Config{}).x
 	e := x.table.named([]byte("ping"))
@@ -27,7 +28,7 @@ func TestNoCounterOfACommandGoesBackwards(t *testing.T) {
 	for range 5000 {
 		now := x.Stats().Commands[0]
 		if now.Succeeded != 1000 || now.Failed < last.Failed || now.Calls.Count() < last.Calls.Count() {
-			t.Fatalf("%+v after %+v", now, last)
+			t.Fatalf("the figures are %+v after %+v", now, last)
 		}
 		last = now
 	}
@@ -39,11 +40,11 @@ func TestTheSumOfLongWaitsDoesNotOverflow(t *testing.T) {
 		x.waited.add(24 * time.Hour) // 548 years in all
 	}
 	if got := x.Stats().Waits; got.Count() != 200_000 || got.Micros != 200_000*24*3600*1_000_000 {
-		t.Errorf("%d waits of %d µs", got.Count(), got.Micros)
+		t.Errorf("the sum is %d waits of %d µs", got.Count(), got.Micros)
 	}
 }
 
-// The watchdog's PING is not that of a client, and needs no login.
+// The watchdog of the server sends PING without a login. It is no client.
 func TestThePingOfTheWatchdogIsNotCounted(t *testing.T) {
 	s := newSite(t, Config{Users: newUsersFile(t, "user default on >sesam ~* &* +@all").open()})
 	for range 3 {
@@ -52,11 +53,11 @@ func TestThePingOfTheWatchdogIsNotCounted(t *testing.T) {
 		}
 	}
 	if now := s.x.Stats(); len(now.Commands) > 0 || len(now.Errors) > 0 {
-		t.Errorf("%+v, %+v", now.Commands, now.Errors)
+		t.Errorf("the PING was counted: commands %+v, errors %+v", now.Commands, now.Errors)
 	}
 	p := s.dial()
 	p.expect("AUTH sesam", ok)
 	if log := p.do("ACL LOG"); log != "*0\r\n" {
-		t.Errorf("ACL LOG has %q", log)
+		t.Errorf("ACL LOG has %q, want nothing", log)
 	}
 }

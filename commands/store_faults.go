@@ -10,9 +10,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// storeFaults logs that the store refuses what the engine needs (simba.MisconfiguredError). Each
-// client gets the error, but only an operator can repair the store. Each fault gets one line a
-// minute. The next line has the number of replies in between.
+// storeFaults logs that the store refuses what the engine needs (simba.MisconfiguredError). Clients
+// get the error as a reply, but only an operator can repair the store. Each fault is logged at most
+// once a minute. The next line reports how many replies with this fault were not logged.
 type storeFaults struct {
 	log *slog.Logger
 
@@ -20,21 +20,21 @@ type storeFaults struct {
 	known map[string]*storeFault
 }
 
-// storeFault is one error text, such as that of a missing table.
+// storeFault has the log state of one error text, such as that of a missing table.
 type storeFault struct {
-	logged time.Time // when its last line was written
-	missed int       // replies since
+	logged time.Time // when the fault was last logged
+	missed int       // replies with the fault since then
 }
 
 const (
-	// faultPause is the shortest time between two lines of one fault.
+	// faultPause is the shortest time between two log lines about one fault.
 	faultPause = time.Minute
-	// maxFaults is how many faults have lines of their own in a minute. The others share one line.
+	// maxFaults is how many different faults are logged in a minute. Further faults share one line.
 	// Without this limit a client could cause any number of lines, because some errors name a key.
 	maxFaults = 16
 )
 
-// met records err if it is a refusal of the store.
+// met counts err, and may log it, if it is a refusal of the store.
 func (f *storeFaults) met(err error) {
 	refusal := (*simba.MisconfiguredError)(nil)
 	if !errors.As(err, &refusal) {
@@ -46,7 +46,7 @@ func (f *storeFaults) met(err error) {
 	}
 }
 
-// due reports whether to log a fault, and how many of its replies were not logged.
+// due reports whether to log a fault now, and how many replies with it were not logged.
 func (f *storeFaults) due(text string, now time.Time) (missed int, due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

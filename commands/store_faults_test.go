@@ -17,7 +17,7 @@ const misconfigured = "ERR engine mysql misconfigured: table simba_mutex does no
 
 var errNoTable = &simba.MisconfiguredError{Engine: "mysql", Err: errors.New("table simba_mutex does not exist")}
 
-// refusingStore is a backend whose store refuses each request.
+// refusingStore returns a backend whose store refuses each request.
 func refusingStore() *fakeBackend {
 	return &fakeBackend{
 		acquire: func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
@@ -39,7 +39,7 @@ func TestARefusingStoreHasItsOwnError(t *testing.T) {
 		p.expect(command, failed(misconfigured))
 	}
 	if info := p.do("INFO errorstats"); !strings.Contains(info, "errorstat_ERR:count=") || strings.Contains(info, "errorstat_TRYAGAIN") {
-		t.Errorf("%s", info)
+		t.Errorf("INFO errorstats is\n%s\nwant ERR without TRYAGAIN", info)
 	}
 }
 
@@ -52,13 +52,13 @@ func TestARefusingStoreIsLoggedOnceAMinute(t *testing.T) {
 		}
 		line := `level=ERROR msg="the store refuses what the engine needs, until an operator mends it" engine=mysql err="table simba_mutex does not exist"`
 		if got := log.String(); strings.Count(got, line) != 1 || strings.Count(got, "\n") != 1 {
-			t.Errorf("the log after five errors:\n%s", got)
+			t.Errorf("after five errors the log is\n%s\nwant one line", got)
 		}
 		time.Sleep(faultPause)
 		log.Reset()
 		p.expect("SIMBA.OWNER m", failed(misconfigured))
 		if got := log.String(); strings.Count(got, line+" unlogged=4") != 1 {
-			t.Errorf("the log a minute later:\n%s", got)
+			t.Errorf("a minute later the log is\n%s\nwant unlogged=4", got)
 		}
 	})
 }
@@ -72,20 +72,20 @@ func TestEachFaultOfTheStoreIsLogged(t *testing.T) {
 		meet("key a is foreign")
 		meet("no right to publish")
 		if got := log.String(); strings.Count(got, "key a") != 1 || strings.Count(got, "no right") != 1 {
-			t.Errorf("the log of two faults:\n%s", got)
+			t.Errorf("after two faults the log is\n%s\nwant a line for each", got)
 		}
 		log.Reset()
 		for i := range 1000 {
 			meet(fmt.Sprintf("key %d is foreign", i))
 		}
 		if n := strings.Count(log.String(), "\n"); n != maxFaults-2+1 {
-			t.Errorf("%d lines of a thousand faults in a minute", n)
+			t.Errorf("a thousand faults in a minute left %d lines, want %d", n, maxFaults-2+1)
 		}
 		time.Sleep(faultPause)
 		log.Reset()
 		meet("key a is foreign")
 		if got := log.String(); !strings.Contains(got, "unlogged=1") {
-			t.Errorf("a minute later:\n%s", got)
+			t.Errorf("a minute later the log is\n%s\nwant unlogged=1", got)
 		}
 	})
 }
@@ -111,7 +111,7 @@ func TestABlockedClientGetsTheErrorOfARefusingStore(t *testing.T) {
 		synctest.Wait()
 		ticket.grant().Wake()
 		if got := p.reply(); got != failed(misconfigured) {
-			t.Errorf("the wait is answered %q", got)
+			t.Errorf("SIMBA.ACQUIRE replied %q", got)
 		}
 		p.expect("PING", "+PONG\r\n")
 	})
@@ -130,9 +130,9 @@ func TestASessionReleasesALeaseThatARefusalMayHaveBegun(t *testing.T) {
 	select {
 	case r := <-released:
 		if r.Mutex != "m" || r.Contender != "c" || r.Session == 0 {
-			t.Errorf("%+v", r)
+			t.Errorf("the server released %+v, want m of c with its session", r)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("nothing was released")
+		t.Error("the server released nothing within 10 s")
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 // command is a row of the table.
 type command struct {
-	name       string // lower case; a subcommand's without the container's
-	arity      int    // number of arguments with the name; -n = n or more
+	name       string // lower case; of a subcommand, without the container's name
+	arity      int    // number of arguments, the name included; -n = n or more
 	flags      flag
 	categories category // in addition to those that follow from flags
 	keys       keys
@@ -27,11 +27,11 @@ type command struct {
 	args       []argument
 	subs       []command // of a container, without HELP, which newEntry adds
 
-	// run executes the command and writes one reply. If it returns an error, that is the reply. Nil
-	// is a container without an action of its own.
+	// run executes the command and writes one reply. If it returns an error, that is the reply. It
+	// is nil for a container without an action of its own, and for a command that has only keyed.
 	run func(c *client, args [][]byte) error
-	// keyed runs the command in a transaction of the keyspace and inside a script; nil if it
-	// cannot. A command without run gets a transaction of its own.
+	// keyed runs the command in a transaction of the keyspace, as in EXEC or a script; nil = it
+	// cannot. If run is nil, the command runs in a transaction of its own.
 	keyed keyedCommand
 }
 
@@ -39,7 +39,7 @@ type command struct {
 type argument struct {
 	name     string
 	kind     kind
-	token    string // the word before the argument, or the whole of a pureToken
+	token    string // the word before the argument; a pureToken is only this word
 	optional bool
 	multiple bool
 	args     []argument // of a oneof or block
@@ -93,18 +93,18 @@ const (
 // The flags that only this server uses.
 const (
 	immediate    flag = 1 << (shownFlags + iota) // runs inside MULTI instead of being queued
-	unqueued                                     // refused inside MULTI: it writes no single reply
+	unqueued                                     // refused inside MULTI: not exactly one reply
 	subMode                                      // allowed in RESP2 with subscriptions
 	secret                                       // arguments may include a password; not logged
-	unmonitored                                  // not shown by MONITOR, or its handler calls feed
+	unmonitored                                  // run does not show it to MONITOR; its handler may
 	longArgs                                     // an argument may be as long as a whole command
 	mayReplicate                                 // not a write, but forbidden in read-only scripts
-	audited                                      // in the audit log; catAdmin implies it
-	cheap                                        // fast in this server, but not in Redis
+	audited                                      // logged by audit; catAdmin implies it
+	cheap                                        // fast here, but shown without fast, as in Redis
 	renewing                                     // denyoom does not apply to a renewal
 )
 
-// Flags that often come together.
+// Combinations of flags.
 const (
 	control      = noscript | loading | stale
 	adminHidden  = admin | unmonitored
@@ -117,7 +117,7 @@ var flagNames = [shownFlags]string{"write", "readonly", "denyoom", "admin", "pub
 // category is a set of ACL categories.
 type category uint32
 
-// The categories, in the order of Redis. The category of this server's own commands is the last.
+// The categories, in the order of Redis. The last one has this server's own commands.
 const (
 	catKeyspace category = 1 << iota
 	catRead
@@ -146,7 +146,7 @@ const (
 var categoryNames = [...]string{"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog",
 	"geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting", "simba"}
 
-// acl returns the command's categories, with those that follow from its flags.
+// acl returns all categories of the command: its own, and those that follow from its flags.
 func (c *command) acl() category {
 	set, flags := c.categories, c.flags
 	if set&catScripting != 0 {
@@ -187,12 +187,12 @@ func members[S ~uint32](set S, names []string) iter.Seq[string] {
 // entry is a command in a server's table, with its statistics.
 type entry struct {
 	*command
-	id        int    // its index in all, and its number in Catalog
-	full      string // the name with the container's, such as "client|kill"
-	container *entry // nil at the top
+	id        int    // its index in table.all, and in Catalog
+	full      string // with the container's name, such as "client|kill"
+	container *entry // nil = this is no subcommand
 	subs      []*entry
 	bySub     map[string]*entry
-	keyUse    access.Use // of each key
+	keyUse    access.Use // how the command uses its keys
 	tally     tally
 }
 
@@ -203,8 +203,8 @@ func (e *entry) has(f flag) bool { return e.flags&f != 0 }
 // number of subscribers. Commands that search a queue call Detach themselves.
 func (e *entry) runsInline() bool { return e.has(fast|blocking|cheap) && !e.has(pubsub) }
 
-// accepts reports whether n arguments fit the arity. They include the names of the command and of
-// its container.
+// accepts reports whether n arguments fit the arity. n counts the names of the command and of its
+// container too.
 func (e *entry) accepts(n int) bool {
 	if e.arity < 0 {
 		return n >= -e.arity
@@ -212,13 +212,13 @@ func (e *entry) accepts(n int) bool {
 	return n == e.arity
 }
 
-// table finds commands by name. It does not change.
+// table finds commands by name. It does not change after newTable.
 type table struct {
 	entries []*entry // in the order of the families
 	byName  map[string]*entry
 }
 
-// maxName is longer than every command's name.
+// maxName is the longest name that lookup finds, in bytes.
 const maxName = 32
 
 // families returns the rows of this package, in the order of the documentation.
@@ -298,8 +298,8 @@ func (t *table) all() iter.Seq[*entry] {
 	}
 }
 
-// find returns the command that args call. With an error it returns the entry whose name it has
-// found, nil for an unknown command.
+// find returns the command that args call. If it finds the name but the call is invalid, it returns
+// the entry and an error. For an unknown command the entry is nil.
 func (t *table) find(args [][]byte) (*entry, error) {
 	e := lookup(t.byName, args[0])
 	if e == nil {
@@ -326,7 +326,8 @@ func arityError(e *entry) error {
 	return replyErrorf("ERR wrong number of arguments for '%s' command", e.full)
 }
 
-// tryHelp is the error of a subcommand with too many arguments. Its arity has no upper limit.
+// tryHelp is the error of a subcommand that got too many arguments but whose arity has no upper
+// limit.
 func tryHelp(e *entry, args [][]byte) error {
 	return replyErrorf("ERR unknown subcommand or wrong number of arguments for '%s'. Try %s HELP.",
 		shorten(args[1]), strings.ToUpper(e.container.name))
@@ -357,7 +358,7 @@ func lookup(byName map[string]*entry, name []byte) *entry {
 	return byName[string(folded[:len(name)])]
 }
 
-// unknownCommand quotes the first of the arguments, as Redis does.
+// unknownCommand is the error of an unknown command. Like Redis, it quotes the first arguments.
 func unknownCommand(args [][]byte) error {
 	var quoted strings.Builder
 	for _, a := range args[1:] {

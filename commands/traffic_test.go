@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// hostilePackets have crashed a reader of RESP, or are at the limits of the protocol.
+// hostilePackets are inputs that have crashed some reader of RESP, or that are at the limits of the
+// protocol.
 var hostilePackets = []string{
 	"*1\r\n$9223372036854775807\r\nPING\r\n",
 	"*9223372036854775807\r\n",
@@ -36,8 +37,8 @@ var trafficTemplates = []string{"PING", "PING v", "ECHO v", "AUTH p", "AUTH defa
 	"SUBSCRIBE v", "UNSUBSCRIBE v", "UNSUBSCRIBE", "PSUBSCRIBE v", "PUNSUBSCRIBE", "CLIENT SETNAME v", "CLIENT GETNAME", "CLIENT REPLY ON", "CLIENT REPLY OFF", "CLIENT REPLY SKIP", "DBSIZE", "PERSIST k", "FLUSHDB",
 	"nonsense v", "GET", "SET k", "ECHO", "PING v v", "SHUTDOWN", "OBJECT ENCODING k", "LPUSH k v", "CONFIG GET v"}
 
-// makeTraffic generates input of a client: commands in RESP and inline, and the same with lost,
-// doubled or changed bytes.
+// makeTraffic generates the input of a client: commands in RESP and inline commands. Some bytes may
+// be lost, doubled or changed.
 func makeTraffic(r *rand.Rand) []byte {
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
 	var b []byte

@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// transaction has the commands that MULTI has queued on a connection.
+// transaction has the commands that a connection has queued after MULTI.
 type transaction struct {
 	queue  []queuedCommand
 	bytes  int
-	broken bool // a command was refused, so EXEC will fail
-	grows  bool // a command may take memory
+	broken bool // the server refused to queue a command, so EXEC will fail
+	grows  bool // a queued command may take memory
 
 	chunk []byte      // memory for packed arguments
-	args  [][]byte    // of the command that runs, unpacked
+	args  [][]byte    // the result of unpack
 	calls []execution // the results of EXEC
 }
 
@@ -23,19 +23,20 @@ type queuedCommand struct {
 	packed []byte // its arguments, each after its length
 }
 
-// The limits of a transaction's memory. EXEC runs no further command when its replies exceed
-// maxExecReply, because an array of replies must be sent as a whole.
+// The limits of a transaction's memory. The server sends the array of replies as a whole. So when
+// the replies of an EXEC exceed maxExecReply, EXEC runs no further command.
 const (
 	maxQueuedCommands = 10000
 	maxQueuedBytes    = 8 << 20
 	maxExecReply      = 16 << 20
 
-	// argumentOverhead is added to the length of each argument, for the memory that EXEC needs.
+	// argumentOverhead counts for each argument, beside its length. It is the memory that EXEC
+	// needs to unpack the argument.
 	argumentOverhead = 40
 )
 
-// queueChunk is the memory for the arguments of several commands, in bytes. Large arguments get
-// memory of their own.
+// queueChunk is the largest size of a chunk, which holds the arguments of several commands. The
+// arguments of a command that exceed a quarter of it get memory of their own.
 const queueChunk = 4 << 10
 
 // lengthSize is the size of the length before each argument, in bytes.
@@ -80,13 +81,14 @@ func (tx *transaction) keyed() bool {
 	return !slices.ContainsFunc(tx.queue, func(q queuedCommand) bool { return q.entry.keyed == nil })
 }
 
-// idleTransactions are ended transactions, whose memory later ones use.
+// idleTransactions are ended transactions. Later ones reuse their memory.
 var idleTransactions = sync.Pool{New: func() any { return new(transaction) }}
 
 // mostKept is the largest capacity, in commands or in arguments, that an idle transaction keeps.
 const mostKept = 2 << 10
 
-// recycle makes the transaction idle. Nothing may refer to it any more.
+// recycle makes the transaction idle, unless it has much memory. The caller must not use it any
+// more.
 func (tx *transaction) recycle() {
 	if cap(tx.queue) <= mostKept && cap(tx.args) <= mostKept {
 		tx.reset()
@@ -97,7 +99,7 @@ func (tx *transaction) recycle() {
 // reset empties the transaction and keeps its memory.
 func (tx *transaction) reset() {
 	clear(tx.queue)
-	clear(tx.args[:cap(tx.args)]) // also those beyond the length
+	clear(tx.args[:cap(tx.args)]) // also the arguments beyond the length, from longer commands
 	clear(tx.calls)
 	*tx = transaction{queue: tx.queue[:0], chunk: tx.chunk[:0], args: tx.args[:0], calls: tx.calls[:0]}
 }

@@ -6,7 +6,8 @@ import (
 )
 
 // unserved are the commands of Redis 7.0 that work on keys and that this server does not have,
-// sorted. In Redis, COMMAND LIST FILTERBY ACLCAT shows them for each data type and for keyspace.
+// sorted. They come from COMMAND LIST FILTERBY ACLCAT of Redis, for each data type and for
+// keyspace.
 var unserved = []string{
 	"append", "bitcount", "bitfield", "bitfield_ro", "bitop", "bitpos", "blmove", "blmpop",
 	"blpop", "brpop", "brpoplpush", "bzmpop", "bzpopmax", "bzpopmin", "copy", "dump", "geoadd",
@@ -26,9 +27,8 @@ var unserved = []string{
 	"zrevrangebyscore", "zscan", "zunion", "zunionstore",
 }
 
-// notServed is the error of a command for data types that this server does not have. It is nil for
-// a name that Redis does not know either. The table has no such command, because COMMAND lists what
-// clients can use.
+// notServed returns the error for a command in unserved, nil for any other name. The table does not
+// have these commands, because COMMAND shows the table to clients.
 func notServed(name []byte) error {
 	lower := strings.ToLower(string(shorten(name)))
 	if _, found := slices.BinarySearch(unserved, lower); !found {

@@ -2,7 +2,7 @@ package commands
 
 import "strings"
 
-// usage returns the syntax of a command in one line: "SIMBA.QUEUE mutex [COUNT count]".
+// usage returns the syntax of a command in one line, such as "SIMBA.QUEUE mutex [COUNT count]".
 func usage(c *command) string {
 	words := []string{strings.ToUpper(c.name)}
 	for i := range c.args {

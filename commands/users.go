@@ -18,11 +18,11 @@ func (x *Commands) RequireAuth() bool {
 	return !u.Enabled() || !u.NeedsNoPassword()
 }
 
-// begin sets the user of a new connection. It is the user that the certificate names, if that user
-// exists and is on. Otherwise it is the default user.
+// begin sets the user of a new connection. If the certificate names a user that exists and is on,
+// begin sets this user. Otherwise it sets the default user.
 func (c *client) begin() {
 	c.account.Store(c.x.users.Default())
-	// A connection that needed no password stays authenticated if one is set later, as in Redis.
+	// If an operator sets a password later, this connection stays authenticated, as in Redis.
 	c.conn.SetAuthenticated(!c.x.RequireAuth())
 	name := c.x.certificateName(c.conn)
 	if name == "" {
@@ -51,10 +51,10 @@ func userName(conn *resp.Conn) string {
 	return access.DefaultName
 }
 
-// authenticate logs the connection in, or returns an error after a delay. command is for the ACL
-// log.
+// authenticate logs the connection in. If the password is wrong, it returns an error, after a
+// delay. command is the object of the entry in the ACL log.
 func (c *client) authenticate(command, name, password []byte) error {
-	if c.executing { // EXEC must not wait for the delay
+	if c.executing { // a delay would block EXEC
 		return errNoMulti
 	}
 	host := hostOf(c.conn.RemoteAddr())
@@ -69,7 +69,7 @@ func (c *client) authenticate(command, name, password []byte) error {
 	return errWrongPass
 }
 
-// judge returns why the connection's user may not run a command, or nil.
+// judge returns why the connection's user u may not run a command, or nil.
 func (c *client) judge(u *access.User, e *entry, args [][]byte) error {
 	d := e.deny(u, args)
 	if d == nil {
@@ -92,9 +92,9 @@ func (c *client) noteDenial(err error, context string) {
 	c.x.audit.denied(whoAsked(c), d, context)
 }
 
-// rejudge applies changed rules at once to clients that wait and may send no further command. It
-// ends blocked requests that the rules no longer allow, and closes connections with such
-// subscriptions. by is the connection that caused the change.
+// rejudge applies changed rules at once to clients that may send no further command. It ends
+// blocked requests that the rules no longer allow. It closes connections with subscriptions, or a
+// MONITOR, that the rules no longer allow. by is the connection that caused the change.
 func (x *Commands) rejudge(by *client, changed []*access.Account) {
 	affected := make(map[*access.Account]bool, len(changed))
 	for _, a := range changed {
@@ -119,15 +119,16 @@ func (x *Commands) rejudge(by *client, changed []*access.Account) {
 	}
 }
 
-// endIfRevoked closes the connection if its rules have changed during the command and no longer
-// allow its subscriptions.
+// endIfRevoked closes the connection if the user's rules have changed since admit and no longer
+// allow its subscriptions or its MONITOR.
 func (c *client) endIfRevoked() {
 	if u := c.user(); u != c.judged && (u == nil || !c.mayGoOnListening(u)) {
 		c.conn.CloseAfterReply()
 	}
 }
 
-// mayGoOnListening reports whether the user may keep all subscriptions of the connection.
+// mayGoOnListening reports whether the user may keep all subscriptions of the connection, and its
+// MONITOR.
 func (c *client) mayGoOnListening(u *access.User) bool {
 	if u.Unlimited() {
 		return true

@@ -2,7 +2,7 @@ package commands
 
 import "testing"
 
-// Users that both servers understand, in one file.
+// The lines of a file of users that this server and Redis both understand.
 var sharedUsers = []string{
 	"user default on nopass ~* &* +@all",
 	"user alice on >pw ~billing:* %R~shared:* %W~drop:* resetchannels &ch:* -@all +get +set +mget +eval +multi +exec +discard +watch +subscribe +psubscribe +unsubscribe +punsubscribe +publish +ssubscribe +sunsubscribe +config|get +exists +hset +del +incr",
@@ -10,8 +10,8 @@ var sharedUsers = []string{
 	"user carol on >one >two resetchannels -@all",
 }
 
-// Both servers reply to alice with the same bytes. ACL LIST is not compared, because Redis 7.0
-// shows rules for commands in another form.
+// This server and Redis reply to these commands of alice with the same bytes. ACL LIST is not among
+// them, because Redis 7.0 shows rules for commands in another form.
 var sameForAlice = []string{
 	"AUTH alice pw", "PING", "FLUSHALL", "CONFIG SET a b", "CONFIG nonsense", "CONFIG GET save", "nonsense", "GET", "CLIENT LIST", "ACL WHOAMI", "MONITOR", "SHUTDOWN",
 	"GET x", "GET billing:1", "SET billing:1 v", "GET billing:1", "SET shared:1 v", "GET shared:1", "SET drop:1 v", "GET drop:1", "SET drop:1 v GET", "SET drop:1 v EX 100 GET",
@@ -50,11 +50,11 @@ func TestUsersAreLimitedAsByRedis(t *testing.T) {
 	}
 }
 
-// The rules may change while a transaction is queued.
+// An operator may change the rules while a transaction is queued.
 func TestExecChecksRulesAgainAsRedis(t *testing.T) {
 	before := sharedUsers[0]
 	rules := []string{
-		// Without SET, with another key, without EXEC.
+		// These rules lack SET, the right key, and EXEC.
 		"user alice on >pw ~billing:* resetchannels -@all +get +multi +exec +publish",
 		"user alice on >pw ~other:* &* -@all +get +set +multi +exec +publish",
 		"user alice on >pw ~billing:* resetchannels -@all +get +set +multi +publish",
@@ -71,15 +71,15 @@ func TestExecChecksRulesAgainAsRedis(t *testing.T) {
 		ours, theirs := s.dial(), redis(t)
 		for _, command := range []string{"AUTH alice pw", "MULTI", "GET billing:1", "SET billing:1 v", "PUBLISH ch:1 x", ""} {
 			if command == "" {
-				// Redis 7.0 closes connections whose rules change by ACL LOAD, later versions do
-				// not. So this changes them by SETUSER.
+				// When ACL LOAD changes the rules of a connection, Redis 7.0 closes it. Later
+				// versions do not. So the test changes the rules in Redis by SETUSER.
 				theirAdmin.expect("ACL SETUSER alice reset "+rule[len("user alice "):], ok)
 				ourFile.write(before, rule)
 				ourAdmin.expect("ACL LOAD", ok)
 				command = "EXEC"
 			}
 			if want, got := theirs.do(command), ours.do(command); got != want {
-				t.Errorf("by %s, %s:\n  ours %q\ntheirs %q", rule, command, got, want)
+				t.Errorf("with the rule %s, %s:\n  ours %q\ntheirs %q", rule, command, got, want)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ var team = []string{
 	"user worker on >pw ~* +@all as:w-*",
 }
 
-// as returns a connection of the user.
+// as returns a connection that is logged in as the user.
 func (s *site) as(name string) *peer {
 	s.t.Helper()
 	p := s.dial()
@@ -41,12 +41,12 @@ func TestAUserUsesOnlyTheMutexesOfItsRules(t *testing.T) {
 	s := newLockSiteOf(t, newUsersFile(t, team...).open())
 	p := s.as("billing")
 	if got := status(p.do("SIMBA.ACQUIRE billing:1 billing 60000")); got != "acquired" {
-		t.Errorf("its own mutex: %s", got)
+		t.Errorf("an acquire of its own mutex replied %s, want acquired", got)
 	}
 	for _, command := range []string{
 		"SIMBA.ACQUIRE other billing 60000", "SIMBA.ACQUIRE shared:1 billing 60000", "SIMBA.GUARD other billing 1", "SIMBA.RELEASE other billing", "SIMBA.OWNER other",
 		"SIMBA.QUEUE other", "SIMBA.CHECK other 1", "SIMBA.HISTORY other", "GET other", "SET shared:1 x", "TYPE other",
-		// The rules apply to the mutex of a key, in either spelling.
+		// The rules apply to the mutex behind a key, in both spellings of the key.
 		"GET simba:{other}", "ZCARD simba:{other}:contender", "DEL billing:1 simba:{other}", "WATCH simba:{other}", "MEMORY USAGE other",
 		`EVAL "return 1" 2 billing:1 other`, "EVALSHA " + strings.Repeat("a", 40) + " 1 other",
 	} {
@@ -54,7 +54,7 @@ func TestAUserUsesOnlyTheMutexesOfItsRules(t *testing.T) {
 	}
 	for _, command := range []string{"SIMBA.OWNER shared:1", "SIMBA.QUEUE shared:1", "GET simba:{billing:1}", "ZCARD simba:{billing:1}:contender", "SIMBA.SCAN 0", "PING"} {
 		if got := p.do(command); got[0] == '-' {
-			t.Errorf("%s: %q", command, got)
+			t.Errorf("%s replied %q, want no error", command, got)
 		}
 	}
 	p.expect("SIMBA.BREAK billing:1", noCommand("simba.break"))
@@ -67,7 +67,7 @@ func TestAReadOnlyUserReadsAllAndChangesNothing(t *testing.T) {
 	p := s.as("board")
 	p.expect("GET m", bulk("boss"))
 	if got := p.do("SIMBA.OWNER m"); !strings.Contains(got, "boss") {
-		t.Errorf("%q", got)
+		t.Errorf("SIMBA.OWNER replied %q, want boss", got)
 	}
 	p.expect("SIMBA.ACQUIRE m board 1", noCommand("simba.acquire"))
 	p.expect("SET m x", noCommand("set"))
@@ -97,7 +97,7 @@ func TestAUserCannotActAsAnotherContender(t *testing.T) {
 		p := s.as(name)
 		for _, command := range c.may {
 			if got := p.do(command); got[0] == '-' {
-				t.Errorf("%s may not %s: %q", name, command, got)
+				t.Errorf("%s cannot run %s: %q", name, command, got)
 			}
 		}
 		for _, command := range c.mayNot {
@@ -111,7 +111,7 @@ func TestAUserCannotActAsAnotherContender(t *testing.T) {
 	boss.expect("GET m", bulk("boss:1"))
 }
 
-// A contender on the JVM that receives acquired@@ with its own id becomes the owner.
+// A contender of Simba on the JVM becomes the owner when it receives acquired@@ with its own id.
 func TestAUserCannotPublishNoticesOfAnotherContender(t *testing.T) {
 	s := newLockSiteOf(t, newUsersFile(t, append(team, "user loud on >pw ~* &* +@all")...).open())
 	for user, publishes := range map[string]map[string]bool{
@@ -128,23 +128,23 @@ func TestAUserCannotPublishNoticesOfAnotherContender(t *testing.T) {
 		for words, allowed := range publishes {
 			for _, publish := range []string{"PUBLISH ", "SPUBLISH "} {
 				if want := map[bool]string{true: ":0\r\n", false: noContender}[allowed]; p.do(publish+words) != want {
-					t.Errorf("%s: %s%s: want %q", user, publish, words, want)
+					t.Errorf("%s: %s%s did not reply %q", user, publish, words, want)
 				}
 			}
 		}
 	}
 	p := s.as("billing")
 	if got := p.do(`EVAL "return redis.call('publish', 'simba:{billing:1}', 'acquired@@boss')" 0`); !strings.Contains(got, "can't act as one of the contenders") {
-		t.Errorf("in a script: %q", got)
+		t.Errorf("PUBLISH in a script replied %q", got)
 	}
 	if got := p.do(`EVAL "return redis.call('set', 'billing:1', 'boss')" 0`); !strings.Contains(got, "can't act as one of the contenders") {
-		t.Errorf("a value in a script: %q", got)
+		t.Errorf("SET in a script replied %q", got)
 	}
 	p.expect("MULTI", ok)
 	p.expect("PUBLISH simba:{billing:1} acquired@@boss", noContender)
 	p.expect("EXEC", failed("EXECABORT Transaction discarded because of previous errors."))
 	if got := s.dial().do("ACL DRYRUN billing SET billing:1 boss"); !strings.Contains(got, "This user has no permissions to act as the 'boss' contender") {
-		t.Errorf("%q", got)
+		t.Errorf("ACL DRYRUN replied %q", got)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestTheNameOfANewUserIsItsOwn(t *testing.T) {
 	file.write(append(team, "user audit on >pw")...)
 	s.dial().expect("ACL LOAD", ok)
 	if got := p.do("EXEC"); !strings.Contains(got, "no permission to act as one of the contenders used as arguments") {
-		t.Errorf("queued before: %q", got)
+		t.Errorf("EXEC of a SET that was queued before ACL LOAD replied %q", got)
 	}
 	p.expect("SET billing:1 audit:3", noContender)
 	p.expect("GET billing:1", bulk("audit:1"))
@@ -176,7 +176,7 @@ func TestAReaderOfAMutexMaySubscribeToIt(t *testing.T) {
 	} {
 		got := s.as("billing").do(command)
 		if allowed == (got == noChannel) {
-			t.Errorf("%s: %q", command, got)
+			t.Errorf("%s replied %q", command, got)
 		}
 	}
 }
@@ -193,12 +193,12 @@ func TestAScriptIsLimitedToItsCallersRules(t *testing.T) {
 		"'zadd','simba:{billing:1}:contender','1','boss'": "can't act as one of the contenders",
 	} {
 		if got := p.do(fmt.Sprintf(`EVAL "return redis.call(%s)" 0`, call)); !strings.Contains(got, want) {
-			t.Errorf("%s: %q", call, got)
+			t.Errorf("a script that calls %s replied %q, want %q", call, got, want)
 		}
 	}
-	// The changes before the refusal are discarded, as with any other error.
+	// The server discards what a script has changed before the refusal, as with any other error.
 	if got := p.do(`EVAL "redis.call('set','billing:9','x') return redis.call('get','other')" 0`); got[0] != '-' {
-		t.Errorf("%q", got)
+		t.Errorf("the script replied %q, want an error", got)
 	}
 	p.expect("GET billing:9", "$-1\r\n")
 	p.expect(`EVAL "return redis.pcall('get','other')['err'] ~= nil" 0`, ":1\r\n")
@@ -206,14 +206,14 @@ func TestAScriptIsLimitedToItsCallersRules(t *testing.T) {
 	p.expect("MULTI", ok)
 	p.expect(`EVAL "return redis.call('get','other')" 0`, "+QUEUED\r\n")
 	if got := p.do("EXEC"); !strings.Contains(got, "can't access at least one of the keys") {
-		t.Errorf("%q", got)
+		t.Errorf("EXEC replied %q, want the error of the script", got)
 	}
 }
 
 func TestATransactionIsCheckedWhenQueuedAndWhenRun(t *testing.T) {
 	file := newUsersFile(t, team...)
 	s := newLockSiteOf(t, file.open())
-	// The first transaction runs in one step, the second one by one.
+	// With GET the transaction runs in one step. With SIMBA.OWNER its commands run one by one.
 	for _, mixed := range []string{"GET billing:1", "SIMBA.OWNER billing:1"} {
 		file.write(team...)
 		s.dial().expect("ACL LOAD", ok)
@@ -232,7 +232,7 @@ func TestATransactionIsCheckedWhenQueuedAndWhenRun(t *testing.T) {
 		got := p.do("EXEC")
 		for _, want := range []string{"*3\r\n", why + "no permission to execute the command or subcommand\r\n", why + "no permission to act as one of the contenders used as arguments\r\n"} {
 			if !strings.Contains(got, want) {
-				t.Errorf("EXEC with %s: %q lacks %q", mixed, got, want)
+				t.Errorf("EXEC with %s replied %q, which lacks %q", mixed, got, want)
 			}
 		}
 		s.dial().expect("GET billing:2", "$-1\r\n")
@@ -250,18 +250,18 @@ func TestNewRulesApplyToOpenConnections(t *testing.T) {
 	admin.expect("ACL LOAD", ok)
 	gone.expectEnd()
 	listener.expectEnd()
-	for watcher.nc != nil { // it may have been shown the LOAD
+	for watcher.nc != nil { // MONITOR may show ACL LOAD before the end
 		if _, err := readFrame(watcher.r); err != nil {
 			break
 		}
 	}
 	quiet.expect("GET m", noCommand("get"))
-	quiet.expect("STRLEN m", ":0\r\n") // its password has changed, and the connection stays
+	quiet.expect("STRLEN m", ":0\r\n") // its password has changed, but the connection stays open
 	admin.expect("ACL USERS", bulks("board", "boss", "default", "worker"))
 
 	file.write("user default on nopass +nonsense")
 	if got := admin.do("ACL LOAD"); !strings.Contains(got, ":1: Error in applying operation '+nonsense'") || !strings.Contains(got, "no change to the previously active ACL rules was performed") {
-		t.Errorf("%q", got)
+		t.Errorf("ACL LOAD of an invalid file replied %q", got)
 	}
 	quiet.expect("STRLEN m", ":0\r\n")
 }
@@ -279,11 +279,11 @@ func TestAWaitEndsWhenItsUserLosesTheMutex(t *testing.T) {
 		file.write(team[0], team[3], "user billing on >pw ~billing:2 +@all")
 		admin.expect("ACL LOAD", ok)
 		if got := p.reply(); got != noKey {
-			t.Errorf("the one who may not any more: %q", got)
+			t.Errorf("the waiter that lost its right got %q, want NOPERM", got)
 		}
 		boss.expect("SIMBA.RELEASE billing:2 boss", ":1\r\n")
 		if got := status(q.reply()); got != "acquired" {
-			t.Errorf("the one who may: %q", got)
+			t.Errorf("the waiter that kept its right got %q, want acquired", got)
 		}
 		admin.expect("SIMBA.QUEUE billing:1", "*0\r\n")
 	})
@@ -315,7 +315,7 @@ func TestAConnectionIsShownWithItsUser(t *testing.T) {
 	s.dial()
 	for id, user := range []string{1: "boss", 2: "default"} {
 		if id > 0 && !strings.Contains(p.do(fmt.Sprint("CLIENT LIST ID ", id)), " user="+user+" ") {
-			t.Errorf("connection %d is not shown as %s's", id, user)
+			t.Errorf("CLIENT LIST does not show connection %d with the user %s", id, user)
 		}
 	}
 	p.expect("CLIENT KILL USER default", ":1\r\n")
@@ -330,7 +330,7 @@ func TestUsersAreOnlyInTheirFile(t *testing.T) {
 		p.expect("ACL "+command, failed("ERR ACL "+name+" is not served: users are kept in the file of the option aclfile; change it there and send ACL LOAD"))
 	}
 	if got := p.do("ACL LOAD"); !strings.HasPrefix(got, "-ERR This instance is not configured to use an ACL file.") {
-		t.Errorf("%q", got)
+		t.Errorf("ACL LOAD replied %q", got)
 	}
 }
 
@@ -338,16 +338,16 @@ func TestRulesForContendersAndChannelsCoverEveryCommand(t *testing.T) {
 	for e := range newTable().all() {
 		for _, a := range e.args {
 			if a.name == contenderArg.name && e.actor.ids == nil {
-				t.Errorf("%s: nothing says which of its arguments are contenders", e.full)
+				t.Errorf("%s has an argument contender, but no actor", e.full)
 			}
 			if (a.name == "channel" || a.name == "shardchannel") && e.channels == noChannels && !strings.HasPrefix(e.full, "pubsub|") && !strings.Contains(e.full, "unsubscribe") {
-				t.Errorf("%s: nothing says what it does with its channels", e.full)
+				t.Errorf("%s has an argument channel, but no channelUse", e.full)
 			}
 		}
 	}
 }
 
-// A denial must not cost the rest of the pipeline its replies.
+// After a denial, the server must still reply to the rest of the pipeline.
 func TestAPipelineGoesOnAfterADenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, Config{Users: newUsersFile(t, team...).open()})
@@ -356,13 +356,13 @@ func TestAPipelineGoesOnAfterADenial(t *testing.T) {
 		go p.send("SIMBA.OWNER other", "PING", "SIMBA.OWNER billing:1")
 		for _, want := range []string{noKey, "+PONG\r\n", "$-1\r\n"} {
 			if got := p.reply(); got != want {
-				t.Errorf("got %q, want %q", got, want)
+				t.Errorf("the pipeline got %q, want %q", got, want)
 			}
 		}
 	})
 }
 
-// The rules may change while the backend begins the wait. They must end the wait too.
+// If the rules change while the backend begins the wait, they must end the wait too.
 func TestAWaitThatBeginsDuringAChangeOfRulesEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := newUsersFile(t, team...)

@@ -23,32 +23,32 @@ func TestWaitersLeaveAQuarterOfMaxclientsFree(t *testing.T) {
 		s.server.SetMaxClients(4)
 		first := s.dial()
 		if !waits(first) || !waits(s.dial()) || !waits(s.dial()) {
-			t.Fatal("three of four may wait")
+			t.Fatal("fewer than three of four clients can wait")
 		}
 		refused := s.dial()
 		if waits(refused) {
-			t.Fatal("the fourth of four waits")
+			t.Fatal("four of four clients wait, want three")
 		}
 		if got := refused.reply(); !strings.HasPrefix(got, tooManyWaiting) {
-			t.Errorf("it is answered %q", got)
+			t.Errorf("the refused client got %q, want %s", got, tooManyWaiting)
 		}
 		first.nc.Close() // the waiter leaves
 		synctest.Wait()
 		if !waits(refused) {
-			t.Error("no further client may wait")
+			t.Error("after a waiter has left, the next client cannot wait")
 		}
 		s.server.SetMaxClients(8)
 		for range 3 {
 			if !waits(s.dial()) {
-				t.Error("the limit has not moved with maxclients")
+				t.Error("fewer than six of eight clients can wait")
 			}
 		}
 		if waits(s.dial()) {
-			t.Error("the seventh of eight waits")
+			t.Error("seven of eight clients wait, want six")
 		}
 		time.Sleep(time.Hour) // all waits time out
 		if n := s.x.waits.blocked.Load(); n != 0 {
-			t.Errorf("%d places are taken and nobody waits", n)
+			t.Errorf("waitLimit counts %d blocked clients, but nobody waits", n)
 		}
 	})
 }
@@ -57,7 +57,7 @@ func TestTheOnlyClientMayWait(t *testing.T) {
 	withTicket(t, func(t *testing.T, s *site, _ *oneTicket) {
 		s.server.SetMaxClients(1)
 		if got := status(s.dial().do("SIMBA.ACQUIRE m c 1000 WAIT 1000")); got != "timeout" {
-			t.Errorf("it is answered %s", got)
+			t.Errorf("the only client got %s, want timeout", got)
 		}
 	})
 }
@@ -71,12 +71,12 @@ func TestARequestThatNeedNotWaitIsServedAtTheWaitLimit(t *testing.T) {
 			s.server.SetMaxClients(2) // one of two may wait
 			ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
 				if !r.NoQueue || r.Waiter != nil {
-					t.Errorf("the request may queue: %+v", r)
+					t.Errorf("the backend may queue the request: %+v", r)
 				}
 				return simba.Outcome{Status: answer, Owner: r.Contender, Token: 1}, nil, nil
 			}
 			if got := status(s.dial().do("SIMBA.ACQUIRE m c 1000 WAIT 60000")); got != want {
-				t.Errorf("it is answered %s, want %s", got, want)
+				t.Errorf("at the limit SIMBA.ACQUIRE replied %s, want %s", got, want)
 			}
 		})
 	}

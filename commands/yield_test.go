@@ -9,11 +9,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// slowKeyspace is an engine with slow reads of a lock, a page or a tenure. A command yields after
-// each.
+// slowKeyspace is an engine in which a read of a lock, a Scan and a Break each take a millisecond.
+// This is long enough that the command yields.
 type slowKeyspace struct {
 	*conflicting
-	afterRead func() // called after each read, unless nil
+	afterRead func() // called after each of these; nil = none
 }
 
 type slowTx struct {
@@ -54,12 +54,12 @@ func newSlowSite(t *testing.T) (c *client, space *slowKeyspace, run func(command
 	space = &slowKeyspace{conflicting: newConflicting(t)}
 	s := newSite(t, Config{Backend: space})
 	p := s.dial()
-	p.expect("PING", "+PONG\r\n") // the client has a state now
+	p.expect("PING", "+PONG\r\n") // now the client has a state
 	return s.server.Conn(1).State().(*client), space, func(commands []string) {
 		t.Helper()
 		for _, command := range commands {
 			if reply := p.do(command); reply[0] == '-' {
-				t.Errorf("%.40s: %q", command, reply)
+				t.Errorf("%.40s replied %q", command, reply)
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func newSlowSite(t *testing.T) (c *client, space *slowKeyspace, run func(command
 // longCommands are commands that run long enough to yield.
 var longCommands = map[string]struct {
 	commands []string
-	keyed    bool // the last one runs in one transaction
+	keyed    bool // the last command runs in one transaction
 }{
 	"many keys":           {[]string{"MGET" + strings.Repeat(" a", 2*64)}, true},
 	"many keys to change": {[]string{"DEL" + strings.Repeat(" a", 2*64)}, true},
@@ -77,7 +77,7 @@ var longCommands = map[string]struct {
 	"RANDOMKEY":           {[]string{"RANDOMKEY"}, true}, // reads several pages
 	"SIMBA.SCAN":          {[]string{"SIMBA.SCAN 0 COUNT 10000"}, false},
 	"FLUSHALL":            {[]string{"FLUSHALL"}, false},
-	// It takes 3 ms.
+	// CLIENT LIST with 1000 ids takes 3 ms.
 	"CLIENT LIST":           {[]string{"CLIENT LIST ID" + strings.Repeat(" 1", 1000)}, false},
 	"a script":              {[]string{`EVAL "for i = 1, 1000 do end redis.call('GET', 'a') for i = 1, 1000 do end" 0`}, true},
 	"EXEC in a transaction": {[]string{"MULTI", "GET a", "GET a", "GET a", "EXEC"}, true},
@@ -101,7 +101,7 @@ func TestAConflictingTransactionYieldsBeforeItRunsAgain(t *testing.T) {
 	space.times = 2
 	run([]string{"SET a w1"})
 	if c.parked == 0 {
-		t.Error("the command did not yield")
+		t.Error("the conflicting command did not yield")
 	}
 }
 
@@ -121,7 +121,7 @@ func TestATransactionThatRunsAgainDoesNotYield(t *testing.T) {
 			}
 			run(long.commands)
 			if c.parked != parked {
-				t.Errorf("yielded for %v, and for %v before the second run", c.parked, parked)
+				t.Errorf("the command yielded for %v, want %v, as before its second run", c.parked, parked)
 			}
 		})
 	}

@@ -42,7 +42,7 @@ func (t *ticket) End(why simba.EndReason) (o simba.Outcome, err error) {
 		first = o.Status != simba.StatusWaiting && t.owns(m) && m.extra != nil && m.extra.unconfirmed == t
 	})
 	o.Seq = seq
-	if first { // it does not rest on later changes
+	if first { // its reply does not rest on later changes
 		o.Seq = t.after
 	}
 	return o, err
@@ -89,8 +89,8 @@ func (e *Engine) Subscribed(_ context.Context, channel string, pattern bool) (se
 	return seq, nil
 }
 
-// listeners yields the mutexes and contenders whose own channel this may be. A channel without
-// braces may belong to several, since names may have colons.
+// listeners yields each mutex and contender to which the contender channel may belong. A channel
+// without braces may belong to several, since names may have colons.
 func listeners(channel string) iter.Seq2[string, string] {
 	return func(yield func(name, contender string) bool) {
 		if name, contender, ok := simba.CutContenderChannel(channel); ok {
@@ -143,7 +143,7 @@ func (e *Engine) Queue(_ context.Context, name string, count int) (list []simba.
 	return list, seq, err
 }
 
-// defaultCount is the length of a listing when the request has none.
+// defaultCount is the length of a listing when the request has no Count.
 const defaultCount = 10
 
 // Scan implements simba.Backend.
@@ -160,7 +160,7 @@ func (e *Engine) Scan(_ context.Context, r simba.ScanRequest) (page simba.ScanPa
 		before := len(page.Mutexes)
 		names, next, seen, rests := e.shards[i].scan(page.Mutexes, max(from, shardStart(i)), r)
 		seq = max(seq, rests)
-		if r.Match != nil { // it may be slow, so not under the lock
+		if r.Match != nil { // Match may be slow, so it runs without the lock
 			names = names[:before+len(slices.DeleteFunc(names[before:], func(name string) bool { return !r.Match(name) }))]
 		}
 		page.Mutexes = names

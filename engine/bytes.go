@@ -2,8 +2,8 @@ package engine
 
 import "github.com/simba-resp/simba-resp"
 
-// The memory of the parts of a mutex besides their strings, in bytes. It includes their share of
-// the tables and lists that have them.
+// The size of the parts of a mutex in bytes, without their strings. It includes the share of a part
+// in tables and lists.
 const (
 	mutexBytes  = 128
 	extraBytes  = 240
@@ -40,7 +40,7 @@ func (m *mutex) bytes() int64 {
 	return int64(n)
 }
 
-// weigh counts by how much a step has made a mutex larger or smaller.
+// weigh adds to Engine.bytes by how much a step has made a mutex larger or smaller.
 func (sh *shard) weigh(m *mutex, before mutexStats, idle bool) {
 	after := int64(0)
 	if !idle {

@@ -13,10 +13,10 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// heap is how many bytes are alive.
+// heap returns how many bytes of the heap are in use.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // the first one only finds the garbage
+	runtime.GC() // the first call only marks garbage
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
@@ -103,7 +103,7 @@ type silent struct{}
 
 func (silent) Wake() {}
 
-// TestAHugeQueueReleasesItsMemory leaves one of many waiters, and one of many effects of a step.
+// TestAHugeQueueReleasesItsMemory removes all waiters but one, one by one or all in one step.
 func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 	const n, spare = 20_000, 128 << 10
 	name := func(i int) string { return fmt.Sprint("c", i) }
@@ -130,7 +130,7 @@ func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 				w.acquire("m", "owner", simba.MaxTTL, 0)
 				w.block("m", "stays", simba.MaxTTL, 0)
 				before, counted := heap(), w.e.Bytes()
-				// The waiters lapse a minute after the lease that they see.
+				// The waiters lapse a minute after the lease that they saw has ended.
 				w.acquire("m", "owner", time.Hour, 0)
 				for i := range n {
 					w.listen("m", name(i))
@@ -141,10 +141,10 @@ func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 				c.leave(w)
 				w.recorder.forget()
 				if kept := heap() - before; kept > spare {
-					w.t.Errorf("%d KiB are kept of %d who have left", kept>>10, n)
+					w.t.Errorf("the heap keeps %d KiB after %d waiters have left", kept>>10, n)
 				}
 				if now := w.e.Bytes(); now != counted {
-					w.t.Errorf("%d bytes are counted, before they came %d", now, counted)
+					w.t.Errorf("%d bytes are counted, %d before the waiters came", now, counted)
 				}
 			})
 		})
@@ -153,7 +153,7 @@ func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 
 func TestAStepKeepsNoNames(t *testing.T) {
 	const length = 64 << 10
-	for _, n := range []int{8, 60} { // few effects, whose list is used again, and many
+	for _, n := range []int{8, 60} { // a list of few effects is reused, a list of many is not
 		inBubble(t, func(w *world) {
 			w.e.sequencer.history.Limit = 0
 			before := heap()
@@ -164,19 +164,19 @@ func TestAStepKeepsNoNames(t *testing.T) {
 			w.mustCommit(tx.commit())
 			tx.end()
 			if counted := w.e.Bytes(); counted < int64(n*length) {
-				w.t.Errorf("%d bytes are counted of %d", counted, n*length)
+				w.t.Errorf("%d bytes are counted, the names alone have %d", counted, n*length)
 			}
-			time.Sleep(time.Hour) // they lapse
+			time.Sleep(time.Hour) // the waiters lapse
 			synctest.Wait()
 			w.recorder.forget()
 			if kept := heap() - before; kept > length {
-				w.t.Errorf("%d KiB are kept of %d", kept>>10, n*length>>10)
+				w.t.Errorf("the heap keeps %d KiB of %d KiB", kept>>10, n*length>>10)
 			}
 		})
 	}
 }
 
-// walked is how many bytes a walk finds in a mutex.
+// walked counts the bytes of a mutex by a walk over its parts.
 func walked(m *mutex) int64 {
 	n := mutexBytes + len(m.name()) + len(m.owner())
 	if x := m.extra; x != nil {
@@ -197,7 +197,7 @@ func walked(m *mutex) int64 {
 	return int64(n)
 }
 
-// TestCountedBytesMatchAWalk has contenders and transactions do anything at all.
+// TestCountedBytesMatchAWalk runs random requests and transactions.
 func TestCountedBytesMatchAWalk(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestCountedBytesMatchAWalk(t *testing.T) {
 							tx.Enqueue(m, c+text(), float64(rng.IntN(3)))
 						case 4:
 							tx.Dequeue(m, c)
-						case 5: // of several keys
+						case 5: // a transaction of several keys
 							m = string("xyz"[rng.IntN(3)])
 						}
 					}
@@ -279,13 +279,13 @@ func TestRemovedMutexesCountNoBytes(t *testing.T) {
 		w.acquire("expired", "a", sec, 0)
 		w.acquire("expired", "lapses", sec, 0)
 		if w.e.Bytes() < 2*mutexBytes+extraBytes+entryBytes {
-			w.t.Errorf("%d bytes are counted", w.e.Bytes())
+			w.t.Errorf("%d bytes are counted, which is too few", w.e.Bytes())
 		}
 		w.release("released", "a")
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if n := w.e.Bytes(); n != 0 {
-			w.t.Errorf("%d bytes are counted of nothing", n)
+			w.t.Errorf("%d bytes are counted when there is no mutex", n)
 		}
 	})
 }
@@ -295,6 +295,6 @@ func TestRecoveredMutexesAreCounted(t *testing.T) {
 	w := newWorld(t, Recovery{Token: 1, Leases: func(yield func(simba.Lease, error) bool) { yield(l, nil) }})
 	w.audit()
 	if n := w.e.Bytes(); n != int64(mutexBytes+len("ma")) {
-		t.Errorf("%d bytes are counted", n)
+		t.Errorf("%d bytes are counted for the recovered mutex", n)
 	}
 }

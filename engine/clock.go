@@ -18,12 +18,11 @@ type Clock struct {
 // NewClock returns a clock that shows base now.
 func NewClock(base simba.Instant) Clock { return Clock{start: time.Now(), base: base} }
 
-// ClockOf returns a clock that shows the same as read, or a little less. read must return the time
-// since the machine's boot, if leases are to be understood after a restart.
+// ClockOf returns a clock that shows the same as read, or a little less. If leases must keep their
+// meaning after a restart, read must return the time since the machine's boot.
 //
-// It compares read with Go's clock several times, and uses the comparison that took the shortest.
-// If the process loses its processor between the two readings, leases would end too late by that
-// time.
+// It compares read with Go's clock many times, and uses the fastest comparison. If the process
+// loses its processor during that comparison, leases end too late by as long.
 func ClockOf(read func() simba.Instant) Clock {
 	var best Clock
 	shortest := time.Duration(math.MaxInt64)

@@ -22,7 +22,7 @@ func TestAClockMatchesItsSourceThoughReadingsAreSlow(t *testing.T) {
 		readings := 0
 		read := func() simba.Instant {
 			if readings++; readings%7 != 3 {
-				time.Sleep(time.Duration(readings) * time.Millisecond) // off the processor
+				time.Sleep(time.Duration(readings) * time.Millisecond) // a lost processor
 				defer time.Sleep(time.Millisecond)
 			}
 			return simba.Instant(time.Since(boot))
@@ -30,7 +30,7 @@ func TestAClockMatchesItsSourceThoughReadingsAreSlow(t *testing.T) {
 		c := ClockOf(read)
 		time.Sleep(time.Minute)
 		if got, want := c.Now(), simba.Instant(time.Since(boot)); got != want {
-			t.Errorf("%v off", time.Duration(got-want))
+			t.Errorf("the clock differs by %v from its source", time.Duration(got-want))
 		}
 	})
 }
@@ -44,7 +44,7 @@ func TestAClockIsNeverAheadOfItsSource(t *testing.T) {
 			return simba.Instant(time.Since(boot))
 		})
 		if got, want := c.Now(), simba.Instant(time.Since(boot)); got > want || want.Sub(got) > 2*time.Microsecond {
-			t.Errorf("%v ahead", time.Duration(got-want))
+			t.Errorf("the clock is ahead of its source by %v", time.Duration(got-want))
 		}
 	})
 }
@@ -72,7 +72,7 @@ func TestAStepOfTheWallClockNeitherCutsNorExtendsALease(t *testing.T) {
 				t.Errorf("after a step of %v the lease ended after %v", step, took)
 			}
 			if got := w.owner("m").AcquiredAt; got != wall.now().UnixMilli() {
-				t.Errorf("OWNER shows that it was acquired at %d, at %d", got, wall.now().UnixMilli())
+				t.Errorf("OWNER shows acquired_at %d, the wall clock shows %d", got, wall.now().UnixMilli())
 			}
 			w.release("m", "b")
 		})

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/engine"
 )
 
-// stopping is an Engine as the suite closes it.
+// stopping adapts an Engine to the suite, which calls Close.
 type stopping struct{ *engine.Engine }
 
 func (s stopping) Close() error {

@@ -16,7 +16,7 @@ type due struct {
 
 // heapify makes a heap of deadlines in any order.
 func (h deadlines) heapify() {
-	for i := (len(h)+2)/4 - 1; i >= 0; i-- { // from the last that has a child
+	for i := (len(h)+2)/4 - 1; i >= 0; i-- { // from the last node that has a child
 		h.down(i)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// gate is a Journal whose fsync a test holds back.
+// gate is a Journal. A test can hold its fsync back.
 type gate struct {
 	mu       sync.Mutex
 	opened   *sync.Cond
@@ -20,7 +20,7 @@ type gate struct {
 	appended simba.Seq
 	held     simba.Seq // the first change that must be synced; 0 = none
 	strict   bool      // changes of a queue must be synced too
-	begun    simba.Seq // the largest of BeginCommit
+	begun    simba.Seq // the largest Seq given to BeginCommit
 	changes  []simba.Change
 }
 
@@ -107,7 +107,7 @@ func TestACommitWhoseContextEndsStillWakesWaiters(t *testing.T) {
 		defer cancel()
 		time.AfterFunc(time.Second, func() { g.set(true) })
 		if err := w.e.Commit(ctx, seq); err != nil {
-			w.t.Errorf("Commit = %v", err)
+			w.t.Errorf("Commit with an ended context returned %v", err)
 		}
 		b.granted()
 	})
@@ -194,16 +194,16 @@ func TestWithFsyncHeldBackNobodyCanSeeAGrant(t *testing.T) {
 			}
 		}
 		if len(w.recorder.heard) != 0 {
-			t.Errorf("notices %q", w.recorder.heard)
+			t.Errorf("notices before the fsync: %q", w.recorder.heard)
 		}
 		g.set(true)
 		for name, committed := range views {
 			if !committed() {
-				t.Errorf("%s hangs after the fsync", name)
+				t.Errorf("%s does not return after the fsync", name)
 			}
 		}
 		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
-			t.Errorf("notices %q", got)
+			t.Errorf("notices after the fsync: %q", got)
 		}
 	})
 }
@@ -238,7 +238,7 @@ func TestRepliesWaitForTheirMutexAlone(t *testing.T) {
 		}
 		for name, committed := range replies() {
 			if !committed() {
-				t.Errorf("%s of a mutex waits for others' changes", name)
+				t.Errorf("%s of a mutex waits for changes of other mutexes", name)
 			}
 		}
 		if _, _, err := w.e.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"}); err != nil {
@@ -261,21 +261,21 @@ func TestTryCommitBeginsTheCommitWithoutWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	if done, err := w.e.TryCommit(o.Seq); done || err != nil || g.begun != o.Seq {
-		t.Errorf("with the disk held back: %v, %v, and %d of %d is begun", done, err, g.begun, o.Seq)
+		t.Errorf("before the fsync: TryCommit returned %v, %v; BeginCommit got %d, want %d", done, err, g.begun, o.Seq)
 	}
 	g.set(true)
-	if done, err := w.e.TryCommit(0); done || err != nil { // a notice may lead to a wait
-		t.Errorf("with a notice to send: %v, %v", done, err)
+	if done, err := w.e.TryCommit(0); done || err != nil { // sending a notice may lead to a wait
+		t.Errorf("with a notice to send: TryCommit returned %v, %v", done, err)
 	}
 	if err := w.e.Commit(t.Context(), o.Seq); err != nil {
 		t.Error(err)
 	}
 	if done, err := w.e.TryCommit(o.Seq); !done || err != nil {
-		t.Errorf("when it is durable: %v, %v", done, err)
+		t.Errorf("after the fsync: TryCommit returned %v, %v", done, err)
 	}
 	w.e.Stop()
 	if done, err := w.e.TryCommit(o.Seq); !done || err != simba.ErrStopped {
-		t.Errorf("when the engine has stopped: %v, %v", done, err)
+		t.Errorf("after Stop: TryCommit returned %v, %v", done, err)
 	}
 }
 
@@ -291,11 +291,11 @@ func TestAMutexIsNotShownFreeBeforeTheReleaseIsDurable(t *testing.T) {
 		}
 		owner := commits(w.e, seq)
 		if release() || owner() {
-			w.t.Error("committed too early")
+			w.t.Error("the release or the owner was committed before the fsync")
 		}
 		g.set(true)
 		if !release() || !owner() {
-			w.t.Error("hangs after the fsync")
+			w.t.Error("the release or the owner is not committed after the fsync")
 		}
 	})
 }
@@ -305,7 +305,7 @@ func TestBlockedWaiterIsWokenOnlyWhenItsGrantIsDurable(t *testing.T) {
 		w.acquire("m", "a", 10*sec, 0)
 		b := w.block("m", "b", time.Hour, 0)
 		g.set(false)
-		time.Sleep(10 * sec) // the timer hands over, and nobody asks
+		time.Sleep(10 * sec) // the timer hands the mutex off without a request
 		synctest.Wait()
 		if b.isWoken() {
 			w.t.Error("woken before the grant was durable")
@@ -315,7 +315,7 @@ func TestBlockedWaiterIsWokenOnlyWhenItsGrantIsDurable(t *testing.T) {
 	})
 }
 
-// upTo opens a gate for the changes up to seq only.
+// upTo lets the gate make durable only the changes up to seq.
 func (g *gate) upTo(seq simba.Seq) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -337,29 +337,29 @@ func TestAWaiterOfAnEndedLeaseWaitsUntilTheNextIsDurable(t *testing.T) {
 		released := commits(w.e, first)
 		time.Sleep(time.Minute) // the disk hangs for longer than the lease lasts
 		if s := w.e.Stats(); s.Acquired != 2 || s.Expired != 1 || s.Blocked != 1 {
-			w.t.Errorf("b is granted again a lease that it cannot see: %+v", s)
+			w.t.Errorf("b was granted a second lease before its first was durable: %+v", s)
 		}
 		if released() || b.isWoken() {
-			w.t.Fatal("the lease is not durable")
+			w.t.Fatal("the release was committed, or b was woken, before the fsync")
 		}
 		g.upTo(first)
 		if !released() || !b.isWoken() {
-			w.t.Fatal("b does not get a durable lease")
+			w.t.Fatal("the release was not committed, or b was not woken, after the fsync")
 		}
 		o, err = ticket.End(simba.EndWoken)
 		if err != nil || o.Status != simba.StatusWaiting || o.Owner != "b" {
-			w.t.Fatalf("%+v, %v", o, err)
+			w.t.Fatalf("End of a lease that has ended: %+v, %v", o, err)
 		}
 		time.Sleep(2 * ms)
 		// Nor may it return the next lease before that is durable.
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
-			w.t.Fatalf("%+v, %v", o, err)
+			w.t.Fatalf("End of a lease that is not durable: %+v, %v", o, err)
 		}
 		g.set(true)
 		w.mustCommit(o.Seq, nil)
 		o, err = ticket.End(simba.EndWoken)
 		if w.mustCommit(o.Seq, err); o.Status != simba.StatusAcquired || o.TTL != sec-2*ms {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("b got %+v, want the durable lease", o)
 		}
 	})
 }
@@ -373,36 +373,36 @@ func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 		}
 		w.acquire("m", "a", sec, 0)
 		if ch := last(); ch.Forced || ch.Kind != simba.ChangePut || ch.Lease.Owner != "a" {
-			w.t.Errorf("grant: %+v", ch)
+			w.t.Errorf("change of the grant: %+v", ch)
 		}
 		time.Sleep(sec)
 		synctest.Wait()
 		if ch := last(); !ch.Forced || ch.Kind != simba.ChangeDelete {
-			w.t.Errorf("expiry: %+v", ch)
+			w.t.Errorf("change of the expiry: %+v", ch)
 		}
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Hour, Session: 3})
 		b := w.block("m", "b", time.Hour, 0)
 		w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 3})
 		if ch := last(); !ch.Forced || ch.Kind != simba.ChangePut || ch.Lease.Owner != "b" {
-			w.t.Errorf("end of a session with handoff: %+v", ch)
+			w.t.Errorf("change of the session's end with handoff: %+v", ch)
 		}
 		b.granted()
 		_, seq, err := w.e.Break(w.t.Context(), "m", "")
 		w.mustCommit(seq, err)
 		if ch := last(); !ch.Forced || ch.Kind != simba.ChangeDelete {
-			w.t.Errorf("break: %+v", ch)
+			w.t.Errorf("change of the break: %+v", ch)
 		}
 		w.acquire("m", "a", sec, 0)
 		w.release("m", "a")
 		if ch := last(); ch.Forced || ch.Kind != simba.ChangeDelete {
-			w.t.Errorf("its own release: %+v", ch)
+			w.t.Errorf("change of the owner's release: %+v", ch)
 		}
 	})
 }
 
-// A journal may sync the change of a queue too, and then all notices and
-// wake-ups wait behind it.
-func TestAQueuedRequestCommitsTheChangeThatHolds(t *testing.T) {
+// A journal may require a sync for the change of a queue too. Then all notices and wake-ups wait
+// for that change.
+func TestAQueuedRequestCommitsTheChangeThatMustBeSynced(t *testing.T) {
 	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", time.Hour, 0)
 		g.strict = true
@@ -410,11 +410,11 @@ func TestAQueuedRequestCommitsTheChangeThatHolds(t *testing.T) {
 		o, _, _ := w.e.Acquire(w.t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Hour})
 		queued := commits(w.e, o.Seq)
 		if queued() {
-			w.t.Error("committed before the change that must be synced")
+			w.t.Error("the request was committed before the change that must be synced")
 		}
 		g.set(true)
 		if !queued() {
-			w.t.Error("hangs")
+			w.t.Error("the request was not committed after the fsync")
 		}
 	})
 }
@@ -437,23 +437,23 @@ func TestRecoveredLeaseKeepsItsRemainingTime(t *testing.T) {
 		)})
 		synctest.Wait()
 		if got := w.owner("ended"); got.Owner != "" {
-			t.Errorf("a lease that ended in the meantime lives on: %+v", got)
+			t.Errorf("a lease that ended while the server was down still runs: %+v", got)
 		}
 		if got := w.history("ended"); !slices.Equal(got, []string{"expired x"}) {
-			t.Errorf("history %q", got)
+			t.Errorf("history of the ended lease: %q", got)
 		}
 		got := w.owner("m")
 		if got.Owner != "a" || got.Token != 7 || got.TTL != 4*sec || got.Transition != 6*sec {
-			t.Errorf("recovered %+v", got)
+			t.Errorf("recovered lease: %+v", got)
 		}
 		b := w.block("m", "b", sec, 0)
 		start := time.Now()
 		<-b.woken
 		if took := time.Since(start); took != 6*sec {
-			t.Errorf("ended after %v", took)
+			t.Errorf("the recovered lease ended after %v, want 6 s", took)
 		}
 		if o := b.granted(); o.Token <= 9 {
-			t.Errorf("token %d", o.Token)
+			t.Errorf("token %d is not larger than the recovered ones", o.Token)
 		}
 		w.audit()
 	})
@@ -471,7 +471,7 @@ func TestRecoveryDelayGrantsNothingNewWhileRecoveredOwnersGuard(t *testing.T) {
 		if o := w.ask(simba.AcquireRequest{Mutex: "free", Contender: "b", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy || o.Transition != 30*sec {
 			t.Errorf("granted during the recovery delay, or without its length: %+v", o)
 		}
-		// Its release may have been lost together with another's tenure.
+		// A crash may have lost the owner's release and the tenure of another contender.
 		if o := w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy {
 			t.Errorf("acquire by a recovered owner: %+v", o)
 		}
@@ -487,7 +487,7 @@ func TestRecoveryDelayGrantsNothingNewWhileRecoveredOwnersGuard(t *testing.T) {
 		b.granted()
 		o.granted()
 		if got := w.owner("m"); got.Owner != "a" || got.Token != 7 {
-			t.Errorf("owner %+v", got)
+			t.Errorf("owner after the recovery delay: %+v", got)
 		}
 		w.audit()
 	})
@@ -501,7 +501,7 @@ func TestReleaseDuringTheRecoveryDelayAlsoLeavesTheQueue(t *testing.T) {
 		w.acquire("m", "a", sec, 0)
 		w.acquire("m", "b", sec, 0)
 		if !w.release("m", "a") {
-			t.Error("a did not release")
+			t.Error("a owned nothing to release")
 		}
 		if q := w.queue("m"); !slices.Equal(q, []string{"b"}) {
 			t.Errorf("queue %v", q)

@@ -15,28 +15,28 @@ import (
 type Config struct {
 	Clock         Clock
 	HandoffWindow time.Duration // length of a reservation for a polling waiter; 0 = none
-	QueueGrace    time.Duration // how long a polling waiter stays that does not ask again
+	QueueGrace    time.Duration // how long a polling waiter that does not ask again stays
 	Notices       simba.Notices // nil = Silent
-	HistoryLen    int           // events that History can answer from; 0 = 10,000
+	HistoryLen    int           // number of events kept for History; 0 = 10,000
 
 	// Hash returns the hash that selects a mutex's shard. Nil means a hash that is random for
 	// every engine, so that nobody can choose names which collide. A simulation brings its own.
 	Hash func(name string) uint64
-	// OnTimer is called by each timer that fires, before it does its work. It gets the least hash
-	// that the timer's shard can have. It may wait: a simulation orders timers of one instant by
-	// it. Nil means that it is not called.
+	// Each timer that fires calls OnTimer before it does its work; nil = no call. hash is the
+	// smallest hash of the timer's shard. OnTimer may block: a simulation orders timers of one
+	// instant with it.
 	OnTimer func(hash uint64)
 }
 
-// Engine keeps mutexes in memory and its changes in a Journal. It is a
-// simba.Backend; all methods may be called concurrently.
+// Engine keeps mutexes in memory and their changes in a Journal. It is a simba.Backend. Its methods
+// are safe for concurrent use.
 type Engine struct {
 	clock        Clock
 	hash         func(name string) uint64
 	recoverUntil simba.Instant // until then no new tenure begins
 	former       uint64        // tenures up to this token began in an earlier run
 	sequencer    sequencer
-	token        atomic.Uint64 // the last one given
+	token        atomic.Uint64 // the last fencing token given
 	window       atomic.Int64  // Config.HandoffWindow
 	grace        atomic.Int64  // Config.QueueGrace
 	bytes        atomic.Int64  // of all mutexes, as mutex.bytes says

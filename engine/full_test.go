@@ -20,7 +20,7 @@ func (w *world) askFull(r simba.AcquireRequest) (o simba.Outcome, refused bool) 
 	if refused = errors.Is(err, simba.ErrOutOfMemory); refused {
 		err = nil
 		if ticket != nil || o.Status != 0 {
-			w.t.Errorf("refused with %+v, ticket %v", o, ticket)
+			w.t.Errorf("a refused request has outcome %+v, ticket %v", o, ticket)
 		}
 	}
 	w.mustCommit(o.Seq, err)
@@ -33,7 +33,7 @@ func TestAFullEngineRenewsForTheOwnerAndRefusesNewContenders(t *testing.T) {
 		first := w.acquire("m", "a", sec, 0)
 		time.Sleep(sec / 2)
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "a"}); o.Status != simba.StatusRenewed || o.Token != first.Token || o.TTL != sec {
-			w.t.Errorf("the owner: %+v", o)
+			w.t.Errorf("renewal by the owner: %+v", o)
 		}
 		before := len(w.history("m"))
 		for _, r := range []simba.AcquireRequest{
@@ -41,18 +41,18 @@ func TestAFullEngineRenewsForTheOwnerAndRefusesNewContenders(t *testing.T) {
 			{Mutex: "free", Contender: "b"}, {Mutex: "free", Contender: "b", NoQueue: true}, {Mutex: "free", Contender: "b", Session: 1},
 		} {
 			if o, refused := w.askFull(r); !refused {
-				w.t.Errorf("%+v: %+v", r, o)
+				w.t.Errorf("request %+v was not refused: %+v", r, o)
 			}
 		}
 		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "b", NoQueue: true}); refused || o.Status != simba.StatusBusy {
-			w.t.Errorf("who wants no place takes no memory: %+v, refused %t", o, refused)
+			w.t.Errorf("a NoQueue request for a held mutex takes no memory: %+v, refused %t", o, refused)
 		}
 		if s := w.e.Stats(); s.Mutexes != 1 || s.Polling != 0 || len(w.history("m")) != before || len(w.history("free")) != 0 {
-			w.t.Errorf("something is left of what was refused: %+v, %v, %v", s, w.history("m"), w.history("free"))
+			w.t.Errorf("a refused request changed the state: %+v, %v, %v", s, w.history("m"), w.history("free"))
 		}
 		time.Sleep(sec)
 		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "a"}); !refused {
-			w.t.Errorf("who was the owner: %+v", o)
+			w.t.Errorf("a new tenure of the last owner was not refused: %+v", o)
 		}
 	})
 }
@@ -63,16 +63,16 @@ func TestAFullEngineKeepsItsQueuesAndHandsOff(t *testing.T) {
 		b := w.block("m", "b", sec, 0)
 		w.poll("m", "c", sec)
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "c"}); o.Status != simba.StatusQueued || o.Position != 2 {
-			w.t.Errorf("who polls: %+v", o)
+			w.t.Errorf("another request of a polling waiter: %+v", o)
 		}
 		w.release("m", "a")
 		b.granted()
 		w.release("m", "b")
 		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "d"}); !refused {
-			w.t.Errorf("in another's reservation: %+v", o)
+			w.t.Errorf("a request for a mutex that is reserved for another waiter was not refused: %+v", o)
 		}
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "c"}); o.Status != simba.StatusAcquired {
-			w.t.Errorf("with a reservation: %+v", o)
+			w.t.Errorf("a request by the waiter with the reservation: %+v", o)
 		}
 	})
 }
@@ -87,7 +87,7 @@ func TestAFullEngineGrantsAReservationThatAScriptMade(t *testing.T) {
 		tx.Dequeue("m", "b")
 		w.mustCommit(tx.commit())
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "b"}); o.Status != simba.StatusAcquired {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("a request by the waiter with the reservation: %+v", o)
 		}
 	})
 }

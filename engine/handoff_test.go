@@ -24,7 +24,7 @@ func TestReleaseGrantsTheFirstBlockedWaiterInTheSameStep(t *testing.T) {
 			w.t.Error("c was woken too")
 		}
 		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a", "acquired@@b"}) {
-			w.t.Errorf("notices %q", got)
+			w.t.Errorf("notices of the mutex: %q", got)
 		}
 	})
 }
@@ -36,7 +36,7 @@ func TestExpiryGrantsTheNextAtTransitionAtByItself(t *testing.T) {
 		b := w.block("m", "b", sec, 0)
 		<-b.woken
 		if took := time.Since(start); took != 12*sec {
-			w.t.Errorf("handed over after %v", took)
+			w.t.Errorf("the mutex was handed off after %v", took)
 		}
 		if o := b.granted(); o.Token <= a.Token {
 			w.t.Errorf("b got %+v", o)
@@ -53,7 +53,7 @@ func TestRenewalPostponesTheHandoff(t *testing.T) {
 		w.guard("m", "a", 10*sec, 0, 0)
 		<-b.woken
 		if took := time.Since(start); took != 19*sec {
-			w.t.Errorf("handed over after %v", took)
+			w.t.Errorf("the mutex was handed off after %v", took)
 		}
 	})
 }
@@ -65,7 +65,7 @@ func TestBreakHandsOffToTheNextWaiter(t *testing.T) {
 		freed, seq, err := w.e.Break(w.t.Context(), "m", "")
 		w.mustCommit(seq, err)
 		if !freed || b.granted().Owner != "b" {
-			w.t.Error("break did not hand on")
+			w.t.Error("the break did not hand the mutex off")
 		}
 	})
 }
@@ -74,7 +74,7 @@ func TestQueueIsFirstComeFirstServed(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "owner", time.Hour, 0)
 		var waiting []*blocked
-		for i := range 100 { // enough for the index by name
+		for i := range 100 { // enough for the queue to index its entries by name
 			waiting = append(waiting, w.block("m", fmt.Sprintf("c%02d", 99-i), time.Hour, 0))
 		}
 		last := "owner"
@@ -97,10 +97,10 @@ func TestDeadWaiterIsSkipped(t *testing.T) {
 		dead.end(simba.EndGone)
 		w.release("m", "a")
 		if b.granted().Owner != "b" {
-			w.t.Error("b did not get it")
+			w.t.Error("b did not get the mutex")
 		}
 		if dead.isWoken() {
-			w.t.Error("the dead was woken")
+			w.t.Error("the disconnected waiter was woken")
 		}
 	})
 }
@@ -112,7 +112,7 @@ func TestAWaiterThatDiedAfterItsGrantIsSkippedInTheSameStep(t *testing.T) {
 		b := w.block("m", "b", sec, 0)
 		w.release("m", "a")
 		if o := dead.end(simba.EndGone); o.Status == simba.StatusAcquired || o.Owner != "b" {
-			w.t.Errorf("the dead: %+v", o)
+			w.t.Errorf("End of the disconnected waiter: %+v", o)
 		}
 		b.granted()
 	})
@@ -127,9 +127,9 @@ func TestAGrantWhoseWaiterIsGoneIsHandedOff(t *testing.T) {
 		dead.granted()
 		w.mustCommit(dead.ticket.Abandon())
 		b.granted()
-		w.mustCommit(dead.ticket.Abandon()) // too late to do harm
+		w.mustCommit(dead.ticket.Abandon()) // comes too late and has no effect
 		if got := w.owner("m"); got.Owner != "b" {
-			w.t.Errorf("owner %+v", got)
+			w.t.Errorf("owner %+v, want b", got)
 		}
 	})
 }
@@ -154,7 +154,7 @@ func TestAWaiterThatReconnectsKeepsTheGrantOfItsOldConnection(t *testing.T) {
 					b.end(simba.EndGone)
 				}
 				if got := w.owner("m"); got.Owner != "b" {
-					w.t.Errorf("taken from a waiter that saw it: %+v", got)
+					w.t.Errorf("the mutex was taken from a waiter that saw its lease: %+v", got)
 				}
 			})
 		})
@@ -172,7 +172,7 @@ func TestBrokenConnectionKeepsItsQueueEntry(t *testing.T) {
 		}
 		b = w.block("m", "b", sec, 0)
 		if q := w.queue("m"); !slices.Equal(q, []string{"b", "c"}) {
-			w.t.Fatalf("queue after the return %v", q)
+			w.t.Fatalf("queue after b has returned: %v", q)
 		}
 		w.release("m", "a")
 		b.granted()
@@ -186,10 +186,10 @@ func TestSecondConnectionOfAContenderTakesOverItsQueueEntry(t *testing.T) {
 		now := w.block("m", "b", sec, 0)
 		synctest.Wait()
 		if !old.isWoken() {
-			w.t.Fatal("the first connection waits for ever")
+			w.t.Fatal("the first connection was not woken")
 		}
 		if o := old.end(simba.EndWoken); o.Status != simba.StatusQueued || o.Position != 1 {
-			w.t.Errorf("the first connection: %+v", o)
+			w.t.Errorf("End of the first connection: %+v", o)
 		}
 		w.release("m", "a")
 		now.granted()
@@ -202,11 +202,11 @@ func TestTimeoutLeavesTheQueueButReturnsAGrantThatCameFirst(t *testing.T) {
 		b := w.block("m", "b", time.Hour, 0)
 		c := w.block("m", "c", time.Hour, 0)
 		if o := b.end(simba.EndTimeout); o.Status != simba.StatusTimeout || o.Owner != "a" || o.Position != 0 {
-			w.t.Errorf("timeout: %+v", o)
+			w.t.Errorf("End of a timed-out waiter: %+v", o)
 		}
 		w.release("m", "a")
 		if o := c.end(simba.EndTimeout); o.Status != simba.StatusAcquired {
-			w.t.Errorf("granted before its time ran out: %+v", o)
+			w.t.Errorf("End of a waiter that was granted before its timeout: %+v", o)
 		}
 	})
 }
@@ -216,11 +216,11 @@ func TestReleaseByAWaiterEndsItsWaitElsewhere(t *testing.T) {
 		w.acquire("m", "a", time.Hour, 0)
 		b := w.block("m", "b", sec, 0)
 		if w.release("m", "b") {
-			w.t.Error("b owned nothing")
+			w.t.Error("b, a waiter, released a tenure")
 		}
 		synctest.Wait()
 		if !b.isWoken() || b.end(simba.EndWoken).Status != simba.StatusTimeout {
-			w.t.Error("b still waits")
+			w.t.Error("b still waits after its release")
 		}
 	})
 }

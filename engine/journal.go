@@ -8,26 +8,26 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Journal makes an engine's changes durable. Clients may see those up to Committed.
+// Journal makes an engine's changes durable. Clients may see the changes up to Committed.
 type Journal interface {
-	// Append adds the next change to the commit to come. The engine calls it in the order of Seq,
-	// one call at a time, inside its critical section. It must do no I/O and must keep no
-	// reference to ch.Events. It always succeeds. A journal that fails stops the process, or makes
-	// Commit return an error for good.
+	// Append adds the next change to the next commit. The engine calls it in the order of Seq, one
+	// call at a time, inside its critical section. It must do no I/O and must keep no reference to
+	// ch.Events. It always succeeds. A journal that fails stops the process, or makes Commit return
+	// an error for good.
 	//
-	// A change must be synced if replies wait for it: Committed does not reach it until it is
-	// durable. Append reports whether this one must be, and the engine then commits it. While an
-	// earlier change of the same fsync must be synced, Append may return false.
+	// A change must be synced if replies wait for it. Committed does not reach such a change until
+	// it is durable. If Append returns true, the change must be synced, and the engine commits it.
+	// If an earlier change of the same fsync must be synced, Append may return false.
 	Append(ch simba.Change) (mustSync bool)
 	// AppendAll is Append for changes of which a crash leaves all or none.
 	AppendAll(changes []simba.Change) (mustSync bool)
-	// Commit returns when all changes up to seq are durable, as far as the mode of
-	// durability promises. Callers share the work: one of them writes for all that
-	// were appended before it began. If ctx ends first, Commit returns its error, and
-	// the changes become durable all the same.
+	// Commit returns when all changes up to seq are durable, as far as the mode of durability
+	// promises. Callers share the work: one of them writes all changes that were appended before it
+	// began. If ctx ends first, Commit returns its error, and the changes become durable all the
+	// same.
 	Commit(ctx context.Context, seq simba.Seq) error
 	// BeginCommit reports whether Commit would have to wait. It starts the work that Commit would
-	// wait for. It does not wait, and cannot fail: Commit does.
+	// wait for. BeginCommit itself does not wait, and leaves errors to Commit.
 	BeginCommit(seq simba.Seq) (waits bool)
 	// Committed returns the largest seq such that every change up to it is durable, as far as the
 	// mode of durability promises. It never falls, and may grow at any time, from any goroutine.
@@ -39,8 +39,8 @@ type Journal interface {
 type Recovery struct {
 	Seq   simba.Seq // the next change gets a larger one
 	Token uint64    // the next tenure gets a larger one
-	// Delay is the recovery delay: until it has passed no new tenure may begin. Leases may have
-	// been lost that still run, and their owners may rely on them.
+	// Delay is the recovery delay: no new tenure may begin until it has passed. A crash may have
+	// lost leases that still run, and their owners may rely on them.
 	Delay   time.Duration
 	Leases  iter.Seq2[simba.Lease, error] // nil = none; ended ones included
 	History []simba.Event                 // from old to new

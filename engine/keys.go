@@ -18,13 +18,13 @@ const (
 	reasonRemoved     = "removed"
 )
 
-// leaseOf returns the lease that a lock asks for in this step.
+// leaseOf returns the length of the lease that l asks for in this step.
 func (s *step) leaseOf(l simba.Lock) time.Duration {
 	if l.EndsAt == 0 {
 		return l.TTL
 	}
 	left := time.Duration(l.EndsAt-s.wall) * time.Millisecond
-	return min(max(left, time.Millisecond), simba.MaxLockTTL) // one that has ended expires at once
+	return min(max(left, time.Millisecond), simba.MaxLockTTL) // an ended one expires at once
 }
 
 // take begins a tenure, and breaks the present one.
@@ -45,12 +45,12 @@ func (m *mutex) take(s *step, l simba.Lock) {
 
 // change changes a key within its tenure.
 func (m *mutex) change(s *step, l simba.Lock, renew bool) {
-	if !m.owned() { // it was shown as owned by the waiter with the reservation
+	if !m.owned() { // MayTake showed it as owned by the waiter with the reservation
 		m.take(s, l)
 		return
 	}
-	// A count or a value that was acknowledged must not be lost, nor that a lease has an end.
-	// Nothing would restore them.
+	// A crash must not undo an acknowledged change of a value or a count. It must not undo the end
+	// that an endless lease gets either. Nothing would restore them.
 	other := m.owner() != l.Owner || !slices.Equal(m.fields(), l.Fields)
 	s.forced = s.forced || other || m.end() == never
 	if other {
@@ -90,9 +90,9 @@ func (m *mutex) enqueueAt(s *step, contender string, score float64) {
 	}
 }
 
-// conclude ends what a transaction does to a key. Scripts that release as Simba's do dequeue the
-// first waiter and notify it. So a contender that the transaction has dequeued gets the
-// reservation, if the mutex is free.
+// conclude ends what a transaction does to a key. To release a mutex, Simba's scripts dequeue the
+// first waiter and notify it. So if the mutex is free, a contender that the transaction has
+// dequeued gets the reservation.
 func (m *mutex) conclude(s *step, dequeued []string) {
 	for _, contender := range dequeued {
 		x := m.extra

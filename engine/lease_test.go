@@ -19,11 +19,11 @@ func TestLeaseHasEndedAtTransitionAtExactlyAndNotBefore(t *testing.T) {
 		w.acquire("m", "a", 10*sec, 2*sec)
 		time.Sleep(12*sec - 1)
 		if o := w.ask(simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy || o.Owner != "a" {
-			w.t.Errorf("a nanosecond before the end: %+v", o)
+			w.t.Errorf("request a nanosecond before the end of the lease: %+v", o)
 		}
 		time.Sleep(time.Nanosecond)
 		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-			w.t.Errorf("at the end: %+v", o)
+			w.t.Errorf("request at the end of the lease: %+v", o)
 		}
 	})
 }
@@ -33,11 +33,11 @@ func TestOwnerGuardsInTheTransitionWindow(t *testing.T) {
 		first := w.acquire("m", "a", 10*sec, 2*sec)
 		time.Sleep(12*sec - 1)
 		if o := w.guard("m", "a", 3*sec, sec, 0); o.Status != simba.StatusRenewed || o.Token != first.Token || o.TTL != 3*sec || o.Transition != 4*sec {
-			w.t.Errorf("guard at the last nanosecond: %+v", o)
+			w.t.Errorf("guard at the last nanosecond of the lease: %+v", o)
 		}
 		time.Sleep(4 * sec)
 		if o := w.guard("m", "a", sec, 0, 0); o.Status != simba.StatusLost || o.Owner != "" || o.Token != 0 {
-			w.t.Errorf("guard at the end revives: %+v", o)
+			w.t.Errorf("guard at the end revived the lease: %+v", o)
 		}
 	})
 }
@@ -49,10 +49,10 @@ func TestGuardNeverBeginsATenure(t *testing.T) {
 		}
 		w.acquire("m", "a", sec, 0)
 		if o := w.guard("m", "b", sec, 0, 0); o.Status != simba.StatusLost || o.Owner != "a" {
-			w.t.Errorf("guard by another: %+v", o)
+			w.t.Errorf("guard by another contender: %+v", o)
 		}
 		if got := w.owner("m"); got.Owner != "a" {
-			w.t.Errorf("owner %+v", got)
+			w.t.Errorf("owner %+v, want a", got)
 		}
 	})
 }
@@ -61,17 +61,17 @@ func TestRenewalSetsBothWindowsAnewAndKeepsTheToken(t *testing.T) {
 	inBubble(t, func(w *world) {
 		first := w.acquire("m", "a", 10*sec, 5*sec)
 		time.Sleep(sec)
-		o := w.acquire("m", "a", sec, 0) // shorter than what was left
+		o := w.acquire("m", "a", sec, 0) // shorter than the rest of the lease
 		if o.Status != simba.StatusRenewed || o.Token != first.Token || o.TTL != sec || o.Transition != sec {
 			w.t.Errorf("renewal: %+v", o)
 		}
 		got := w.owner("m")
 		if got.TTLAt != got.AcquiredAt+1000 || got.TransitionAt != got.TTLAt || got.Now != got.AcquiredAt {
-			w.t.Errorf("windows: %+v", got)
+			w.t.Errorf("windows after the renewal: %+v", got)
 		}
 		time.Sleep(sec)
 		if got := w.owner("m"); got.Owner != "" {
-			w.t.Errorf("still owned: %+v", got)
+			w.t.Errorf("the lease has ended, but the owner is %+v", got)
 		}
 	})
 }
@@ -97,16 +97,16 @@ func TestTokenConfinesGuardAndReleaseToItsTenure(t *testing.T) {
 		w.release("m", "a")
 		cur := w.acquire("m", "a", sec, 0).Token
 		if o := w.guard("m", "a", sec, 0, old); o.Status != simba.StatusLost {
-			w.t.Errorf("guard with a token of before: %+v", o)
+			w.t.Errorf("guard with the token of an earlier tenure: %+v", o)
 		}
 		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: old}) {
-			w.t.Error("release with a token of before released")
+			w.t.Error("a release with the token of an earlier tenure ended this one")
 		}
 		if o := w.guard("m", "a", sec, 0, cur); o.Status != simba.StatusRenewed {
-			w.t.Errorf("guard with the token: %+v", o)
+			w.t.Errorf("guard with the present token: %+v", o)
 		}
 		if !w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: cur}) {
-			w.t.Error("release with the token did not release")
+			w.t.Error("a release with the present token ended nothing")
 		}
 	})
 }
@@ -119,7 +119,7 @@ func TestLateReleaseWithTokenLeavesTheQueueAlone(t *testing.T) {
 		w.acquire("m", "a", sec, 0) // queued for its next tenure
 		w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: old})
 		if q := w.queue("m"); !slices.Equal(q, []string{"a"}) {
-			w.t.Errorf("queue %v", q)
+			w.t.Errorf("queue after a release with a token: %v", q)
 		}
 		w.release("m", "a")
 		if q := w.queue("m"); len(q) != 0 {
@@ -137,15 +137,15 @@ func TestCheckIsTrueOnlyForThePresentTenure(t *testing.T) {
 			return ok
 		}
 		if !check(token) || check(token-1) || check(token+1) || check(0) {
-			w.t.Error("check of the current tenure")
+			w.t.Error("Check is wrong for the present token or others")
 		}
 		time.Sleep(2*sec - 1)
 		if !check(token) {
-			w.t.Error("in the transition window the lease still runs")
+			w.t.Error("Check is false in the transition window")
 		}
 		time.Sleep(time.Nanosecond)
 		if check(token) || check(0) {
-			w.t.Error("check after the end")
+			w.t.Error("Check is true after the end of the lease")
 		}
 	})
 }
@@ -153,17 +153,17 @@ func TestCheckIsTrueOnlyForThePresentTenure(t *testing.T) {
 func TestASessionReleasesOnlyItsLeases(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 7})
-		// The client comes back by another connection before the first is seen to be gone.
+		// The client returns on another connection before the server notices the end of the first.
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 8})
 		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7}) {
-			w.t.Error("the old session took the lease away")
+			w.t.Error("the old session ended the lease of the new one")
 		}
 		if !w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 8}) {
-			w.t.Error("the session's end did not release")
+			w.t.Error("the end of the session did not release its lease")
 		}
 		w.acquire("m", "a", sec, 0)
 		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 8}) {
-			w.t.Error("a later lease without session was taken away")
+			w.t.Error("the end of a session released a later lease without session")
 		}
 	})
 }
@@ -183,7 +183,7 @@ func TestAnIdleMutexCostsNothing(t *testing.T) {
 		synctest.Wait()
 		w.audit()
 		if s := w.e.Stats(); s.Mutexes != 0 {
-			w.t.Errorf("%d mutexes in memory", s.Mutexes)
+			w.t.Errorf("%d mutexes in memory, want 0", s.Mutexes)
 		}
 		for i := range w.e.shards {
 			if n := len(w.e.shards[i].due); n != 0 {
@@ -200,7 +200,7 @@ func TestHoldsAreTheLengthsOfTenuresThatEnded(t *testing.T) {
 		w.acquire("m", "a", time.Hour, 0) // a renewal begins no tenure
 		time.Sleep(2 * sec)
 		w.release("m", "a")
-		w.acquire("n", "a", sec, sec) // it expires after 2 s
+		w.acquire("n", "a", sec, sec) // expires after 2 s
 		w.acquire("still held", "a", time.Hour, 0)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -251,19 +251,19 @@ func TestHistoryHasEveryChangeInOrder(t *testing.T) {
 		}
 		events, _, _ := w.e.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 2})
 		if len(events) != 2 || events[1].Kind != simba.EventBroken || events[1].Reason != "stuck" {
-			t.Errorf("the newest two: %+v", events)
+			t.Errorf("newest two events: %+v", events)
 		}
 		last := simba.Seq(100)
 		all, _, _ := w.e.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 100})
 		for _, e := range all {
 			if e.Seq <= last {
-				t.Errorf("seq %d after %d", e.Seq, last)
+				t.Errorf("event has seq %d, the one before has %d", e.Seq, last)
 			}
 			last = e.Seq
 		}
 		since, _, _ := w.e.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 100, Since: all[3].Seq})
 		if !slices.Equal(since, all[4:]) {
-			t.Errorf("since %d: %+v", all[3].Seq, since)
+			t.Errorf("events since %d: %+v", all[3].Seq, since)
 		}
 	})
 }
@@ -274,10 +274,10 @@ func TestStoppedEngineAnswersNothing(t *testing.T) {
 		w.e.Stop()
 		w.e.Stop()
 		if _, _, err := w.e.Owner(w.t.Context(), "m"); err != simba.ErrStopped {
-			w.t.Errorf("owner: %v", err)
+			w.t.Errorf("Owner returned %v, want ErrStopped", err)
 		}
 		if err := w.e.Commit(w.t.Context(), 1); err != simba.ErrStopped {
-			w.t.Errorf("settle: %v", err)
+			w.t.Errorf("Commit returned %v, want ErrStopped", err)
 		}
 		time.Sleep(time.Hour) // no timer fires
 	})

@@ -29,18 +29,18 @@ type mutex struct {
 	nameLen    uint32
 }
 
-// extra is the state that only some mutexes have: a queue, a reservation, and what is rare in a
+// extra is the state that only some mutexes have: a queue, a reservation, and rare parts of a
 // lease.
 type extra struct {
 	queue
 	session     uint64        // the connection that the lease is bound to; 0 = none
-	unconfirmed *ticket       // of an owner that waited, until its next request; else nil
+	unconfirmed *ticket       // of an owner that has waited, until its next request; else nil
 	reserved    *entry        // the polling waiter that the free mutex is reserved for
 	until       simba.Instant // when that reservation ends
-	last        string        // the owner before it became free
+	last        string        // the owner whose tenure ended last
 
 	// Of the present tenure.
-	long   time.Duration // the TTL, when it is longer than mutex.ttl can say; 0 = it is not
+	long   time.Duration // the TTL, if it is too long for mutex.ttl; else 0
 	fields []simba.Field // of a lock that is kept as a hash
 	weight int           // bytesOf(fields)
 }
@@ -52,8 +52,8 @@ func newMutex(name string, hash uint64) *mutex {
 	return &mutex{label: name, nameLen: uint32(len(name)), hash: hash, slot: -1}
 }
 
-// setOwner gives the mutex another owner, "" = none. A substring of a label keeps all of it in
-// memory, and the value of a lock key may have 64 KiB.
+// setOwner gives the mutex another owner, "" = none. A name that is a part of the old label keeps
+// that in memory. So setOwner copies the name if the label was long.
 func (m *mutex) setOwner(owner string) {
 	name := m.name()
 	if owner == "" && len(m.owner()) > simba.MaxContenderLen {

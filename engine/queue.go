@@ -19,8 +19,8 @@ func (p order) compare(o order) int {
 	return cmp.Or(cmp.Compare(p.score, o.score), cmp.Compare(p.arrival, o.arrival))
 }
 
-// entry is a contender that waits. Its order is larger for later arrivals. Only a ZADD changes it,
-// no matter what happens to the contender's connection.
+// entry is a contender that waits. Later arrivals have a larger order. Only a ZADD changes the
+// order of an entry; a disconnect does not.
 type entry struct {
 	contender  string
 	order      order
@@ -43,7 +43,8 @@ func (l entryList) rank(e *entry) int {
 	return i
 }
 
-// search returns the index of an order, or that of the first entry behind it.
+// search returns the index of the entry with the order p. If there is none, it returns the index of
+// the first entry behind p.
 func (l entryList) search(p order) (index int, found bool) {
 	return slices.BinarySearchFunc(l, p, func(x *entry, p order) int { return x.order.compare(p) })
 }
@@ -74,23 +75,23 @@ type queue struct {
 	all     entryList // all waiters
 	ready   entryList // reachable waiters: blocked ones, and polling ones with a subscriber
 	index   map[string]*entry
-	room    int    // the largest length of all since shrink
-	names   int    // bytes of the names of all
-	blocked int64  // how many of all block
-	version uint64 // counts the changes of all
+	room    int    // the largest length of the field all since shrink
+	names   int    // bytes of the waiters' names
+	blocked int64  // number of blocked waiters
+	version uint64 // number of changes of the field all
 	// offerRound counts the tenures that ended. A waiter gets one offer a round.
 	offerRound uint64
 	offered    mark // ready waiters before it have had their offer
 	// requeued are the tickets that mutex.requeue left out of ready, in the order of their lost
-	// grants. They come back as soon as that grant is committed.
+	// grants. The entry of each becomes ready as soon as its lost grant is committed.
 	requeued []*ticket
 	// nextLapse is not later than the first lapse of a polling waiter. 0 means that none can
 	// lapse.
 	nextLapse simba.Instant
 }
 
-// mark is a position between two entries: just behind the entry with its order if it is closed,
-// else just before that entry. The zero mark is before all entries.
+// mark is a position between two entries. A closed mark is just behind the entry with its order, an
+// open one just before that entry. The zero mark is before all entries.
 type mark struct {
 	order  order
 	set    bool
@@ -141,7 +142,7 @@ func (q *queue) makeIndex() {
 	}
 }
 
-// shrink releases memory when the queue is empty, or has a quarter of the length that it had.
+// shrink releases memory when the queue is empty, or has shrunk to a quarter of its largest length.
 func (q *queue) shrink() {
 	if n := len(q.all); n > 0 && (q.room <= indexFrom || n > q.room/4) {
 		return
@@ -200,8 +201,8 @@ func (q *queue) setReady(e *entry, ready bool) {
 	q.clearOffered(e)
 }
 
-// readyRequeued makes requeued waiters ready whose lost grant is committed by now. Each gets one
-// offer before its connection calls End.
+// readyRequeued makes those requeued waiters ready whose lost grant is committed by now. Until its
+// connection calls End, each gets only one offer.
 func (q *queue) readyRequeued() {
 	for len(q.requeued) > 0 && q.requeued[0].committed() {
 		t := q.requeued[0]
@@ -217,7 +218,7 @@ func (q *queue) readyRequeued() {
 }
 
 // readyAll makes all requeued waiters ready when the connection of one of them has called End. The
-// others are about to call it, and keep their order.
+// other connections are about to call End too, and their waiters keep their order.
 func (q *queue) readyAll() {
 	q.readyRequeued()
 	for _, e := range q.all {
@@ -272,7 +273,7 @@ func (q *queue) setLapse(e *entry, lapse simba.Instant) {
 	}
 }
 
-// removeLapsed removes and returns the polling waiters whose time is over.
+// removeLapsed removes and returns the polling waiters whose lapse time has passed.
 func (q *queue) removeLapsed(now simba.Instant) (gone []*entry) {
 	if q.nextLapse == 0 || now < q.nextLapse {
 		return nil

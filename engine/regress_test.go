@@ -30,13 +30,13 @@ func TestNoNoticeOrWakeUpIsSentBeforeItIsDurable(t *testing.T) {
 			w.t.Error("a waiter was woken before its grant was durable")
 		}
 		if got := w.recorder.heard[heard:]; len(got) > 0 {
-			w.t.Errorf("sent before it was durable: %q", got)
+			w.t.Errorf("sent before the change was durable: %q", got)
 		}
 		g.set(true)
 		w.mustCommit(0, nil)
 		b.granted()
 		if got := w.offers("n", "c"); len(got) != 1 {
-			w.t.Errorf("c got the notices %q", got)
+			w.t.Errorf("c got the notices %q, want one", got)
 		}
 	})
 }
@@ -48,10 +48,10 @@ func TestAPollDoesNotChangeWhatABlockedConnectionAskedFor(t *testing.T) {
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: 5 * sec, Session: 9})
 		w.release("m", "a")
 		if o := b.granted(); o.TTL != 600*sec || o.Transition != 601*sec {
-			w.t.Errorf("b asked for 600 s and got %+v", o)
+			w.t.Errorf("b asked for 600 s, but got %+v", o)
 		}
 		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "b", Session: 9}) {
-			w.t.Error("the lease was bound to the polling connection")
+			w.t.Error("the lease is bound to the session of the polling request")
 		}
 	})
 }
@@ -65,7 +65,7 @@ func TestTheEndOfATenureOfAnEarlierRunIsForcedToDisk(t *testing.T) {
 		)})
 		w.release("m", "a")
 		if ch := g.changes[len(g.changes)-1]; !ch.Forced || ch.Kind != simba.ChangeDelete {
-			t.Errorf("the release may be lost, and the lease come back: %+v", ch)
+			t.Errorf("a crash may undo the release: change %+v", ch)
 		}
 	})
 }
@@ -81,17 +81,17 @@ func TestAnOwnerThatQueuedDuringTheRecoveryDelayIsRenewedAfterIt(t *testing.T) {
 		w.acquire("n", "a", sec, 0)
 		<-a.woken
 		if took := time.Since(start); took != 30*sec {
-			t.Errorf("woken after %v", took)
+			t.Errorf("a was woken after %v, want 30 s", took)
 		}
 		if o := a.end(simba.EndWoken); o.Status != simba.StatusRenewed || o.Token != 7 || o.TTL != 2*time.Hour {
-			t.Errorf("a: %+v", o)
+			t.Errorf("End of a: %+v", o)
 		}
 		synctest.Wait()
 		if q := append(w.queue("m"), w.queue("n")...); len(q) != 0 {
-			t.Errorf("still queued: %v", q)
+			t.Errorf("waiters after the recovery delay: %v", q)
 		}
 		if got := w.owner("n"); got.Token != 6 || got.TTL < time.Hour-31*sec {
-			t.Errorf("a poll that is over renewed: %+v", got)
+			t.Errorf("a poll that had lapsed renewed the lease: %+v", got)
 		}
 		w.audit()
 	})
@@ -110,10 +110,10 @@ func TestAPollingWaiterGetsAReservationHoweverShortTheGrace(t *testing.T) {
 			}
 			time.Sleep(testWindow - 1)
 			if o := w.acquire("m", "c", sec, 0); o.Status != simba.StatusQueued {
-				w.t.Errorf("grace %v: c in b's reservation: %+v", grace, o)
+				w.t.Errorf("grace %v: c, which has no reservation, got %+v", grace, o)
 			}
 			if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-				w.t.Errorf("grace %v: b in its reservation: %+v", grace, o)
+				w.t.Errorf("grace %v: b, which has the reservation, got %+v", grace, o)
 			}
 		})
 	}
@@ -129,7 +129,7 @@ func TestALeaseThatIsLoadedSlowlyEndsInTime(t *testing.T) {
 		b := w.block("m", "b", sec, 0)
 		<-b.woken
 		if took := time.Since(start); took != 5*sec {
-			t.Errorf("ended after %v", took)
+			t.Errorf("the lease ended after %v, want 5 s", took)
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestAWaiterThatMissedItsReservationAndBlocksIsGranted(t *testing.T) {
 			w.poll("m", who, time.Hour)
 		}
 		w.release("m", "a")
-		time.Sleep(testWindow) // the reservation of b is over, c has its own
+		time.Sleep(testWindow) // b's reservation has ended, and c has one
 		b := w.block("m", "b", time.Hour, 0)
 		time.Sleep(testWindow)
 		b.granted()
@@ -153,12 +153,12 @@ func TestAFreshSubscriptionIsNotifiedAgain(t *testing.T) {
 		w.acquire("m", "a", time.Hour, 0)
 		w.poll("m", "b", sec)
 		w.release("m", "a")
-		// The notice was on its way to a connection that broke.
+		// The notice may have gone to a connection that broke.
 		w.recorder.unsubscribe(simba.ContenderChannel("m", "b"))
 		time.Sleep(2 * testWindow)
 		w.listen("m", "b")
 		if got := w.offers("m", "b"); len(got) != 2 {
-			w.t.Errorf("b got the notices %q", got)
+			w.t.Errorf("b got the notices %q, want two", got)
 		}
 	})
 }
@@ -170,10 +170,10 @@ func TestAGuardedLeaseIsNotAbandoned(t *testing.T) {
 		w.block("m", "c", time.Hour, 0)
 		w.release("m", "a")
 		b.granted()
-		w.guard("m", "b", time.Hour, 0, 0) // by another connection: it knows
+		w.guard("m", "b", time.Hour, 0, 0) // on another connection, so b knows of its lease
 		w.mustCommit(b.ticket.Abandon())
 		if got := w.owner("m"); got.Owner != "b" {
-			w.t.Errorf("owner %+v", got)
+			w.t.Errorf("owner %+v, want b", got)
 		}
 	})
 }
@@ -181,7 +181,7 @@ func TestAGuardedLeaseIsNotAbandoned(t *testing.T) {
 func TestABindingEndsWithItsTenure(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 7})
-		w.acquire("m", "b", sec, 0) // so that there is something to remember in between
+		w.acquire("m", "b", sec, 0) // the queue keeps the mutex in memory between the tenures
 		w.release("m", "a")
 		w.acquire("m", "a", time.Hour, 0)
 		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7}) {
@@ -206,7 +206,7 @@ func TestRemainingTimeIsRoundedUp(t *testing.T) {
 		-1: 0, 0: 0, 1: ms, ms - 1: ms, ms: ms, ms + 1: 2 * ms,
 	} {
 		if got := remaining(simba.Instant(5000).Add(d), 5000); got != want {
-			t.Errorf("%v: %v, want %v", d, got, want)
+			t.Errorf("remaining(%v) is %v, want %v", d, got, want)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func TestManyPollingWaitersLapseTogether(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		if q := w.queue("m"); !slices.Equal(q, stay) {
-			w.t.Errorf("%d are left, want %d", len(q), len(stay))
+			w.t.Errorf("%d waiters are left, want %d", len(q), len(stay))
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 func TestAWaiterWhoseLeaseEndedUnseenKeepsItsQueueEntry(t *testing.T) {
 	for _, end := range []struct {
 		name   string
-		others uint64 // tenures until c's
+		others uint64 // number of tenures from a's to c's
 		by     func(*world)
 	}{
 		{"expired", 2, func(*world) { time.Sleep(10 * ms) }},
@@ -34,23 +34,23 @@ func TestAWaiterWhoseLeaseEndedUnseenKeepsItsQueueEntry(t *testing.T) {
 				end.by(w)
 				synctest.Wait()
 				w.audit()
-				// Other waiters go on: b may never come back.
+				// b may never call End, so other waiters get the mutex.
 				if o := c.granted(); o.Token != a.Token+end.others {
-					w.t.Errorf("c: %+v", o)
+					w.t.Errorf("c was granted %+v", o)
 				}
 				if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting || o.Owner != "c" || o.Position != 1 {
-					w.t.Errorf("b: %+v", o)
+					w.t.Errorf("End of b before its second grant: %+v", o)
 				}
 				w.block("m", "d", sec, 0)
 				w.release("m", "c")
 				if o := b.granted(); o.Token != a.Token+end.others+1 || o.TTL != 10*ms {
-					w.t.Errorf("b: %+v", o)
+					w.t.Errorf("b was granted %+v", o)
 				}
 				w.audit()
-				time.Sleep(10 * ms) // b knew of this one, and does not want another
+				time.Sleep(10 * ms) // b has seen this lease, so it is not queued again
 				synctest.Wait()
 				if got := w.owner("m"); got.Owner != "d" || got.Waiters != 0 {
-					w.t.Errorf("%+v", got)
+					w.t.Errorf("owner after b's second lease: %+v, want d", got)
 				}
 			})
 		})
@@ -62,15 +62,15 @@ func TestAWaitThatEndsInTheStepThatGrantsItIsNotWokenForThat(t *testing.T) {
 		w.acquire("m", "a", sec, 0)
 		b := w.block("m", "b", sec, 0)
 		sh, _ := w.e.shard("m")
-		sh.timer.Stop() // so that nobody sees the end of a's lease before
+		sh.timer.Stop() // so that no step ends a's lease before End
 		time.Sleep(sec)
 		if o := b.end(simba.EndTimeout); o.Status != simba.StatusAcquired || o.Owner != "b" || b.isWoken() {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("End of b at its timeout: %+v", o)
 		}
 	})
 }
 
-// waitingOn returns the only waiter of m. Its lease ended before it could see it.
+// waitingOn returns the only waiter of m. Its lease ended before its connection called End.
 func (w *world) waitingOn(contender string) *blocked {
 	w.t.Helper()
 	w.acquire("m", "a", time.Hour, 0)
@@ -95,10 +95,10 @@ func TestAWaitingContenderMayBeGrantedOnAnotherConnection(t *testing.T) {
 					w.block("m", "c", sec, 0)
 					o := b.end(why)
 					if got := w.owner("m"); got.Owner != "b" || o.Token != got.Token {
-						w.t.Errorf("the waiter gets %+v, and %+v owns it", o, got)
+						w.t.Errorf("the waiter got %+v, and the owner is %+v", o, got)
 					}
 					if _, err := b.ticket.Abandon(); err != nil || w.owner("m").Owner != "b" {
-						w.t.Errorf("passed on: %v", err)
+						w.t.Errorf("Abandon of a waiter that saw its lease: error %v, or another owner", err)
 					}
 				})
 			})
@@ -117,14 +117,14 @@ func TestARequeuedWaiterHasOneEntryWhateverAScriptDoes(t *testing.T) {
 		})
 		w.audit()
 		if got := w.queue("m"); !slices.Equal(got, []string{"b"}) {
-			w.t.Errorf("%q", got)
+			w.t.Errorf("queue %q, want b alone", got)
 		}
 		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("End of the requeued waiter: %+v", o)
 		}
 		time.Sleep(sec)
-		if o := b.granted(); o.TTL != 10*sec { // which waits until all is at rest
-			w.t.Errorf("%+v", o)
+		if o := b.granted(); o.TTL != 10*sec { // granted waits until all goroutines are idle
+			w.t.Errorf("b was granted %+v", o)
 		}
 	})
 }
@@ -134,14 +134,14 @@ func TestRequeuedWaitersKeepTheirOrder(t *testing.T) {
 		w.acquire("m", "a", time.Hour, 0)
 		b, c, d := w.block("m", "b", 10*ms, 0), w.block("m", "c", 10*ms, 0), w.block("m", "d", 10*ms, 0)
 		w.release("m", "a")
-		time.Sleep(time.Minute) // all three are granted it, and none sees its lease
+		time.Sleep(time.Minute) // b, c and d are granted the mutex, and none calls End in time
 		synctest.Wait()
 		if got := w.queue("m"); w.owner("m").Owner != "" || !slices.Equal(got, []string{"b", "c", "d"}) {
-			w.t.Errorf("%q", got)
+			w.t.Errorf("queue %q, want b, c, d", got)
 		}
-		for _, x := range []*blocked{d, c} { // the first to show up is not served first
+		for _, x := range []*blocked{d, c} { // these call End first, but do not come before b
 			if o := x.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-				w.t.Errorf("%+v", o)
+				w.t.Errorf("End of a requeued waiter: %+v", o)
 			}
 		}
 		for _, x := range []*blocked{b, c, d} {
@@ -157,26 +157,26 @@ func TestAWaiterWhoseLeaseEndedBeforeItsFsyncComesFirstAgain(t *testing.T) {
 		w.acquire("m", "a", 10*sec, 0)
 		b := w.block("m", "b", sec, 0)
 		g.set(false)
-		time.Sleep(20 * sec) // b is granted the mutex and its lease ends, while the disk hangs
+		time.Sleep(20 * sec) // while the disk hangs, b is granted the mutex and its lease ends
 		if o, _, err := w.e.Acquire(w.t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Hour}); err != nil || o.Status != simba.StatusAcquired {
-			w.t.Fatalf("%+v %v", o, err)
+			w.t.Fatalf("request of x while the disk hangs: %+v %v", o, err)
 		}
 		g.set(true)
 		w.block("m", "c", sec, 0)
 		w.release("m", "x") // before b's connection runs
 		if got := w.owner("m"); got.Owner != "b" {
-			w.t.Errorf("%q owns the mutex, and b came first", got.Owner)
+			w.t.Errorf("%q owns the mutex, but b came first", got.Owner)
 		}
-		time.Sleep(sec) // b does not come though it could: its second lease ends
+		time.Sleep(sec) // b does not call End, and its second lease ends
 		if got := w.owner("m"); got.Owner != "c" {
-			w.t.Errorf("%q owns the mutex, and b does not come", got.Owner)
+			w.t.Errorf("%q owns the mutex, want c, since b did not call End", got.Owner)
 		}
 		time.Sleep(sec)
 		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("End of b: %+v", o)
 		}
 		if o := b.granted(); o.Owner != "b" {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("b was granted %+v", o)
 		}
 	})
 }
@@ -186,26 +186,26 @@ func TestAnAbsentWaiterGetsOneOfferHoweverOftenTheDiskHangs(t *testing.T) {
 		w.acquire("m", "a", 10*sec, 0)
 		b := w.block("m", "b", 3*sec, 0)
 		g.set(false)
-		time.Sleep(20 * sec) // b is granted the mutex and its lease ends, while the disk hangs
+		time.Sleep(20 * sec) // while the disk hangs, b is granted the mutex and its lease ends
 		for hang, want := range []string{"b", "", ""} {
 			o, _, err := w.e.Acquire(w.t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: 10 * sec})
 			if err != nil || o.Status != simba.StatusAcquired {
-				w.t.Fatalf("%+v %v", o, err)
+				w.t.Fatalf("request of x while the disk hangs: %+v %v", o, err)
 			}
-			g.set(true) // for a moment: the grant that b missed is durable
+			g.set(true) // the grant that b missed becomes durable
 			g.set(false)
 			time.Sleep(11 * sec) // the lease of x ends
 			if got, _, err := w.e.Owner(w.t.Context(), "m"); err != nil || got.Owner != want {
-				w.t.Errorf("hang %d: %q owns the mutex, not %q (%v)", hang, got.Owner, want, err)
+				w.t.Errorf("hang %d: %q owns the mutex, want %q (%v)", hang, got.Owner, want, err)
 			}
 			time.Sleep(11 * sec)
 		}
 		g.set(true)
 		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("End of b: %+v", o)
 		}
 		if o := b.granted(); o.Owner != "b" {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("b was granted %+v", o)
 		}
 	})
 }
@@ -217,7 +217,7 @@ func TestAReleaseEndsTheWaitOfATenureThatIsNotDurable(t *testing.T) {
 		w.release("m", "a")
 		w.release("m", "b")
 		if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout || o.Owner != "" {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("End of b after its release: %+v", o)
 		}
 	})
 }

@@ -20,14 +20,14 @@ func TestAReachablePollingWaiterGetsAReservationAndANotice(t *testing.T) {
 		time.Sleep(testWindow / 4)
 		o := w.acquire("m", "c", sec, 0)
 		if o.Status != simba.StatusQueued || o.Owner != "" || o.Position != 2 {
-			w.t.Errorf("c in b's reservation: %+v", o)
+			w.t.Errorf("c, which has no reservation, got %+v", o)
 		}
 		if o.Transition != testWindow*3/4 {
-			w.t.Errorf("c would ask again after %v", o.Transition)
+			w.t.Errorf("the reply to c says %v until the mutex may be free", o.Transition)
 		}
 		time.Sleep(testWindow*3/4 - 1)
 		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-			w.t.Errorf("b in its reservation: %+v", o)
+			w.t.Errorf("b, which has the reservation, got %+v", o)
 		}
 	})
 }
@@ -41,7 +41,7 @@ func TestAMissedReservationGoesToTheNextWaiter(t *testing.T) {
 		start := time.Now()
 		<-c.woken
 		if took := time.Since(start); took != testWindow {
-			w.t.Errorf("c's reservation came after %v", took)
+			w.t.Errorf("c got its reservation after %v", took)
 		}
 		c.granted()
 	})
@@ -57,7 +57,7 @@ func TestASubscriberThatVanishedLosesItsReservationAtOnce(t *testing.T) {
 		w.release("m", "a")
 		c.granted()
 		if took := time.Since(start); took != 0 {
-			w.t.Errorf("c waited %v for a dead subscriber", took)
+			w.t.Errorf("c waited %v for a subscriber that had disconnected", took)
 		}
 	})
 }
@@ -81,7 +81,7 @@ func TestASubscriberThatCameBackIsNotifiedAgain(t *testing.T) {
 		w.recorder.late = map[string]bool{simba.ContenderChannel("m", "b"): true}
 		w.release("m", "a")
 		if got := w.offers("m", "b"); len(got) != 2 {
-			w.t.Errorf("b was notified %d times", len(got))
+			w.t.Errorf("b got %d notices, want 2", len(got))
 		}
 	})
 }
@@ -105,7 +105,7 @@ func TestAWaiterThatSubscribesWhileTheMutexIsFreeIsNotified(t *testing.T) {
 		w.acquire("m", "b", sec, 0)
 		w.release("m", "a")
 		if got := w.offers("m", "b"); len(got) != 0 {
-			w.t.Fatalf("notified without a subscription: %q", got)
+			w.t.Fatalf("b was notified without a subscription: %q", got)
 		}
 		w.listen("m", "b")
 		if got := w.offers("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
@@ -123,14 +123,14 @@ func TestHandoffWindowOfZeroIsFreeForAll(t *testing.T) {
 		}
 		w.release("m", "a")
 		if len(w.offers("m", "b")) != 1 || len(w.offers("m", "c")) != 1 {
-			w.t.Error("not every waiter was notified")
+			w.t.Error("not every waiter got a notice")
 		}
 		if o := w.acquire("m", "stranger", time.Hour, 0); o.Status != simba.StatusAcquired {
-			w.t.Errorf("the mutex is kept: %+v", o)
+			w.t.Errorf("a contender without a notice got %+v", o)
 		}
 		d := w.block("m", "d", time.Hour, 0)
 		w.release("m", "stranger")
-		d.granted() // behind two that are notified but do not come
+		d.granted() // two waiters ahead were notified and did not ask
 	})
 }
 
@@ -151,15 +151,15 @@ func TestPollingWaiterLapsesAfterTheGrace(t *testing.T) {
 		w.acquire("m", "b", sec, 0) // sees a lease that ends in 10 s
 		time.Sleep(10*sec + testGrace - 1)
 		if q := w.queue("m"); !slices.Equal(q, []string{"b"}) {
-			w.t.Errorf("lapsed too early: %v", q)
+			w.t.Errorf("queue before the end of the grace: %v", q)
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if q := w.queue("m"); len(q) != 0 {
-			w.t.Errorf("never lapses: %v", q)
+			w.t.Errorf("queue after the end of the grace: %v", q)
 		}
 		if s := w.e.Stats(); s.Mutexes != 0 || s.Polling != 0 {
-			w.t.Errorf("left over: %+v", s)
+			w.t.Errorf("the engine kept state: %+v", s)
 		}
 	})
 }
@@ -169,11 +169,11 @@ func TestNoQueueAddsNoEntryAndKeepsAnExistingOne(t *testing.T) {
 		w.acquire("m", "a", sec, 0)
 		r := simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, NoQueue: true}
 		if o := w.ask(r); o.Status != simba.StatusBusy || o.Position != 0 {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("NoQueue request of a contender that does not wait: %+v", o)
 		}
 		w.acquire("m", "b", sec, 0)
 		if o := w.ask(r); o.Status != simba.StatusBusy || o.Position != 1 {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("NoQueue request of a waiter: %+v", o)
 		}
 	})
 }
@@ -186,13 +186,13 @@ func TestAMissedReservationAfterTheRecoveryDelayGoesToTheNextAtOnce(t *testing.T
 		for _, c := range []string{"a", "b"} {
 			w.listen("m", c)
 			if o := w.acquire("m", c, sec, 0); o.Status != simba.StatusQueued {
-				t.Fatalf("%s: %+v", c, o)
+				t.Fatalf("request of %s: %+v", c, o)
 			}
 		}
 		time.Sleep(2 * sec)
 		synctest.Wait()
 		if got := w.recorder.published(simba.ContenderChannel("m", "b")); len(got) != 1 {
-			t.Errorf("the next got the notices %q", got)
+			t.Errorf("the next waiter got the notices %q", got)
 		}
 	})
 }

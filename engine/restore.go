@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// chain is the recovered mutexes of one shard, each with the next.
+// chain is a linked list of the recovered mutexes of one shard.
 type chain struct {
 	first *mutex
 	len   int
@@ -17,8 +17,8 @@ type chain struct {
 
 // restore loads the leases of earlier runs before any call runs.
 //
-// There may be millions. So each shard allocates its table when it knows the number of its
-// mutexes. Nothing grows, and there is no garbage but the leases.
+// There may be millions. So each shard allocates its table when it knows the number of its mutexes.
+// No table grows, and only the leases become garbage.
 func (e *Engine) restore(leases iter.Seq2[simba.Lease, error]) error {
 	if leases == nil {
 		return nil

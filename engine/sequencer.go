@@ -11,14 +11,15 @@ import (
 )
 
 // sequencer puts the steps of all shards into one order. It numbers them, keeps the history and
-// appends them to the journal. It holds back their notices and wake-ups until they are durable.
+// appends them to the journal. It holds back the notices and wake-ups of a step until its change is
+// durable.
 type sequencer struct {
 	journal     Journal
 	notices     simba.Notices
-	missedOffer func(mutex, contender string) simba.Seq // an offer reached no subscriber
+	missedOffer func(mutex, contender string) simba.Seq // for an offer that reached no subscriber
 
-	// sending keeps notices in order. It is held from taking them out of unsent until they are
-	// sent.
+	// sending keeps notices in order. deliver holds it while it takes notices out of unsent and
+	// sends them.
 	sending sync.Mutex
 
 	mu      sync.Mutex // guards what follows
@@ -31,11 +32,11 @@ type sequencer struct {
 	keyEvents atomic.Uint32 // simba.KeyEvents
 }
 
-// notice is a message for subscribers that is sent when the change after is durable: an event, an
-// offer, or any other message.
+// notice is a message for subscribers: an event, an offer, or any other message. The sequencer
+// sends it when the change with the Seq after is durable.
 type notice struct {
 	after   simba.Seq
-	event   simba.Event // if it is none of the others
+	event   simba.Event // if the notice is neither of the others
 	offer   offerNotice // if contender is not ""
 	message *message
 }
@@ -43,7 +44,7 @@ type notice struct {
 // message is a message that a transaction publishes.
 type message struct{ channel, payload string }
 
-// wakeUp wakes a blocked waiter when the change after is durable.
+// wakeUp wakes a blocked waiter when the change with the Seq after is durable.
 type wakeUp struct {
 	after  simba.Seq
 	waiter simba.Waiter
@@ -53,9 +54,9 @@ func (n notice) rests() simba.Seq { return n.after }
 func (w wakeUp) rests() simba.Seq { return w.after }
 
 // record numbers the step, and appends it to the journal. It returns the Seq that later replies
-// about the mutex rest on. That is 0 if only the queue changed and that change need not be
-// synced: see Journal.Append. An effect stays unsent only behind a change that must be synced. The
-// caller that made such a change commits it, so every effect is sent.
+// about the mutex rest on. The result is 0 if only the queue changed and that change need not be
+// synced: see Journal.Append. If an effect remains unsent, a change that must be synced precedes
+// it. The caller that made this change commits it, so every effect is sent.
 func (q *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
 	if !s.hasEffects() {
 		return 0
@@ -73,8 +74,9 @@ func (q *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
 	return rests
 }
 
-// recordAll is record for the steps of a transaction: a crash leaves all of them or none. Its
-// messages follow the notices of the steps. Replies rest on its changes of queues too.
+// recordAll is record for the steps of a transaction: a crash leaves all of them or none. The
+// messages of the transaction follow the notices of the steps. Replies rest also on changes of
+// queues.
 func (q *sequencer) recordAll(parts []part, messages []message) (rests simba.Seq) {
 	announce := q.notices.Any()
 	changes := make([]simba.Change, 0, len(parts))
@@ -158,17 +160,17 @@ func (q *sequencer) post(m *mutex, s *step, announce bool) {
 	}
 	for _, t := range s.wakes {
 		t.after = q.seq
-		if !t.ended { // in this very step
+		if !t.ended { // it may have ended in this very step
 			q.wakes = append(q.wakes, wakeUp{after: q.seq, waiter: t.waiter})
 		}
 	}
 }
 
 // beginCommit reports whether commit may have to wait, and begins the work that it would wait for.
-// An offer's notice may reach no subscriber. Then commit waits for the change that follows.
+// If an offer's notice reaches no subscriber, commit waits for the change that follows.
 func (q *sequencer) beginCommit(seq simba.Seq) bool { return q.journal.BeginCommit(seq) || q.maySend() }
 
-// maySend reports whether a notice is due whose sending may lead to a wait.
+// maySend reports whether a notice is due, since sending it may lead to a wait.
 func (q *sequencer) maySend() bool {
 	if q.waiting.Load() == 0 {
 		return false
@@ -200,9 +202,9 @@ func (q *sequencer) commit(seq simba.Seq) error {
 // notice reaches no subscriber, the next waiter gets the mutex, and deliver returns the Seq of that
 // change.
 //
-// Every commit takes part: it sends the notices that are due when it begins, but no later ones. So
-// clients that cause notices faster than they can be sent wait for each other, and no client sends
-// for all.
+// Every commit calls deliver. Each call sends the notices that are due when it begins, but no later
+// ones. So if clients cause notices faster than the engine can send them, they wait for each other,
+// and no client sends for all.
 func (q *sequencer) deliver() (rests simba.Seq, missed bool) {
 	if q.waiting.Load() == 0 {
 		return 0, false
@@ -257,8 +259,8 @@ func (q *sequencer) send(n notice) bool {
 	return true
 }
 
-// sendOffer notifies a polling waiter that the mutex is free. It returns how many subscribers that
-// reached.
+// sendOffer notifies a polling waiter that the mutex is free. It returns how many subscribers
+// received the notice.
 func (q *sequencer) sendOffer(t offerNotice) int {
 	payload := simba.ReleasedNotice(t.last)
 	reached := q.notices.Publish(simba.ContenderChannel(t.mutex, t.contender), payload)
@@ -268,8 +270,8 @@ func (q *sequencer) sendOffer(t offerNotice) int {
 	return reached
 }
 
-// copyOffer publishes a script's notice of an offer on the channel without braces, too, if the
-// contender subscribes to that one.
+// copyOffer repeats a script's notice of an offer on the contender's channel without braces, if
+// that channel has a subscriber.
 func (q *sequencer) copyOffer(m *message) {
 	if !strings.HasPrefix(m.payload, simba.ReleasedNotice("")) {
 		return

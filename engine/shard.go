@@ -67,8 +67,8 @@ func (sh *shard) start(e *Engine, hash uint64, onTimer func(hash uint64)) {
 	sh.timer.Stop()
 }
 
-// newOrder returns the order of a contender that arrives at a time: behind all that came before,
-// whatever the clock does.
+// newOrder returns the order of a contender that arrives at wall. It is larger than all orders that
+// newOrder returned before, even if the clock was set back.
 func (sh *shard) newOrder(wall int64) order {
 	sh.latest = max(sh.latest, float64(wall)/1000)
 	return order{sh.latest, sh.nextArrival()}
@@ -79,7 +79,7 @@ func (sh *shard) nextArrival() uint64 {
 	return sh.arrivals
 }
 
-// beginStep starts a step. The one before has left no effects in it. The caller holds mu.
+// beginStep starts a step. The step before it has left no effects. The caller holds mu.
 func (sh *shard) beginStep() *step {
 	s := &sh.step
 	s.now, s.wall = sh.engine.clock.read()
@@ -99,13 +99,13 @@ func (sh *shard) find(name string, hash uint64) (*mutex, mutexStats) {
 	return m, statsOf(m, true)
 }
 
-// finishStep ends a step on m: it records it, and keeps the mutex only if that has state. before is
-// its stats when the step began.
+// finishStep ends a step on m. It records the step, and keeps m in memory only if m has state.
+// before is the stats of m when the step began.
 func (sh *shard) finishStep(m *mutex, s *step, before mutexStats) {
 	sh.finishRecorded(m, s, before, sh.engine.sequencer.record(m, s))
 }
 
-// finishRecorded is finishStep for a step that is recorded.
+// finishRecorded is finishStep for a step that is recorded already.
 func (sh *shard) finishRecorded(m *mutex, s *step, before mutexStats, rests simba.Seq) {
 	if rests != 0 {
 		sh.seq, m.rests = rests, rests
@@ -208,8 +208,8 @@ func (sh *shard) tick() {
 	}
 }
 
-// tickOnce reports whether more mutexes are due. Each call holds Engine.life anew, so that Stop
-// does not wait for all of them.
+// tickOnce advances some of the mutexes that are due, and reports whether more are due. Each call
+// takes Engine.life anew, so that Stop does not wait for all of them.
 func (sh *shard) tickOnce() (more bool) {
 	if !sh.engine.enter() {
 		return false
@@ -220,8 +220,8 @@ func (sh *shard) tickOnce() (more bool) {
 	return more && err == nil // a journal that fails reports that itself
 }
 
-// advance advances some of the mutexes that are due to the present. It returns the Seq to commit,
-// and whether more are due.
+// advance brings some of the mutexes whose deadline has come to the present. It returns the Seq to
+// commit, and whether more are due.
 func (sh *shard) advance() (seq simba.Seq, more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

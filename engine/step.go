@@ -8,9 +8,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// step is one run of transitions on one mutex, under its shard's lock. It has the state of the
-// world that they may use, and their effects. Several steps may run while the lock is held. The
-// shard reuses one.
+// step is one run of transitions on one mutex, under its shard's lock. It has their input, which is
+// called the world, and their effects. Several steps may run under one locking. The shard reuses
+// one step for all.
 type step struct {
 	// The world.
 	now          simba.Instant
@@ -18,12 +18,12 @@ type step struct {
 	recoverUntil simba.Instant // until then no new tenure begins
 	former       uint64        // tenures up to this token began in an earlier run
 	window       time.Duration // of a reservation; 0 = none
-	grace        time.Duration // how long a polling waiter stays in the queue
+	grace        time.Duration // how long a polling waiter that does not ask again stays
 	// drawToken returns the next fencing token.
 	drawToken func() uint64
-	// newOrder returns the order of a contender that arrives now.
+	// newOrder returns the order of a contender that is queued now.
 	newOrder func(wall int64) order
-	// nextArrival returns the next arrival, for an order by score.
+	// nextArrival returns the next arrival number, for a contender that is queued by score.
 	nextArrival func() uint64
 	// subscribed reports whether the contender's own channel has a subscriber.
 	subscribed func(mutex, contender string) bool
@@ -34,11 +34,11 @@ type step struct {
 	// The effects.
 	changed       bool   // the lease has changed
 	renewed       bool   // its windows began anew
-	forced        bool   // a tenure ended against its owner's will
+	forced        bool   // the change needs an fsync in every mode: see simba.Change
 	began         string // the owner whose tenure began last; "" = none
-	freed         bool   // a tenure or reservation ended early: announce if it is free
+	freed         bool   // a tenure ended early, or a reservation: announce if the mutex is free
 	last          string // the owner of that tenure, or the one before the reservation
-	spent         uint64 // the largest token that it gave out
+	spent         uint64 // the largest token that the step gave out
 	events        []simba.Event
 	offers        []offerNotice   // for polling waiters, in order
 	wakes         []*ticket       // of blocked waiters to wake
@@ -46,14 +46,14 @@ type step struct {
 }
 
 // offerNotice is the notice to a polling waiter that the mutex is free. The mutex is reserved for
-// it, unless the handoff window is 0.
+// that waiter, unless the handoff window is 0.
 type offerNotice struct {
 	mutex, contender string
 	last             string // the owner before
 }
 
-// forget drops the effects. The shard's step lasts, so it must not keep names of 64 KiB, or lists
-// of thousands.
+// forget drops the effects. The shard reuses the step, so it must not keep names of 64 KiB, or
+// lists of thousands.
 func (s *step) forget() {
 	s.changed, s.renewed, s.forced = false, false, false
 	s.began, s.freed, s.last, s.spent, s.chosen = "", false, "", 0, 0
@@ -76,16 +76,16 @@ func (s *step) hasEffects() bool {
 
 func (s *step) event(kind simba.EventKind, m *mutex, who string, token uint64, reason string) {
 	name := m.name()
-	// A lock key may have 64 KiB, and its value too. An event must not keep both for a part of
-	// them.
+	// The name and the value of a lock key may have 64 KiB each, and both are parts of the label.
+	// An event must not keep the label in memory.
 	if len(m.label) > simba.MaxMutexLen+simba.MaxContenderLen {
 		name, who = strings.Clone(name), strings.Clone(who)
 	}
 	s.events = append(s.events, simba.Event{At: s.wall, Kind: kind, Mutex: name, Owner: who, Token: token, Reason: reason})
 }
 
-// shortened returns events as the history keeps them: with names of the length that SIMBA.*
-// allows.
+// shortened returns events as the history keeps them, with names cut to the lengths that the SIMBA
+// commands allow.
 func shortened(events []simba.Event) []simba.Event {
 	if !slices.ContainsFunc(events, isLong) {
 		return events
@@ -120,8 +120,8 @@ func (s *step) nextToken() uint64 {
 	return n
 }
 
-// ticket is a blocked ACQUIRE. engine, mutex and contender do not change. All other fields change
-// under the lock of the mutex's shard.
+// ticket is a blocked ACQUIRE. engine, mutex and contender do not change. The lock of the mutex's
+// shard guards all other fields.
 type ticket struct {
 	engine    *Engine
 	mutex     string
@@ -132,11 +132,10 @@ type ticket struct {
 	superseded bool   // another connection of the same contender replaced it
 	ended      bool   // its wait is over
 
-	// absent: it was made ready again after a lost grant was committed, and its connection has not
-	// called End since.
+	// absent: readyRequeued made its entry ready, and its connection has not called End since.
 	absent bool
 
-	// Of the tenure that it was granted.
+	// Of the tenure that the waiter was granted.
 	token uint64    // 0 = none
 	from  *entry    // its queue entry before
 	after simba.Seq // the change that its waiter's reply rests on
@@ -145,7 +144,7 @@ type ticket struct {
 // unrecorded is the Seq of a change that the sequencer has yet to number.
 const unrecorded = everything
 
-// owns reports whether the tenure that it was granted lasts.
+// owns reports whether the tenure that the waiter was granted lasts.
 func (t *ticket) owns(m *mutex) bool { return t.token != 0 && t.token == m.token }
 
 // committed reports whether the waiter's grant is committed.

@@ -45,7 +45,7 @@ func TestDeadlinesComeInOrder(t *testing.T) {
 		for len(h) > 0 {
 			d := h[0]
 			if d.at < last || d.at != want[d.m] {
-				t.Fatalf("%v after %v, want %v", d.at, last, want[d.m])
+				t.Fatalf("deadline %v comes after %v, want %v", d.at, last, want[d.m])
 			}
 			last = d.at
 			h.remove(d.m)
@@ -67,7 +67,7 @@ func TestDeadlinesThatAreOrderedAtOnceComeInOrder(t *testing.T) {
 		for left := n; left > 0; left-- {
 			d := h[0]
 			if d.at < last || d.m.slot != 0 || len(h) != left {
-				t.Fatalf("of %d, %d are left: slot %d, %v after %v", n, len(h), d.m.slot, d.at, last)
+				t.Fatalf("of %d deadlines %d are left: slot %d, %v after %v", n, len(h), d.m.slot, d.at, last)
 			}
 			last = d.at
 			h.remove(d.m)
@@ -82,11 +82,11 @@ func TestTheTableFindsItsMutexesWhileItGrowsAndShrinks(t *testing.T) {
 	check := func() {
 		t.Helper()
 		if tab.len != len(want) {
-			t.Fatalf("len %d, want %d", tab.len, len(want))
+			t.Fatalf("table has length %d, want %d", tab.len, len(want))
 		}
 		for name, m := range want {
 			if tab.get(m.hash, name) != m {
-				t.Fatalf("%s is not found", name)
+				t.Fatalf("the table does not find %s", name)
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func TestTheTableFindsItsMutexesWhileItGrowsAndShrinks(t *testing.T) {
 	}
 	check()
 	if len(tab.buckets) > 64 {
-		t.Errorf("%d buckets are kept for %d mutexes", len(tab.buckets), len(want))
+		t.Errorf("the table keeps %d buckets for %d mutexes", len(tab.buckets), len(want))
 	}
 }
 
@@ -126,7 +126,7 @@ func TestScanReturnsEveryMutexThatIsThereThroughout(t *testing.T) {
 					seen[m]++
 				}
 				if page.Cursor >= 1<<53 {
-					w.t.Fatalf("cursor %d does not fit a double", page.Cursor)
+					w.t.Fatalf("cursor %d is too large for an IEEE double", page.Cursor)
 				}
 				if cursor = page.Cursor; cursor == 0 {
 					break
@@ -134,7 +134,7 @@ func TestScanReturnsEveryMutexThatIsThereThroughout(t *testing.T) {
 				if calls > 5000 {
 					w.t.Fatal("the scan does not end")
 				}
-				// The tables grow and shrink all the while: a crowd comes, and goes.
+				// During the scan many mutexes come and go, so that the tables grow and shrink.
 				for i := range crowd / 20 {
 					name := fmt.Sprintf("comes-%d", (calls*crowd/20+i)%crowd)
 					if calls/20%2 == 0 {
@@ -146,7 +146,7 @@ func TestScanReturnsEveryMutexThatIsThereThroughout(t *testing.T) {
 			}
 			for i := range 500 {
 				if seen[fmt.Sprintf("stays-%d", i)] == 0 {
-					w.t.Fatalf("count %d: stays-%d was not returned", count, i)
+					w.t.Fatalf("count %d: the scan did not return stays-%d", count, i)
 				}
 			}
 		}
@@ -177,13 +177,13 @@ func TestScanFilters(t *testing.T) {
 			{simba.ScanRequest{Match: func(m string) bool { return m == "held" }}, []string{"held"}},
 		} {
 			if got := scan(c.r); !slices.Equal(got, c.want) {
-				w.t.Errorf("%+v: %v, want %v", c.r, got, c.want)
+				w.t.Errorf("scan %+v returned %v, want %v", c.r, got, c.want)
 			}
 		}
 	})
 }
 
-// TestRandomWalkKeepsEveryInvariant lets many contenders do anything at all, in fake time, and
+// TestRandomWalkKeepsEveryInvariant runs random requests of many contenders in fake time, and
 // checks the invariants after every step. It checks mutual exclusion from outside, by the tenures
 // that contenders see.
 func TestRandomWalkKeepsEveryInvariant(t *testing.T) {
@@ -216,7 +216,7 @@ func randomWalk(t *testing.T, seed uint64) {
 			return
 		}
 		if c := claims[mutex]; c.owner != "" && c.owner != contender && time.Now().Before(c.until) {
-			t.Fatalf("%s: %s owns it until %v, and %s has it too at %v", mutex, c.owner, c.until, contender, time.Now())
+			t.Fatalf("%s: %s owns the mutex until %v, and %s owns it too at %v", mutex, c.owner, c.until, contender, time.Now())
 		}
 		// An earlier reply to the same owner may have shown the same tenure.
 		fresh := claims[mutex].owner != contender
@@ -304,11 +304,11 @@ func randomWalk(t *testing.T, seed uint64) {
 	time.Sleep(time.Hour)
 	collect()
 	for len(waiting["x"])+len(waiting["y"])+len(waiting["z"]) > 0 {
-		time.Sleep(time.Hour) // every owner lets its lease end: the queue must drain
+		time.Sleep(time.Hour) // every owner lets its lease end, so the queue must become empty
 		before := len(waiting["x"]) + len(waiting["y"]) + len(waiting["z"])
 		collect()
 		if len(waiting["x"])+len(waiting["y"])+len(waiting["z"]) == before {
-			t.Fatal("a waiter is never woken")
+			t.Fatal("a waiter was never woken")
 		}
 	}
 	time.Sleep(time.Hour)

@@ -1,9 +1,9 @@
 package engine
 
-// Tokens in transactions. The keys simba:{m}:fence and simba:{m}:token show those of mutex m. A
-// script learns its token before the commit. So the transaction draws the token early and watches
-// the mutex: if another tenure begins meanwhile, the transaction conflicts. So no tenure has a
-// smaller token than an earlier one.
+// Tokens in transactions. The keys simba:{m}:fence and simba:{m}:token show the tokens of mutex m.
+// A script learns its token before the commit. So the transaction draws the token early and watches
+// the mutex: if another tenure begins meanwhile, the transaction conflicts. This ensures that no
+// tenure has a smaller token than an earlier one.
 
 // Token implements simba.Tx.
 func (t *tx) Token(name string) uint64 {

@@ -59,18 +59,18 @@ func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 					seen = tx.Token("m")
 				})
 				if o := w.owner("m"); o.Owner != "a" || o.Token != begun || seen != begun || begun <= last {
-					t.Errorf("%d, then %d; the tenure is %+v, after %d", begun, seen, o, last)
+					t.Errorf("Token returned %d, then %d; the tenure is %+v, the last token before it was %d", begun, seen, o, last)
 				}
 				events, _, _ := w.e.History(context.Background(), simba.HistoryRequest{Mutex: "m", Count: 100})
 				for _, e := range events {
 					if e.Kind == simba.EventAcquired && e.Token < last {
-						t.Errorf("token %d after %d", e.Token, last)
+						t.Errorf("token %d after token %d", e.Token, last)
 					}
 					last = max(last, e.Token)
 				}
 				w.release("m", "a")
 				if o := w.acquire("m", "after", sec, 0); o.Token <= begun {
-					t.Errorf("token %d after %d", o.Token, begun)
+					t.Errorf("later tenure has token %d, after %d", o.Token, begun)
 				}
 			})
 		})
@@ -90,7 +90,7 @@ func TestAReservedTokenIsOnlyUsedIfTheMutexHasNotChanged(t *testing.T) {
 			reserved = tx.NextToken("m")
 		})
 		if o := w.owner("m"); o.Token != reserved || reserved <= between {
-			w.t.Errorf("token %d, reserved %d, after %d", o.Token, reserved, between)
+			w.t.Errorf("tenure has token %d, reserved was %d, the tenure before has %d", o.Token, reserved, between)
 		}
 	})
 }
@@ -102,15 +102,15 @@ func TestATransactionThatOnlyCountsChangesNoTenure(t *testing.T) {
 		w.commit(func(tx simba.Tx) {
 			n = tx.NextToken("m")
 			if tx.Token("m") != a || tx.Fence("m") != n {
-				w.t.Errorf("token %d, fence %d, after %d was counted", tx.Token("m"), tx.Fence("m"), n)
+				w.t.Errorf("token %d, fence %d, after the transaction has drawn %d", tx.Token("m"), tx.Fence("m"), n)
 			}
 		})
 		if o := w.owner("m"); o.Token != a || n <= a {
-			w.t.Errorf("the tenure's token is %d, was %d; counted %d", o.Token, a, n)
+			w.t.Errorf("token of the tenure is %d, was %d; the transaction has drawn %d", o.Token, a, n)
 		}
 		w.release("m", "a")
 		if o := w.acquire("m", "b", sec, 0); o.Token <= n {
-			w.t.Errorf("token %d after %d was counted", o.Token, n)
+			w.t.Errorf("next tenure has token %d, but %d was drawn", o.Token, n)
 		}
 	})
 }
@@ -120,28 +120,28 @@ func TestATokenStaysUntilItIsDroppedBesideItsLock(t *testing.T) {
 		token := w.acquire("m", "a", time.Hour, 0).Token
 		w.commit(func(tx simba.Tx) {
 			if tx.DropToken("m"); tx.Token("m") != 0 {
-				w.t.Error("it is there after it was dropped")
+				w.t.Error("Token returns a token that was dropped")
 			}
 			if m, kept := tx.DroppedToken(); m != "m" || !kept {
-				w.t.Error("the tenure goes on without its token")
+				w.t.Error("DroppedToken does not name the tenure")
 			}
 			if tx.Drop("m"); tx.Token("m") != 0 {
-				w.t.Error("it is back after the tenure")
+				w.t.Error("after the tenure, Token returns the token that was dropped")
 			}
 			tx.Discard()
 			if tx.Drop("m"); tx.Token("m") != token {
-				w.t.Errorf("token %d goes with its lock", token)
+				w.t.Errorf("after the drop of the lock, token %d is gone", token)
 			}
 			if tx.DropToken("m"); tx.Token("m") != 0 {
-				w.t.Error("it is there after it was dropped")
+				w.t.Error("Token returns a token that was dropped")
 			}
 			if m, kept := tx.DroppedToken(); kept {
-				w.t.Errorf("%s has a tenure", m)
+				w.t.Errorf("DroppedToken names %s, which has no tenure", m)
 			}
 		})
 		w.commit(func(tx simba.Tx) {
 			if tx.Token("m") != 0 || tx.Fence("m") != token {
-				w.t.Errorf("of a free mutex: token %d, fence %d", tx.Token("m"), tx.Fence("m"))
+				w.t.Errorf("free mutex has token %d, fence %d", tx.Token("m"), tx.Fence("m"))
 			}
 		})
 	})
@@ -171,14 +171,14 @@ func TestATokenIsNotShownBeforeACrashCannotRepeatIt(t *testing.T) {
 				}
 				committed := commits(w.e, seq)
 				if committed() {
-					t.Errorf("%d is shown before it is durable", shown)
+					t.Errorf("token %d is shown before it is durable", shown)
 				}
 				if last := g.changes[len(g.changes)-1]; last.Token != shown {
-					t.Errorf("%d is shown, the journal has %+v", shown, last)
+					t.Errorf("token %d is shown, but the journal has %+v", shown, last)
 				}
 				g.set(true)
 				if !committed() {
-					t.Error("it hangs after the fsync")
+					t.Error("the read does not return after the fsync")
 				}
 			})
 		})

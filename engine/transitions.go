@@ -10,8 +10,9 @@ import (
 // reasonHandoff is the reason of a tenure that a blocked waiter was granted.
 const reasonHandoff = "handoff"
 
-// The transitions are the only code that changes a mutex. A request's transition begins with
-// advance, which brings the mutex to the present. A commit calls advance before those of keys.go.
+// The transitions are the only code that changes a mutex. The transition of a request begins with
+// advance, which brings the mutex to the present. The transitions in keys.go do not: the commit of
+// a transaction calls advance before them.
 
 // advance brings the mutex to the present: the lease ends, a reservation ends, polling waiters
 // lapse.
@@ -34,8 +35,8 @@ func (m *mutex) advance(s *step) {
 	}
 }
 
-// endRecovery renews the lease of a recovered owner that has queued for that by ACQUIRE, when the
-// recovery delay is over.
+// When the recovery delay is over, endRecovery renews the lease of a recovered owner that has sent
+// ACQUIRE during the delay. Such an owner is in the queue.
 func (m *mutex) endRecovery(s *step) {
 	if !m.owned() || m.token > s.former || s.now < s.recoverUntil {
 		return
@@ -52,8 +53,8 @@ func (m *mutex) endRecovery(s *step) {
 	}
 }
 
-// dequeueGranted removes the entry of the owner from the queue. If a connection waits by it, it
-// wakes that.
+// dequeueGranted removes the owner's entry from the queue. If the entry has a ticket, it wakes the
+// ticket's waiter.
 func (m *mutex) dequeueGranted(s *step, e *entry) *ticket {
 	x := m.extra
 	t := s.wake(x.setTicket(e, nil))
@@ -64,11 +65,12 @@ func (m *mutex) dequeueGranted(s *step, e *entry) *ticket {
 	return t
 }
 
-// acquire grants, renews or queues. The ticket of r.Waiter is t.
+// acquire grants the mutex, renews the lease or queues the contender. t is the ticket of r.Waiter.
 //
-// During the recovery delay it does not even renew. A recovered owner may have released the mutex,
-// and another tenure may have been lost with that release. The owner may ask for a new tenure now.
-// An owner that relies on its old one uses guard, or waits until the delay is over.
+// During the recovery delay acquire does not even renew. The recovered owner may have released the
+// mutex, and another contender may have owned it since. A crash may have lost both changes. So the
+// request may be for a new tenure. An owner that relies on its old tenure uses guard, or waits
+// until the delay is over.
 func (m *mutex) acquire(s *step, r simba.AcquireRequest, t *ticket) simba.Status {
 	m.advance(s)
 	switch {
@@ -91,7 +93,8 @@ func (m *mutex) acquire(s *step, r simba.AcquireRequest, t *ticket) simba.Status
 }
 
 // grows advances the mutex, and reports whether an acquire would take memory: for a new tenure, or
-// for a queue entry. A tenure of a waiter takes none, because it replaces the entry.
+// for a queue entry. The tenure of a waiter takes none, because it replaces the waiter's queue
+// entry.
 func (m *mutex) grows(s *step, r simba.AcquireRequest) bool {
 	m.advance(s)
 	x := m.extra
@@ -116,8 +119,8 @@ func (m *mutex) guard(s *step, r simba.GuardRequest) simba.Status {
 }
 
 // release ends the contender's tenure and removes it from the queue. A request for one tenure or
-// one session leaves the queue alone. It may be late, and the contender may wait for its next
-// tenure by now.
+// one session leaves the queue alone. Such a request may be late, and the contender may wait for
+// its next tenure by now.
 func (m *mutex) release(s *step, r simba.ReleaseRequest) bool {
 	m.advance(s)
 	owned := m.owned() && m.owner() == r.Contender &&
@@ -163,7 +166,7 @@ func (m *mutex) resubscribe(s *step, contender string) {
 	}
 }
 
-// offerAgain gives a polling waiter another offer, if it subscribes. The notice of the one before
+// offerAgain gives a polling waiter another offer, if it subscribes. The notice of its last offer
 // may have gone to a subscription that has ended.
 func (m *mutex) offerAgain(s *step, e *entry) {
 	x := m.extra
@@ -175,7 +178,7 @@ func (m *mutex) offerAgain(s *step, e *entry) {
 	m.handOff(s)
 }
 
-// missOffer ends the reservation of a polling waiter that the notice did not reach.
+// missOffer ends the reservation of a polling waiter that did not receive the notice.
 func (m *mutex) missOffer(s *step, contender string) {
 	m.advance(s)
 	x := m.extra
@@ -188,10 +191,10 @@ func (m *mutex) missOffer(s *step, contender string) {
 	}
 }
 
-// endWait ends a blocked wait and returns its result. A waiter that was woken waits on if it has
-// no result: its tenure is over, or is not committed yet.
+// endWait ends a blocked wait and returns its result. If a woken waiter has no result, it waits on:
+// its tenure is over already, or is not committed yet.
 func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
-	m.advance(s) // it may be granted in this very step
+	m.advance(s) // this may grant the waiter the mutex
 	e := t.entry
 	if why == simba.EndWoken && (e != nil || t.owns(m) && !t.committed()) {
 		if e != nil && !e.ready {
@@ -234,9 +237,9 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	return simba.StatusTimeout
 }
 
-// abandon ends the tenure of a waiter that was gone before its reply, as if the waiter had never
-// been chosen. The next waiter gets the mutex. If the contender has learned of its tenure by
-// another connection, it keeps it.
+// abandon ends the tenure of a waiter that disconnected before its reply, and hands the mutex off
+// to the next one. If the contender has learned of its tenure on another connection, it keeps the
+// tenure.
 func (m *mutex) abandon(s *step, t *ticket) {
 	m.advance(s)
 	if t.token <= s.former || m.extra == nil || m.extra.unconfirmed != t {
@@ -271,7 +274,7 @@ func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, 
 		x.reserved = nil
 		if e := x.find(contender); e != nil {
 			if t := m.dequeueGranted(s, e); reason == reasonHandoff {
-				x.unconfirmed = t // else its contender gets it by its own request
+				x.unconfirmed = t // otherwise the contender's own request got it
 			}
 		}
 	}
@@ -299,7 +302,7 @@ func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 	}
 	s.tenureLengths = append(s.tenureLengths, held)
 	s.changed = true
-	s.freed, s.last = kind != simba.EventExpired, owner // contenders know when a lease ends
+	s.freed, s.last = kind != simba.EventExpired, owner // contenders know when a lease expires
 	// The recovery delay after a crash covers the leases of the run that crashed. The end of an
 	// older lease must not be lost: the lease would come back, and outlive the delay.
 	s.forced = s.forced || m.token <= s.former
@@ -319,10 +322,11 @@ func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 }
 
 // requeue puts a blocked waiter back into the queue, because its tenure ended before its connection
-// called End. The waiter keeps its order. It gets no offer before its connection calls End, or that
-// of another requeued waiter does. Otherwise a connection that is stuck would own the mutex again
-// and again. One offer is exempt. If the lost grant is not committed, the connection was not woken.
-// Then the waiter gets an offer when that grant is committed, unless it is absent.
+// called End: the grant is lost. The waiter keeps its order. It gets no offer until its connection,
+// or the connection of another requeued waiter, calls End. Otherwise a stuck connection would own
+// the mutex again and again. There is one exception. If the lost grant is not committed yet, the
+// engine has not woken the connection. Then the waiter gets one offer when that grant is committed,
+// unless its ticket is absent.
 func (m *mutex) requeue(s *step, t *ticket) {
 	x, e := m.extra, t.from
 	t.token, t.from = 0, nil
@@ -342,7 +346,7 @@ func (m *mutex) requeue(s *step, t *ticket) {
 
 // handOff gives a free mutex to the first reachable waiter. It grants the mutex to a blocked
 // waiter, and reserves it for a polling one. If the handoff window is 0, it reserves nothing. It
-// then notifies the reachable polling waiters before the first blocked one.
+// then notifies all reachable polling waiters that precede the first blocked one.
 func (m *mutex) handOff(s *step) {
 	x := m.extra
 	if x == nil || m.owned() || x.reserved != nil || s.now < s.recoverUntil {
@@ -389,7 +393,7 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 		}
 	}
 	if e.ticket != nil {
-		x.clearOffered(e) // it may have had its offer by a notice, and can be granted now
+		x.clearOffered(e) // it may have had its offer as a notice; now it can be granted the mutex
 		x.setReady(e, true)
 		return
 	}
@@ -397,7 +401,7 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 	x.setReady(e, s.subscribed(m.name(), e.contender))
 }
 
-// leave removes a contender from the queue without the mutex.
+// leave removes from the queue a contender that does not become the owner.
 func (m *mutex) leave(s *step, e *entry, reason string) {
 	x := m.extra
 	s.wake(x.setTicket(e, nil))
@@ -421,8 +425,8 @@ func (m *mutex) endReservation(s *step) {
 // lease without end.
 const longestLapse = simba.MaxTTL + simba.MaxTransition
 
-// lapseTime returns until when a polling waiter that asks now stays in the queue. The grace begins
-// when the lease ends that the waiter sees, because that is when it asks again.
+// lapseTime returns until when a polling waiter that asks now stays in the queue. The queue grace
+// begins at the end of the present lease, because the waiter asks again then.
 func (m *mutex) lapseTime(s *step) simba.Instant {
 	from := s.now
 	if m.owned() {

@@ -12,8 +12,8 @@ import (
 var _ simba.Keyspace = (*Engine)(nil)
 
 // tx is a transaction. It keeps copies of the mutexes that it has read, and its own changes alter
-// these copies. The commit makes the changes in the mutexes themselves, if they still are as they
-// were read.
+// these copies. The commit changes the mutexes themselves, if they have not changed since the
+// transaction read them.
 type tx struct {
 	engine   *Engine
 	now      time.Time         // zero = not read yet
@@ -23,7 +23,7 @@ type tx struct {
 	stopped  bool // the engine has stopped
 	tooLarge bool
 
-	first txKey // room for one key, which is what most have
+	first txKey // room for one key: most transactions have no more
 	one   [1]*txKey
 }
 
@@ -42,16 +42,16 @@ type txKey struct {
 	reserved   string        // the waiter with the reservation
 	recovering bool          // in the recovery delay
 	kept       time.Duration // how long the reservation or the delay lasts
-	shownOwned bool          // by MayTake: lock shows an owner that the mutex does not have
+	shownOwned bool          // MayTake has set lock to show an owner that the mutex does not have
 	rests      simba.Seq
 	watch      *watch // nil = only values count: a change that was undone is no conflict
 	seen       seenVersions
 
-	// The same with the changes of the transaction.
+	// The lock and the queue, with the changes of the transaction.
 	lock   simba.Lock
 	queue  txQueue
-	ended  uint64 // the token of the tenure that was dropped last
-	hidden bool   // the token of the present tenure was dropped
+	ended  uint64 // the token of the last tenure that Drop ended
+	hidden bool   // DropToken has hidden the token of the present tenure
 
 	// Tokens that the caller has learned.
 	next  uint64 // drawn for the next tenure; 0 = none
@@ -71,7 +71,7 @@ type op struct {
 	lock      simba.Lock
 	contender string
 	score     float64
-	token     uint64 // of the tenure that it begins, if that is drawn already; else 0
+	token     uint64 // of the tenure that the op begins, if it is drawn already; else 0
 }
 
 type opKind uint8
@@ -86,7 +86,7 @@ const (
 // idleTxs are transactions that have ended, for their memory.
 var idleTxs = sync.Pool{New: func() any { return new(tx) }}
 
-// maxAttempts is how often Update runs a transaction that conflicts.
+// maxAttempts is how often Update runs a transaction that conflicts each time.
 const maxAttempts = 100
 
 // Update implements simba.Keyspace.
@@ -133,8 +133,8 @@ func (t *tx) end() {
 	idleTxs.Put(t)
 }
 
-// Now implements simba.Tx. The time begins with the first read, not with the transaction: do may
-// wait before it reads anything.
+// Now implements simba.Tx. The transaction takes the time at its first read, not when it begins: do
+// may wait before that.
 func (t *tx) Now() time.Time {
 	if t.now.IsZero() {
 		t.now = t.engine.clock.wallNow()
@@ -366,7 +366,7 @@ func (t *tx) Queue(name string) []simba.QueueMember {
 	return t.queued(name).queue.inOrder()
 }
 
-// queued is key with the queue read too.
+// queued is key, but also reads the queue.
 func (t *tx) queued(name string) *txKey {
 	k := t.entry(name)
 	if k.queueRead {
@@ -399,7 +399,7 @@ func (t *tx) Queued(name, contender string) (simba.QueueMember, bool) {
 func (t *tx) Enqueue(name, contender string, score float64) {
 	k := t.queued(name)
 	k.work = append(k.work, op{kind: opEnqueue, contender: contender, score: score})
-	// It is queued again.
+	// The contender is queued again.
 	k.dequeued = slices.DeleteFunc(k.dequeued, func(c string) bool { return c == contender })
 	k.queue.add(simba.QueueMember{Contender: contender, Score: score})
 }
@@ -431,8 +431,8 @@ func (t *tx) Discard() {
 	}
 }
 
-// commit does what the transaction has to do, or returns why it did nothing. The Seq covers what
-// the transaction has read.
+// commit makes the changes of the transaction, or returns why it made none. The Seq also covers
+// what the transaction has read.
 func (t *tx) commit() (simba.Seq, error) {
 	if t.stopped || !t.engine.enter() {
 		return 0, simba.ErrStopped

@@ -16,10 +16,10 @@ func TestDroppingAKeyHandsTheMutexOff(t *testing.T) {
 		b := w.block("m", "b", 3*sec, sec)
 		w.commit(func(tx simba.Tx) { tx.Drop("m") })
 		if o := b.granted(); o.Owner != "b" || o.Transition != 4*sec {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("b was granted %+v", o)
 		}
 		if got, want := w.history("m"), []string{"acquired a", "queued b", "released a", "acquired b"}; !slices.Equal(got, want) {
-			w.t.Errorf("%q", got)
+			w.t.Errorf("history %q", got)
 		}
 	})
 }
@@ -33,7 +33,7 @@ func TestATransactionThatTakesWhatItDroppedGoesBeforeTheWaiters(t *testing.T) {
 			tx.Take("m", str("c", sec))
 		})
 		if o := w.owner("m"); b.isWoken() || o.Owner != "c" || o.Token <= first.Token {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("owner %+v, want c in a new tenure", o)
 		}
 		time.Sleep(sec)
 		b.granted()
@@ -45,10 +45,10 @@ func TestOverwritingBreaksTheTenure(t *testing.T) {
 		first := w.acquire("m", "a", 9*sec, 0)
 		w.commit(func(tx simba.Tx) { tx.Take("m", str("b", sec)) })
 		if o := w.owner("m"); o.Owner != "b" || o.Token <= first.Token {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("owner %+v, want b in a new tenure", o)
 		}
 		if got, want := w.history("m"), []string{"acquired a", "broken a", "acquired b"}; !slices.Equal(got, want) {
-			w.t.Errorf("%q", got)
+			w.t.Errorf("history %q", got)
 		}
 	})
 }
@@ -64,15 +64,15 @@ func TestAChangeKeepsTheTenure(t *testing.T) {
 			l.Fields = append(slices.Clone(l.Fields), simba.Field{Name: "g", Value: "2"})
 			tx.Change("h", l, false)
 			if l := tx.Lock("h"); l.TTL != sec || len(l.Fields) != 2 {
-				w.t.Errorf("%+v", l)
+				w.t.Errorf("the transaction sees %+v, want 1 s and two fields", l)
 			}
 		})
 		if l := w.lock("h"); l.Token != before.Token || len(l.Fields) != 2 || l.EndsAt != before.EndsAt {
-			w.t.Errorf("%+v after %+v", l, before)
+			w.t.Errorf("lock %+v after the change, %+v before it", l, before)
 		}
 		w.commit(func(tx simba.Tx) { tx.Change("h", simba.Lock{Owner: "f", TTL: simba.Endless}, true) })
 		if l := w.lock("h"); l.Token != before.Token || l.Fields != nil || l.TTL != simba.Endless || l.EndsAt != 0 {
-			w.t.Errorf("%+v", l)
+			w.t.Errorf("lock without expiry: %+v", l)
 		}
 	})
 }
@@ -98,14 +98,14 @@ func TestAKeyThatIsChangedAgainAndAgainIsChangedOnce(t *testing.T) {
 					t.Change("m", o.lock, o.renew)
 				}
 				if n := len(t.(*tx).first.work); n != 1 {
-					w.t.Errorf("%s: %d changes", c.what, n)
+					w.t.Errorf("%s: %d ops, want 1", c.what, n)
 				}
 				if l := t.Lock("m"); l.Owner != c.want.Owner || l.TTL != c.want.TTL {
-					w.t.Errorf("%s: it sees %+v, want %+v", c.what, l, c.want)
+					w.t.Errorf("%s: the transaction sees %+v, want %+v", c.what, l, c.want)
 				}
 			})
 			if l := w.lock("m"); l.Owner != c.want.Owner || l.TTL != c.want.TTL || l.Token != before.Token {
-				w.t.Errorf("%s: %+v, want %+v of tenure %d", c.what, l, c.want, before.Token)
+				w.t.Errorf("%s: lock %+v, want %+v in the tenure %d", c.what, l, c.want, before.Token)
 			}
 		}
 		w.commit(func(tx simba.Tx) {
@@ -114,7 +114,7 @@ func TestAKeyThatIsChangedAgainAndAgainIsChangedOnce(t *testing.T) {
 			tx.Change("m", str("p", 7*sec), true)
 		})
 		if l := w.lock("m"); l.Owner != "p" || l.TTL != 7*sec || l.Token == before.Token {
-			w.t.Errorf("a change before and after a tenure's begin: %+v", l)
+			w.t.Errorf("changes before and after a new tenure: lock %+v", l)
 		}
 	})
 }
@@ -128,17 +128,17 @@ func TestALeaseMayBeLongOrWithoutEnd(t *testing.T) {
 		})
 		time.Sleep(2*year - 1)
 		if l := w.lock("long"); l.TTL != time.Millisecond {
-			w.t.Errorf("%+v", l)
+			w.t.Errorf("long lock a nanosecond before its end: %+v", l)
 		}
 		time.Sleep(time.Nanosecond)
 		if w.lock("long").Exists() || !w.lock("endless").Exists() {
-			w.t.Error("the wrong one has ended")
+			w.t.Error("the long lease has not ended, or the endless one has")
 		}
 		if o := w.owner("endless"); o.Transition != simba.MaxTTL || o.TransitionAt != o.Now+simba.MaxTTL.Milliseconds() {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("owner of the endless lock: %+v", o)
 		}
 		if o := w.acquire("endless", "b", sec, 0); o.Transition != simba.MaxTTL {
-			w.t.Errorf("b got %+v", o)
+			w.t.Errorf("b got %+v, want MaxTTL as its time until the next request", o)
 		}
 		time.Sleep(longestLapse + testGrace - 1)
 		if got := w.queue("endless"); !slices.Equal(got, []string{"b"}) {
@@ -146,12 +146,12 @@ func TestALeaseMayBeLongOrWithoutEnd(t *testing.T) {
 		}
 		time.Sleep(time.Nanosecond)
 		if got := w.queue("endless"); len(got) != 0 {
-			w.t.Errorf("nobody has heard of %q", got)
+			w.t.Errorf("after its lapse the queue still has %q", got)
 		}
 		w.commit(func(tx simba.Tx) { tx.Change("endless", simba.Lock{EndsAt: tx.Now().UnixMilli() + 1500}, true) })
 		time.Sleep(1500 * time.Millisecond)
 		if w.lock("endless").Exists() {
-			w.t.Error("it did not end when it should")
+			w.t.Error("the lock did not end when it should")
 		}
 	})
 }
@@ -161,11 +161,11 @@ func TestDuringTheRecoveryDelayNoKeyIsTaken(t *testing.T) {
 		w := newWorld(t, Recovery{Delay: 5 * sec})
 		tx := w.e.beginTx()
 		if tx.MayTake("m", "a") {
-			t.Error("it is open")
+			t.Error("MayTake is true during the recovery delay")
 		}
 		tx.Take("m", str("a", sec))
 		if _, err := tx.commit(); !errors.Is(err, simba.ErrRecovering) {
-			t.Errorf("committed: %v", err)
+			t.Errorf("commit returned %v, want ErrRecovering", err)
 		}
 		time.Sleep(5 * sec)
 		w.commit(func(tx simba.Tx) { tx.Take("m", str("a", sec)) })

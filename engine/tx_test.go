@@ -29,7 +29,7 @@ func (w *world) lock(key string) (l simba.Lock) {
 func conflicts(t *testing.T, tx *tx) {
 	t.Helper()
 	if _, err := tx.commit(); !errors.Is(err, simba.ErrConflict) {
-		t.Errorf("committed: %v", err)
+		t.Errorf("commit returned %v, want ErrConflict", err)
 	}
 }
 
@@ -39,33 +39,33 @@ func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.commit(func(tx simba.Tx) {
 			if tx.Lock("m").Exists() || !tx.MayTake("m", "a") {
-				w.t.Error("it is not free")
+				w.t.Error("the mutex is not free")
 			}
 			tx.Take("m", str("a", 10*sec))
 			if l := tx.Lock("m"); l.Owner != "a" || l.TTL != 10*sec || tx.MayTake("m", "b") {
-				w.t.Errorf("it does not see what it has taken: %+v", l)
+				w.t.Errorf("the transaction does not see its own lock: %+v", l)
 			}
 			if w.owner("m").Token != 0 {
-				w.t.Error("others see it before the commit")
+				w.t.Error("others see the lock before the commit")
 			}
 		})
 		o := w.owner("m")
 		if o.Owner != "a" || o.Token == 0 || o.TTL != 10*sec || o.Transition != 10*sec {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("owner %+v, want a", o)
 		}
 		l := w.lock("m")
 		if l.Token != o.Token || l.EndsAt != o.TransitionAt {
-			w.t.Errorf("%+v of %+v", l, o)
+			w.t.Errorf("lock %+v of owner %+v", l, o)
 		}
 		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
 			w.t.Errorf("notices %q", got)
 		}
 		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusQueued {
-			w.t.Errorf("b got %+v", o)
+			w.t.Errorf("b got %+v, want queued", o)
 		}
 		time.Sleep(10 * sec)
 		if w.lock("m").Exists() {
-			w.t.Error("it did not end")
+			w.t.Error("the lock did not end")
 		}
 	})
 }
@@ -81,7 +81,7 @@ func TestOfTwoTransactionsThatReadAFreeKeyOneTakesIt(t *testing.T) {
 		w.mustCommit(one.commit())
 		conflicts(w.t, two)
 		if o := w.owner("m"); o.Owner != "c0" {
-			w.t.Errorf("%+v", o)
+			w.t.Errorf("owner %+v, want c0", o)
 		}
 	})
 }
@@ -107,7 +107,7 @@ func TestReadValuesMustBeCurrentAtTheCommit(t *testing.T) {
 				change(w)
 				conflicts(w.t, tx)
 				if w.lock("new").Exists() {
-					w.t.Error("half of it is done")
+					w.t.Error("a part of the transaction was committed")
 				}
 			})
 		})
@@ -137,15 +137,15 @@ func TestAWatchedKeyMustNotChangeAtAll(t *testing.T) {
 				defer before.end()
 				defer tx.end()
 				if !before.Unchanged("m", test.queue, version) {
-					w.t.Error("it has changed at once")
+					w.t.Error("Unchanged is false before any change")
 				}
 				before.Take("x", str("y", sec))
 				test.change(w)
 				if tx.Unchanged("m", test.queue, version) == test.fails {
-					w.t.Errorf("unchanged: %t", test.fails)
+					w.t.Errorf("Unchanged is %t after the change", test.fails)
 				}
 				if _, err := before.commit(); errors.Is(err, simba.ErrConflict) != test.fails {
-					w.t.Errorf("committed: %v", err)
+					w.t.Errorf("commit returned %v", err)
 				}
 				w.e.Unwatch("m")
 			})
@@ -165,7 +165,7 @@ func TestAQueueThatWasNotReadMayChange(t *testing.T) {
 		conflicts(w.t, reader)
 		w.mustCommit(tx.commit())
 		if l := w.lock("m"); l.TTL != 9*sec {
-			w.t.Errorf("%+v", l)
+			w.t.Errorf("lock %+v, want 9 s", l)
 		}
 	})
 }
@@ -176,7 +176,7 @@ func TestNothingStaysWatched(t *testing.T) {
 		for range 2 { // a tx is used again
 			_, err := w.e.Update(func(tx simba.Tx) error {
 				if !tx.Unchanged("m", false, lock) || !tx.Unchanged("n", true, queue) {
-					w.t.Error("they have changed")
+					w.t.Error("Unchanged is false although nothing has changed")
 				}
 				tx.NextToken("o")
 				return nil
@@ -190,7 +190,7 @@ func TestNothingStaysWatched(t *testing.T) {
 		w.e.Unwatch("never watched")
 		for i := range w.e.shards {
 			if n := len(w.e.shards[i].watched); n != 0 {
-				w.t.Errorf("%d are watched", n)
+				w.t.Errorf("%d mutexes are still watched", n)
 			}
 		}
 	})
@@ -199,7 +199,7 @@ func TestNothingStaysWatched(t *testing.T) {
 func TestChangesSendKeyspaceNotifications(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.e.SetKeyEvents(simba.KeyEventsByKey | simba.KeyEventsByEvent | simba.KeyEventGeneric | simba.KeyEventString | simba.KeyEventExpired)
-		w.recorder.subscribe("__keyspace@0__:m") // anyone, so that notices are sent at all
+		w.recorder.subscribe("__keyspace@0__:m") // any subscriber, so that notices are sent
 		w.commit(func(tx simba.Tx) { tx.Take("m", str("a", simba.Endless)) })
 		w.commit(func(tx simba.Tx) { tx.Take("m", str("b", sec)) })
 		w.guard("m", "b", 2*sec, 0, 0)
@@ -207,15 +207,15 @@ func TestChangesSendKeyspaceNotifications(t *testing.T) {
 		w.commit(func(tx simba.Tx) { tx.Drop("m") })
 		w.acquire("m", "d", sec, 0)
 		time.Sleep(sec)
-		synctest.Wait() // the timer tells it
+		synctest.Wait() // the timer sends the notification
 		want := []string{"set", "set", "expire", "expire", "set", "del", "set", "expire", "expired"}
 		for _, name := range []string{"m", "simba:{m}"} {
 			if got := w.recorder.published("__keyspace@0__:" + name); !slices.Equal(got, want) {
-				w.t.Errorf("%s: %q", name, got)
+				w.t.Errorf("%s: notifications %q", name, got)
 			}
 		}
 		if got := w.recorder.published("__keyevent@0__:expired"); !slices.Equal(got, []string{"m", "simba:{m}"}) {
-			w.t.Errorf("%q", got)
+			w.t.Errorf("notifications of expired keys: %q", got)
 		}
 	})
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// This is the commit of a transaction; Engine.Commit waits for the journal. A transaction is
-// committed in one critical section, with one step for each mutex. With the locks of its shards
-// held, the commit advances every mutex to the present time and compares it with what was read.
-// Then it makes all changes and records them as one.
+// This file has the commit of a transaction. (Engine.Commit is different: it waits for the
+// journal.) The commit locks the shards of all keys, and runs one step for each mutex. It advances
+// every mutex to the present time, and compares it with what the transaction has read. Then it
+// makes all changes and records them as one.
 
 func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) == 0 && k.given == 0 }
 
@@ -19,7 +19,7 @@ func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) =
 func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
 	sh := k.shard
 	if k.isReadOnly() && k.watch == nil && k.reads == 1 {
-		return k.rests, nil // all of it at one instant
+		return k.rests, nil // it was read at one instant, so nothing can conflict
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -37,7 +37,7 @@ func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
 	return m.rests, err
 }
 
-// check returns why the part of a key cannot be done.
+// check returns why the transaction cannot change the key, or nil.
 func (k *txKey) check(m *mutex, s *step) error {
 	switch {
 	case !k.isFresh(m, s):
@@ -48,7 +48,7 @@ func (k *txKey) check(m *mutex, s *step) error {
 	return nil
 }
 
-// apply does the part of a key.
+// apply makes the transaction's changes of the key.
 func (k *txKey) apply(m *mutex, s *step) {
 	if k.isReadOnly() {
 		return
@@ -103,8 +103,8 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 	return seq, err
 }
 
-// otherMessages returns the messages that the step does not publish itself. Scripts of Simba
-// publish notices of what they take and release.
+// otherMessages returns the messages that the steps do not publish themselves. Simba's scripts
+// publish notices of what they take and release, as the steps do.
 func (t *tx) otherMessages() []message {
 	return slices.DeleteFunc(t.messages, func(msg message) bool {
 		name, ok := simba.CutMutexChannel(msg.channel)
@@ -116,9 +116,9 @@ func (t *tx) otherMessages() []message {
 	})
 }
 
-// announces reports whether the step itself publishes the content of a notice: the tenure that
-// began, or the one that its owner ended. After a release the step publishes that the mutex is
-// free, or the next owner, or nothing while the mutex is reserved.
+// announces reports whether the step itself publishes what a notice says: that a tenure began, or
+// that its owner ended it. After a release the step publishes that the mutex is free, or the next
+// owner, or nothing while the mutex is reserved.
 func (s *step) announces(payload string) bool {
 	if owner, ok := strings.CutPrefix(payload, simba.AcquiredNotice("")); ok {
 		return s.began != "" && s.began == owner
@@ -142,8 +142,8 @@ func (t *tx) lockShards() (unlock func()) {
 	}
 }
 
-// prepare advances every mutex to the present time. It returns the parts, or why they cannot be
-// done.
+// prepare advances every mutex to the present time. It returns the parts, and an error if the
+// transaction cannot change one of them.
 func (t *tx) prepare() (parts []part, err error) {
 	now, wall := t.engine.clock.read()
 	parts = make([]part, len(t.keys))

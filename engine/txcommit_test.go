@@ -31,12 +31,12 @@ func TestNoPartOfATransactionIsShownBeforeAllOfItIsDurable(t *testing.T) {
 		}()
 		synctest.Wait()
 		if heard := w.recorder.published("news"); len(heard) != 0 || len(w.recorder.published(simba.MutexChannel("a"))) != 0 {
-			t.Errorf("published %q", heard)
+			t.Errorf("published before the fsync: %q", heard)
 		}
 		g.set(true)
 		<-committed
 		if got := w.recorder.published("news"); !slices.Equal(got, []string{"done"}) {
-			t.Errorf("news %q", got)
+			t.Errorf("messages on news after the fsync: %q", got)
 		}
 	})
 }
@@ -54,14 +54,14 @@ func TestATransactionBlocksOthersForABoundedTime(t *testing.T) {
 				}
 				seq, err := tx.commit()
 				if errors.Is(err, simba.ErrTooLarge) != (n > simba.MaxTxKeys) {
-					w.t.Errorf("%d %s: %v", n, name, err)
+					w.t.Errorf("%d %s: commit returned %v", n, name, err)
 				}
 				tx.end()
 				w.mustCommit(seq, nil)
 			}
 		}
 		if n := w.e.Stats().Held; n != simba.MaxTxKeys {
-			w.t.Errorf("%d are held", n)
+			w.t.Errorf("%d mutexes are held", n)
 		}
 	})
 }
@@ -72,17 +72,17 @@ func TestATransactionThatIsTooLargeGrowsNoMore(t *testing.T) {
 			tx.Take("held", str("a", sec))
 			tx.Enqueue("held", "b", 1)
 		})
-		for range 2 { // a tx is used again
+		for range 2 { // the second run reuses the tx
 			tx := w.e.beginTx()
 			for i := range 2 * simba.MaxTxKeys {
 				tx.Unchanged(fmt.Sprint("w", i), false, 0)
 				tx.Lock(fmt.Sprint("k", i))
 			}
 			if n := len(tx.keys); n != simba.MaxTxKeys {
-				w.t.Errorf("it remembers %d keys", n)
+				w.t.Errorf("the transaction keeps %d keys", n)
 			}
 			if l, places := tx.Lock("held"), tx.Queue("held"); !tx.TooLarge() || l.Exists() || len(places) > 0 {
-				w.t.Errorf("it goes on reading: %v, %v", l, places)
+				w.t.Errorf("the transaction still reads: %v, %v", l, places)
 			}
 			if _, err := tx.commit(); !errors.Is(err, simba.ErrTooLarge) {
 				w.t.Error(err)
@@ -90,7 +90,7 @@ func TestATransactionThatIsTooLargeGrowsNoMore(t *testing.T) {
 			tx.end()
 			for i := range w.e.shards {
 				if n := len(w.e.shards[i].watched); n != 0 {
-					w.t.Fatalf("shard %d has %d watches left", i, n)
+					w.t.Fatalf("shard %d still has %d watches", i, n)
 				}
 			}
 		}
@@ -105,11 +105,11 @@ func TestDiscardKeepsTheReadsAlone(t *testing.T) {
 			tx.Publish("news", "x")
 			tx.Discard()
 			if l := tx.Lock("m"); l.Exists() || len(tx.Queue("m")) != 0 {
-				w.t.Errorf("%+v", l)
+				w.t.Errorf("after Discard the transaction sees %+v", l)
 			}
 		})
 		if w.lock("m").Exists() || len(w.recorder.published("news")) != 0 {
-			w.t.Error("something is left")
+			w.t.Error("a discarded change was committed")
 		}
 		tx := w.e.beginTx()
 		tx.Lock("m")
@@ -145,7 +145,7 @@ func TestTransactionsAreSerializable(t *testing.T) {
 					})
 					if err == nil {
 						if !same {
-							t.Error("it has read half of another's changes")
+							t.Error("a transaction has read half of another's changes")
 						}
 						break
 					}
@@ -159,7 +159,7 @@ func TestTransactionsAreSerializable(t *testing.T) {
 	}
 	all.Wait()
 	if n := e.Stats().Held; n != 4 {
-		t.Errorf("%d are held", n)
+		t.Errorf("%d mutexes are held, want 4", n)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestUpdateRunsAgainUntilItDoesNotConflict(t *testing.T) {
 				seq, err := w.e.Update(func(tx simba.Tx) error {
 					runs++
 					if tx.Lock("x").Exists() {
-						w.t.Error("it sees changes of the run before")
+						w.t.Error("the transaction sees changes of its last run")
 					}
 					tx.Lock("m")
 					tx.Take("x", str("y", sec))
@@ -200,13 +200,13 @@ func TestUpdateRunsAgainUntilItDoesNotConflict(t *testing.T) {
 					return test.err
 				})
 				if !errors.Is(err, test.want) || runs != test.runs {
-					w.t.Errorf("%d runs: %v", runs, err)
+					w.t.Errorf("%d runs, error %v", runs, err)
 				}
 				if w.lock("x").Exists() != (err == nil) {
 					w.t.Errorf("x is taken: %t", err != nil)
 				}
 				if test.conflicts > 0 && seq == 0 {
-					w.t.Error("the result rests on no change")
+					w.t.Error("Update returned no Seq")
 				}
 			})
 		})
@@ -222,7 +222,7 @@ func TestATransactionCountsTheTenuresThatItEndsInOneShard(t *testing.T) {
 				break
 			}
 		}
-		w.release("m", "a") // the shard has a list for lengths from now on
+		w.release("m", "a") // from now on the shard's step has a list of tenure lengths
 		w.acquire("m", "a", time.Hour, 0)
 		w.acquire(other, "a", time.Hour, 0)
 		time.Sleep(2 * sec)
@@ -231,7 +231,7 @@ func TestATransactionCountsTheTenuresThatItEndsInOneShard(t *testing.T) {
 			tx.Drop(other)
 		})
 		if got := w.e.Stats().TenureLengths; got.Count() != 3 || got.Micros != 4_000_000 {
-			w.t.Errorf("%d tenures of %d µs, want 3 of 4 s", got.Count(), got.Micros)
+			w.t.Errorf("%d tenures of %d µs in all, want 3 of 4 s in all", got.Count(), got.Micros)
 		}
 	})
 }

@@ -13,7 +13,7 @@ type txQueue struct {
 	list    []simba.QueueMember
 	index   map[string]int // in list; nil until it is needed
 	removed map[int]bool   // indexes in list
-	own     bool           // list is no one else's
+	own     bool           // list is shared with nobody
 	dirty   bool           // list has removed members, or is not in order
 }
 

@@ -26,7 +26,7 @@ func TestAnOwnerIsNotInItsOwnQueue(t *testing.T) {
 			two := w.block("m", "2", sec, 0)
 			w.commit(func(tx simba.Tx) { tx.Change("m", str("2", 0), false) })
 			if o := two.granted(); o.Owner != "2" || o.TTL != 9*sec {
-				w.t.Errorf("%+v", o)
+				w.t.Errorf("2 was granted %+v", o)
 			}
 		})
 	})
@@ -56,7 +56,7 @@ func TestEntriesOfTheSameScoreKeepTheirOrderAfterOthersLeave(t *testing.T) {
 		w.commit(func(tx simba.Tx) {
 			tx.Enqueue("m", "c3", 100)
 			if got := contenders(tx.Queue("m")); got != "c2 c3" {
-				w.t.Errorf("in the transaction: %s", got)
+				w.t.Errorf("queue in the transaction: %s", got)
 			}
 		})
 		if got := strings.Join(w.queue("m"), " "); got != "c2 c3" {
@@ -95,11 +95,11 @@ func TestAReservationIsAChange(t *testing.T) {
 		defer taking.end()
 		watching.Unchanged("m", false, 0)
 		if !taking.MayTake("m", "d") {
-			w.t.Fatal("it is not open")
+			w.t.Fatal("the mutex may not be taken")
 		}
 		taking.Take("m", str("d", sec))
 		w.recorder.subscribe(simba.ContenderChannel("m", "c"))
-		w.commit(func(tx simba.Tx) { tx.Dequeue("m", "c") }) // it gets the reservation
+		w.commit(func(tx simba.Tx) { tx.Dequeue("m", "c") }) // c gets the reservation
 		conflicts(w.t, taking)
 		conflicts(w.t, watching)
 	})
@@ -140,16 +140,16 @@ func TestATenureMayTakeOverTheLease(t *testing.T) {
 		w.commit(func(tx simba.Tx) {
 			tx.Take("m", str("b", simba.KeepTTL))
 			if l := tx.Lock("m"); l.TTL != before.TTL || l.EndsAt != before.EndsAt {
-				w.t.Errorf("%+v", l)
+				w.t.Errorf("the transaction sees %+v", l)
 			}
 		})
 		if l := w.lock("m"); l.Owner != "b" || l.Token == before.Token || l.EndsAt != before.EndsAt || l.TTL != before.TTL {
-			w.t.Errorf("%+v after %+v", l, before)
+			w.t.Errorf("lock %+v after the new tenure, %+v before it", l, before)
 		}
 	})
 }
 
-// Async must not lose a count that a client saw, or the end of an endless lock.
+// In async, a crash must not undo a count that a client saw, or the end of an endless lock.
 func TestIrreversibleChangesAreForced(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after simba.Lock
@@ -168,7 +168,7 @@ func TestIrreversibleChangesAreForced(t *testing.T) {
 			w.commit(func(tx simba.Tx) { tx.Take("m", test.before) })
 			w.commit(func(tx simba.Tx) { tx.Change("m", test.after, test.renew) })
 			if got := g.changes[len(g.changes)-1].Forced; got != test.forced {
-				t.Errorf("forced: %v", got)
+				t.Errorf("the change is forced: %v", got)
 			}
 		})
 	}
@@ -180,14 +180,14 @@ func TestTheHistoryKeepsNoValues(t *testing.T) {
 	w.commit(func(tx simba.Tx) { tx.Take(name, str(value, sec)) })
 	events, _, err := w.e.History(context.Background(), simba.HistoryRequest{Mutex: name[:simba.MaxMutexLen]})
 	if err != nil || len(events) != 1 || len(events[0].Owner) != simba.MaxContenderLen {
-		t.Errorf("%d events, %v", len(events), err)
+		t.Errorf("%d events, error %v", len(events), err)
 	}
 	if l := w.lock(name); l.Owner != value {
-		t.Error("the value is cut")
+		t.Error("the value was cut")
 	}
 }
 
-// A transaction that has read one instant has nothing to compare at its commit, so it locks the
+// A transaction that has read one key once has nothing to compare at its commit. So it locks the
 // shard once.
 func TestAReadOfAQueueAloneDoesNotConflict(t *testing.T) {
 	inBubble(t, func(w *world) {
@@ -252,14 +252,14 @@ func contenders(places []simba.QueueMember) string {
 	return strings.Join(names, " ")
 }
 
-// A script that releases as Simba's does: it deletes the lock, takes the first out of the queue
-// and tells it so itself.
+// The transaction does what Simba's script for release does. It deletes the lock, dequeues the
+// first waiter and publishes its notice.
 func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 	release := func(w *world, next string) {
 		w.commit(func(tx simba.Tx) {
 			tx.Drop("m")
 			if got, _, _ := strings.Cut(contenders(tx.Queue("m")), " "); got != next {
-				w.t.Errorf("%s is the first", got)
+				w.t.Errorf("%s is the first waiter", got)
 			}
 			tx.Dequeue("m", next)
 			tx.Publish(simba.ContenderChannel("m", next), "released@@a")
@@ -288,10 +288,10 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			}
 			w.commit(func(tx simba.Tx) {
 				if tx.Lock("m").Exists() || !tx.MayTake("m", "b") || tx.MayTake("m", "x") || !tx.MayTake("m", "b") {
-					w.t.Error("it is not kept for b")
+					w.t.Error("the mutex is not reserved for b")
 				}
 				if l := tx.Lock("m"); l.Owner != "b" || l.TTL != testWindow {
-					w.t.Errorf("x, which was refused, sees %+v", l)
+					w.t.Errorf("x, which may not take the mutex, sees %+v", l)
 				}
 			})
 			time.Sleep(testWindow)
@@ -306,7 +306,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			w.commit(func(tx simba.Tx) { tx.Drop("m") })
 			w.commit(func(tx simba.Tx) { tx.Dequeue("m", "b") })
 			if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-				w.t.Errorf("%+v", o)
+				w.t.Errorf("b, which has the reservation, got %+v", o)
 			}
 			time.Sleep(sec)
 			c.granted()
@@ -327,7 +327,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			b := w.block("m", "b", sec, 0)
 			w.commit(func(tx simba.Tx) { tx.Dequeue("m", "b") })
 			if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout || o.Owner != "a" {
-				w.t.Errorf("%+v", o)
+				w.t.Errorf("End of b: %+v", o)
 			}
 		})
 	})

@@ -1,7 +1,7 @@
 package engine
 
-// watched are the mutexes of a shard whose changes are counted, by name. It is guarded by the
-// shard's lock.
+// watched are the mutexes of a shard whose changes are counted, by name. The shard's lock guards
+// it.
 type watched map[string]*watch
 
 // watch counts the changes of a mutex while clients or transactions watch it.

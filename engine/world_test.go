@@ -13,11 +13,11 @@ import (
 )
 
 // recorder is a Notices that remembers what was published, and whose listeners are
-// set by hand.
+// set by the test.
 type recorder struct {
 	mu        sync.Mutex
 	listening map[string]bool
-	deaf      map[string]bool // subscribed until the next notice
+	deaf      map[string]bool // unsubscribes at its next notice
 	late      map[string]bool // subscribes just after its first notice
 	heard     []string        // "channel payload"
 }
@@ -37,7 +37,7 @@ func (r *recorder) unsubscribe(channel string) {
 	delete(r.listening, channel)
 }
 
-// forget drops what was published, and who listens.
+// forget drops all published messages and all subscriptions.
 func (r *recorder) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +120,7 @@ func newWorldOn(t *testing.T, j Journal, rec Recovery) *world {
 	return w
 }
 
-// inBubble runs a test in fake time, and checks the invariants at its end.
+// inBubble runs a test in fake time, and then checks the invariants.
 func inBubble(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -198,7 +198,7 @@ func (w *world) queue(mutex string) (names []string) {
 	w.mustCommit(seq, err)
 	for i, q := range list {
 		if q.Position != i+1 {
-			w.t.Errorf("position %d at place %d", q.Position, i+1)
+			w.t.Errorf("a queue entry has position %d, want %d", q.Position, i+1)
 		}
 		names = append(names, q.Contender)
 	}
@@ -215,7 +215,7 @@ func (w *world) history(mutex string) (lines []string) {
 	return lines
 }
 
-// listen subscribes the contender's own channel, as a polling waiter does.
+// listen subscribes a polling waiter to its own channel.
 func (w *world) listen(mutex, contender string) {
 	w.t.Helper()
 	w.recorder.subscribe(simba.ContenderChannel(mutex, contender))
@@ -252,7 +252,7 @@ func (b *blocked) Wake() {
 	}
 }
 
-// await makes ready for another Wake.
+// await prepares for another Wake.
 func (b *blocked) await() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -269,7 +269,7 @@ func (w *world) block(mutex, contender string, ttl, transition time.Duration) *b
 	})
 	w.mustCommit(o.Seq, err)
 	if ticket == nil {
-		w.t.Fatalf("%s did not have to wait: %+v", contender, o)
+		w.t.Fatalf("%s does not wait: %+v", contender, o)
 	}
 	b.ticket = ticket
 	return b
@@ -301,7 +301,7 @@ func (b *blocked) granted() simba.Outcome {
 	}
 	o := b.end(simba.EndWoken)
 	if o.Status != simba.StatusAcquired {
-		b.w.t.Fatalf("woken with %v", o.Status)
+		b.w.t.Fatalf("the waiter was woken with status %v, want acquired", o.Status)
 	}
 	return o
 }
@@ -331,10 +331,10 @@ func (w *world) audit() {
 			}
 		}
 		if sh.step.hasEffects() || len(sh.watched) == 0 && sh.watched != nil {
-			w.t.Error("something is kept of a step or of a transaction")
+			w.t.Error("the shard keeps effects of a step or watches of a transaction")
 		}
 		if found != sh.table.len {
-			w.t.Errorf("the table says %d mutexes and has %d", sh.table.len, found)
+			w.t.Errorf("the table counts %d mutexes and has %d", sh.table.len, found)
 		}
 		if len(sh.due) > found {
 			w.t.Errorf("%d deadlines for %d mutexes", len(sh.due), found)
@@ -346,17 +346,17 @@ func (w *world) audit() {
 		w.t.Errorf("stats %+v, recount %+v", s, total)
 	}
 	if counted := w.e.Bytes(); counted != bytes {
-		w.t.Errorf("%d bytes are counted, there are %d", counted, bytes)
+		w.t.Errorf("%d bytes are counted, a recount gives %d", counted, bytes)
 	}
 }
 
 func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 	w.t.Helper()
 	if m.idle() {
-		w.t.Errorf("%s is idle and still in memory", m.name())
+		w.t.Errorf("%s has no state and is still in memory", m.name())
 	}
 	if d := m.deadline(w.e.recoverUntil, w.e.former); d != never && (m.slot < 0 || sh.due[m.slot].m != m || sh.due[m.slot].at > d) {
-		w.t.Errorf("%s: the deadline is not kept", m.name())
+		w.t.Errorf("%s: the heap has no entry for its deadline, or a late one", m.name())
 	}
 	x := m.extra
 	if x == nil {
@@ -392,16 +392,16 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 			w.t.Errorf("%s is free, %s subscribes and was not notified: lost wake-up", m.name(), e.contender)
 		}
 		if e.ready != slices.Contains(x.ready, e) {
-			w.t.Errorf("%s: ready flag of %s", m.name(), e.contender)
+			w.t.Errorf("%s: the ready flag of %s does not match the list of ready waiters", m.name(), e.contender)
 		}
 	}
 	if len(names) != len(x.all) {
-		w.t.Errorf("%s: a contender waits twice: %v", m.name(), slices.Sorted(maps.Keys(names)))
+		w.t.Errorf("%s: a contender has two queue entries: %v", m.name(), slices.Sorted(maps.Keys(names)))
 	}
 	if blocked != x.blocked {
-		w.t.Errorf("%s: %d blocked, counted %d", m.name(), blocked, x.blocked)
+		w.t.Errorf("%s: %d waiters block, %d are counted", m.name(), blocked, x.blocked)
 	}
 	if length != x.names {
-		w.t.Errorf("%s: the names of those who wait have %d bytes, counted %d", m.name(), length, x.names)
+		w.t.Errorf("%s: the waiters' names have %d bytes, %d are counted", m.name(), length, x.names)
 	}
 }

@@ -155,7 +155,8 @@ func (s *sink) durations(d *simba.Durations, b buckets, labels ...string) {
 	s.ch <- orInvalid(s.desc)(prometheus.NewConstHistogram(s.desc, sum, float64(d.Micros)/1e6, upTo, labels...))
 }
 
-// sizes emits a histogram of numbers. Entry i of counts is for those of at most 2^i.
+// sizes emits a histogram of numbers. counts[i] is how many are at most 2^i and belong to no
+// earlier entry.
 func (s *sink) sizes(counts []int64, total float64) {
 	upTo := make(map[float64]uint64)
 	var sum uint64

@@ -12,9 +12,10 @@ import (
 // maxConns bounds the open connections, so that their files are never missing elsewhere.
 const maxConns = 64
 
-// conns are the open connections. Beyond maxConns the oldest one is closed whose client has no
-// authorized request. So clients that send nothing, or a part of a request, or wrong passwords,
-// keep nobody else out. It is safe for concurrent use.
+// conns are the open connections. When there are more than maxConns, changed closes the oldest
+// connection that serves no authorized request. So clients without a login, silent and slow ones
+// too, keep nobody else out. There is one exception: while a client logs in, maxConns new
+// connections can displace it. It is safe for concurrent use.
 type conns struct {
 	mu   sync.Mutex // protects open
 	open []conn     // from old to new
@@ -32,6 +33,8 @@ func (l *conns) changed(c net.Conn, state http.ConnState) {
 		if over := l.add(c); over != nil {
 			cut(over)
 		}
+	case http.StateIdle: // the reply was sent
+		l.setAuthorized(c, false)
 	case http.StateClosed:
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -47,7 +50,7 @@ func (l *conns) add(c net.Conn) (over net.Conn) {
 	if len(l.open) <= maxConns {
 		return nil
 	}
-	i := slices.IndexFunc(l.open, func(o conn) bool { return !o.authorized }) // c at the latest
+	i := slices.IndexFunc(l.open, func(o conn) bool { return !o.authorized }) // c or an older one
 	over = l.open[i].Conn
 	l.open = slices.Delete(l.open, i, i+1)
 	return over
@@ -68,12 +71,19 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// setAuthorized notes whether the connection of a request serves an authorized one.
-func (l *conns) setAuthorized(r *http.Request, authorized bool) {
+// authorize notes that the sender of a request may run its command. That ends when the reply has
+// been sent.
+func (l *conns) authorize(r *http.Request) {
+	if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+		l.setAuthorized(c, true)
+	}
+}
+
+func (l *conns) setAuthorized(c net.Conn, authorized bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// A connection that was closed is not found.
-	if i := slices.IndexFunc(l.open, func(o conn) bool { return o.Conn == r.Context().Value(connKey{}) }); i >= 0 {
+	if i := slices.IndexFunc(l.open, func(o conn) bool { return o.Conn == c }); i >= 0 {
 		l.open[i].authorized = authorized
 	}
 }

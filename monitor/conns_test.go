@@ -41,7 +41,7 @@ func ask(c net.Conn) error {
 	return reply.Body.Close()
 }
 
-// isClosed reports whether the server closes the connection.
+// isClosed reports whether the server has closed the connection.
 func isClosed(t *testing.T, c net.Conn) bool {
 	t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -92,7 +92,7 @@ func TestClientsWithoutALoginKeepNobodyOut(t *testing.T) {
 		"silent": "",
 		"slow":   "GET /readyz HTTP/1.1\r\nHost",
 		"idle":   "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n",
-		// After three of them, each wrong password is delayed longer.
+		// After three wrong passwords, the server delays each further one longer.
 		"guessing": "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Basic ZGVmYXVsdDpndWVzcw==\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,17 +115,17 @@ func TestBeyondTheLimitTheOldestConnectionIsClosed(t *testing.T) {
 	var conns []net.Conn
 	for range maxConns + 1 {
 		c := connect(t, addr, "")
-		if err := ask(c); err != nil { // the server has accepted it
+		if err := ask(c); err != nil { // now the server has accepted the connection
 			t.Fatal(err)
 		}
 		conns = append(conns, c)
 	}
 	if !isClosed(t, conns[0]) {
-		t.Error("the oldest connection is open")
+		t.Error("the server did not close the oldest connection")
 	}
 	for i, c := range conns[1:] {
 		if err := ask(c); err != nil {
-			t.Errorf("connection %d: %v", i+1, err)
+			t.Errorf("the server closed connection %d: %v", i+1, err)
 		}
 	}
 }
@@ -164,7 +164,7 @@ func TestWithOnlyAuthorizedRequestsTheNewestConnectionIsClosed(t *testing.T) {
 		defer near.Close()
 		defer far.Close()
 		if over := l.add(near); over != nil {
-			t.Fatal("closed below the limit")
+			t.Fatal("add returned a connection to close below the limit")
 		}
 	}
 	for i := range l.open {
@@ -173,6 +173,6 @@ func TestWithOnlyAuthorizedRequestsTheNewestConnectionIsClosed(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
 	if over := l.add(near); over != near || len(l.open) != maxConns {
-		t.Errorf("it closes %v of %d", over, len(l.open))
+		t.Errorf("add returned %v to close, %d are left", over, len(l.open))
 	}
 }

@@ -3,7 +3,7 @@
 //	GET /metrics ── collector ► Stats of engine, commands, resp, persist, proxy ─► promhttp
 //	GET /readyz ── prober ► Backend.Owner, Commit
 //
-// Nothing is counted here. The parts of the server count, for INFO and for the metrics alike, and a
+// This package counts nothing. The parts of the server count, for INFO and for the metrics, and a
 // scrape reads their figures. The rows of table.go are the metrics and their documentation.
 //
 // Invariants:

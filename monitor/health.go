@@ -20,7 +20,8 @@ type Health struct {
 	Error string `json:"error,omitempty"`
 }
 
-// live replies that the process serves requests. It asks nothing: a restart repairs no store.
+// live replies that the process serves requests. It does not probe the store, because a restart of
+// the server does not repair a store.
 func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("ok\n")) // fails if the client has left

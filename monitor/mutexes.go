@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -28,8 +29,8 @@ type mutexReading struct {
 }
 
 // readMutexes returns the mutexes with an owner or waiters whose names match one of the globs. If
-// they are more than maxMutexes, it returns those whose names come first among the found ones. It
-// leaves out a mutex that the store cannot read, for example because of its name.
+// there are more than maxMutexes, it returns those that it finds first. It leaves out a mutex whose
+// name the store cannot have. After any other error it asks for no more mutexes.
 func readMutexes(ctx context.Context, b simba.Backend, globs []string) (found mutexes) {
 	if len(globs) == 0 {
 		return found
@@ -38,13 +39,18 @@ func readMutexes(ctx context.Context, b simba.Backend, globs []string) (found mu
 	var rests simba.Seq
 	for _, name := range names {
 		m, seq, err := readMutex(ctx, b, name)
-		rests = max(rests, seq)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return mutexes{}
-		case err != nil:
+		}
+		rests = max(rests, seq)
+		if err != nil {
 			complete = false
-		case m.held || m.waiters > 0:
+			if badName := (*simba.NameError)(nil); errors.As(err, &badName) {
+				continue
+			}
+			break
+		}
+		if m.held || m.waiters > 0 {
 			found.list = append(found.list, m)
 		}
 	}
@@ -68,7 +74,7 @@ func readMutex(ctx context.Context, b simba.Backend, name string) (mutexReading,
 	return mutexReading{name, false, len(queue)}, max(rests, seq), err
 }
 
-// matching returns the names that match, at most maxMutexes, and whether these are all.
+// matching returns up to maxMutexes names that match. complete reports whether there are no others.
 func matching(ctx context.Context, b simba.Backend, globs []string) (names []string, complete bool) {
 	if !slices.ContainsFunc(globs, IsGlob) { // no need to look at all mutexes
 		return globs[:min(len(globs), maxMutexes)], len(globs) <= maxMutexes

@@ -16,8 +16,8 @@ const (
 	probeTimeout = 5 * time.Second
 	// probeWait is how long a request waits for a probe. Prometheus waits for 10 s by default.
 	probeWait = 8 * time.Second
-	// probeAge is how long the result of a probe is used again. It bounds the load of a store by
-	// requests.
+	// probeAge is how long later requests share the result of a probe. So requests cannot overload
+	// a store.
 	probeAge = time.Second
 )
 
@@ -86,8 +86,9 @@ func (p *prober) current() *probe {
 	return next
 }
 
-// run reads the owner of a mutex, and waits until all changes so far are durable: on the embedded
-// engine the disk must answer too. The owner alone rests on the changes of a few mutexes.
+// run reads the owner of a mutex, and waits until all changes so far are durable. So on the
+// embedded engine the disk must answer too. The Seq of the reply to Owner covers the changes of a
+// few mutexes only.
 func (p *prober) run(current *probe) {
 	defer close(current.done)
 	ctx, cancel := context.WithTimeout(p.life, probeTimeout)

@@ -27,7 +27,7 @@ const (
 	idleTimeout = 2 * time.Minute
 )
 
-// The commands of which a user must be allowed to run one.
+// The commands that a user must be allowed to run, by page.
 const (
 	metricsCommand = "info"       // for /metrics, and for errors in /readyz
 	pprofCommand   = "config|get" // for /debug/pprof
@@ -37,7 +37,7 @@ const (
 type Config struct {
 	TLS    *tls.Config  // nil = plain HTTP
 	Pprof  bool         // serve /debug/pprof
-	Logger *slog.Logger // gets errors of connections at level debug
+	Logger *slog.Logger // errors of connections have level debug
 }
 
 // Server serves metrics and health over HTTP. It is live at once. It becomes ready by Open, and
@@ -109,7 +109,7 @@ func (s *Server) Serve(ln net.Listener) {
 	}
 	s.serving.Go(func() {
 		if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("HTTP is not served any more", "err", err)
+			s.log.Error("HTTP server failed; metrics and health are not served any more", "err", err)
 		}
 	})
 }
@@ -157,14 +157,13 @@ func (s *Server) authorized(command string, serve http.HandlerFunc) http.Handler
 		case err != nil:
 			http.Error(w, fmt.Sprintf("%v to run '%s'", err, command), http.StatusForbidden)
 		default:
-			s.conns.setAuthorized(r, true)
-			defer s.conns.setAuthorized(r, false)
+			s.conns.authorize(r)
 			serve(w, r)
 		}
 	}
 }
 
-// credentials returns what a request presents.
+// credentials returns the name, the password and the certificate of a request.
 func credentials(r *http.Request) commands.Credentials {
 	c := commands.Credentials{RemoteAddr: r.RemoteAddr}
 	c.Name, c.Password, c.Given = r.BasicAuth()

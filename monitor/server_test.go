@@ -117,7 +117,7 @@ func TestServerIsLiveWhileItStartsAndStops(t *testing.T) {
 	}
 }
 
-// slowBackend answers when it may.
+// slowBackend answers when the test allows it.
 type slowBackend struct {
 	simba.Backend
 	asked atomic.Int64
@@ -148,16 +148,16 @@ func TestRequestsShareAProbe(t *testing.T) {
 		close(b.reply)
 		for range cap(results) {
 			if err := <-results; !errors.Is(err, b.err) {
-				t.Errorf("got %v", err)
+				t.Errorf("check returned %v", err)
 			}
 		}
 		if err := p.check(t.Context()); !errors.Is(err, b.err) || b.asked.Load() != 1 {
-			t.Errorf("got %v after %d probes, want one", err, b.asked.Load())
+			t.Errorf("check returned %v after %d probes, want one probe", err, b.asked.Load())
 		}
 		time.Sleep(probeAge)
 		b.err = nil
 		if err := p.check(t.Context()); err != nil || b.asked.Load() != 2 {
-			t.Errorf("a second later: %v after %d probes", err, b.asked.Load())
+			t.Errorf("a second later check returned %v after %d probes", err, b.asked.Load())
 		}
 	})
 }
@@ -168,13 +168,13 @@ func TestAProbeOfAStuckStoreEnds(t *testing.T) {
 		p := newProber(b)
 		defer p.close()
 		if err := p.check(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+			t.Errorf("check of a stuck store returned %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		time.Sleep(2 * probeAge)
 		if err := p.check(ctx); !errors.Is(err, errNoProbe) {
-			t.Errorf("a client with less patience gets %v", err)
+			t.Errorf("check with a shorter timeout returned %v", err)
 		}
 	})
 }
@@ -191,17 +191,17 @@ func TestReadinessOfAFailingStoreNeedsNoRight(t *testing.T) {
 	addr := serveUsers(t, &src, access.Options{Path: path})
 	for range 3 {
 		if status, body := get(t, "http://"+addr+"/readyz"); status != http.StatusServiceUnavailable || strings.Contains(body, "broken") {
-			t.Errorf("%d %s", status, body)
+			t.Errorf("/readyz replies %d %s", status, body)
 		}
 	}
 	for _, d := range src.Commands.Stats().Denials {
 		if d.N != 0 {
-			t.Errorf("%d denials of %s", d.N, d.Name)
+			t.Errorf("%d denials of %s, want none", d.N, d.Name)
 		}
 	}
 }
 
-// hungDisk makes nothing durable before it may.
+// hungDisk makes nothing durable until the test allows it.
 type hungDisk struct {
 	simba.Backend
 	answer chan struct{}
@@ -209,7 +209,7 @@ type hungDisk struct {
 
 func (d *hungDisk) Commit(ctx context.Context, seq simba.Seq) error {
 	if seq != 0 {
-		<-d.answer // as the engine, it does not heed ctx
+		<-d.answer // like the engine, it ignores ctx
 	}
 	return d.Backend.Commit(ctx, seq)
 }
@@ -224,11 +224,11 @@ func TestAProbeWaitsForTheDisk(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), probeWait)
 		defer cancel()
 		if err := p.check(ctx); !errors.Is(err, errNoProbe) {
-			t.Errorf("a disk that hangs: %v", err)
+			t.Errorf("check while the disk hangs returned %v", err)
 		}
 		close(d.answer)
 		if err := p.check(t.Context()); err != nil {
-			t.Errorf("after that: %v", err)
+			t.Errorf("check after the hang returned %v", err)
 		}
 	})
 }
@@ -264,12 +264,12 @@ func TestSeriesOfMutexesAreThoseOfTheGlobs(t *testing.T) {
 		}
 		slices.Sort(lines)
 		if !slices.Equal(lines, c.want) || got.complete != (c.globs != nil) {
-			t.Errorf("%q: %q, complete %v", c.globs, lines, got.complete)
+			t.Errorf("globs %q: series %q, complete %v", c.globs, lines, got.complete)
 		}
 	}
 }
 
-// picky cannot read one mutex.
+// picky is a backend that cannot read one mutex.
 type picky struct {
 	simba.Backend
 	refused string
@@ -287,7 +287,7 @@ func TestAMutexThatTheStoreCannotReadHasNoSeries(t *testing.T) {
 	hold(t, e, "a", "b", "c")
 	got := readMutexes(t.Context(), &picky{e, "b"}, []string{"a", "b", "c"})
 	if len(got.list) != 2 || got.list[1].name != "c" || got.complete {
-		t.Errorf("%+v", got)
+		t.Errorf("series %+v", got)
 	}
 }
 
@@ -299,12 +299,12 @@ func TestSeriesOfMutexesAreBounded(t *testing.T) {
 	}
 	hold(t, e, names[1:]...)
 	if got := readMutexes(t.Context(), e, []string{"m*"}); len(got.list) != maxMutexes || !got.complete {
-		t.Errorf("%d of %d mutexes, complete %v", len(got.list), maxMutexes, got.complete)
+		t.Errorf("%d series for %d mutexes, complete %v", len(got.list), maxMutexes, got.complete)
 	}
 	hold(t, e, names[0])
 	for _, globs := range [][]string{{"m*"}, names} {
 		if got := readMutexes(t.Context(), e, globs); len(got.list) != maxMutexes || got.complete {
-			t.Errorf("%d of one more than %d, complete %v", len(got.list), maxMutexes, got.complete)
+			t.Errorf("%d series for one more than %d mutexes, complete %v", len(got.list), maxMutexes, got.complete)
 		}
 	}
 }
@@ -327,10 +327,10 @@ func TestNamesFollowTheConventionsOfPrometheus(t *testing.T) {
 	names := make(map[string]bool)
 	for _, m := range Metrics() {
 		if names[m.Name] || !strings.HasPrefix(m.Name, "simba_") || !strings.HasSuffix(m.Help, ".") {
-			t.Errorf("%s: the name is taken or has no prefix, or the help is no sentence", m.Name)
+			t.Errorf("%s: the name is a duplicate or lacks the prefix, or the help is no sentence", m.Name)
 		}
 		if total := strings.HasSuffix(m.Name, "_total"); total != (m.Type() == "counter") {
-			t.Errorf("%s is a %s", m.Name, m.Type())
+			t.Errorf("%s is a %s, but only counters end in _total", m.Name, m.Type())
 		}
 		names[m.Name] = true
 	}

@@ -61,7 +61,7 @@ func (s *Server) startConn(nc net.Conn, config *tls.Config) {
 	}
 }
 
-// start serves the connection by the poller if it has adopted it, else on a goroutine.
+// start serves the connection: by the poller if that has adopted the socket, else on a goroutine.
 func (c *Conn) start() {
 	if c.sock != nil {
 		c.sock.Start(c.run)
@@ -70,7 +70,8 @@ func (c *Conn) start() {
 	}
 }
 
-// adopt moves nc to the poller and returns its new connection. Without a poller it returns nc.
+// adopt moves nc to the poller and returns the polled connection. If that is not possible, it
+// returns nc.
 func (s *Server) adopt(nc net.Conn) net.Conn {
 	p := s.currentPoller()
 	socket, ok := nc.(poll.Socket)
@@ -156,8 +157,8 @@ func (s *Server) pause(d time.Duration) {
 	}
 }
 
-// isTemporary reports whether accept(2) may succeed after this error. The client has closed the
-// connection, or descriptors or memory are lacking.
+// isTemporary reports whether accept(2) may succeed after this error. These errors mean that the
+// client has closed the connection, or that descriptors or memory are lacking.
 func isTemporary(err error) bool {
 	for _, errno := range []syscall.Errno{
 		syscall.ECONNABORTED, syscall.EINTR, syscall.EPROTO, syscall.EPERM,

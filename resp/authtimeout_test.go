@@ -30,7 +30,7 @@ func TestAuthTimeoutHoldsWithinAPipeline(t *testing.T) {
 		cl.send(strings.Repeat("AUTH\r\n", 100))
 		cl.expectEnd("-WRONGPASS\r\n-WRONGPASS\r\n")
 		if d := time.Since(start); d != DefaultAuthTimeout {
-			t.Errorf("it was disconnected after %v", d)
+			t.Errorf("the server closed the connection after %v, not after AuthTimeout", d)
 		}
 	})
 }
@@ -54,7 +54,7 @@ func TestAuthTimeoutHoldsForActiveClients(t *testing.T) {
 	for name, now := range map[string]func(cl *client){
 		"nothing":           func(*client) {},
 		"a byte of a word":  func(cl *client) { cl.send("P") },
-		"a byte of an AUTH": func(cl *client) { cl.send("0") }, // of "*0000…"
+		"a byte of an AUTH": func(cl *client) { cl.send("0") }, // of an inline word
 		"commands":          func(cl *client) { cl.call("PING\r\n", "+PONG\r\n") },
 		"RESET":             func(cl *client) { cl.call("RESET\r\n", "+RESET\r\n") },
 	} {
@@ -68,7 +68,7 @@ func TestAuthTimeoutHoldsForActiveClients(t *testing.T) {
 				}
 				cl.expectEnd("")
 				if d := time.Since(start); d != DefaultAuthTimeout {
-					t.Errorf("it was disconnected after %v", d)
+					t.Errorf("the server closed the connection after %v, not after AuthTimeout", d)
 				}
 			})
 		})
@@ -94,7 +94,7 @@ func TestResetRestartsTheAuthTimeout(t *testing.T) {
 		start := time.Now()
 		cl.expectEnd("")
 		if d := time.Since(start); d != DefaultAuthTimeout {
-			t.Errorf("it was disconnected after %v", d)
+			t.Errorf("the server closed the connection after %v, not after AuthTimeout", d)
 		}
 	})
 }

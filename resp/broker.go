@@ -51,7 +51,7 @@ func NewBroker() *Broker {
 
 // Publish queues a message for the subscribers of the channel and of each matching pattern. It
 // returns the number of matching subscriptions. A connection receives the message once for each of
-// its own.
+// its matching subscriptions.
 func (b *Broker) Publish(channel, payload string) (receivers int) {
 	exact, matched := b.publish(channel, payload)
 	return exact + matched
@@ -86,7 +86,7 @@ func (b *Broker) publish(channel, payload string) (exact, matched int) {
 
 // patternsLocked returns the index of patterns. The first publisher after a change builds it, so
 // that a client can subscribe to thousands of patterns cheaply. The caller holds mu, at least for
-// reading. It may use the index without mu.
+// reading. It may use the returned index after it has released mu.
 func (b *Broker) patternsLocked() *patternIndex {
 	index := b.patterns.Load()
 	if index == nil {
@@ -111,8 +111,8 @@ func (b *Broker) PublishShard(channel, payload string) (receivers int) {
 	return receivers
 }
 
-// send queues p for every subscriber. It appends those whose queue overflowed to slow. The caller
-// must disconnect them after it has released its locks.
+// send queues p for every subscriber. It appends to slow the connections whose queue overflowed.
+// After the caller has released its locks, it must disconnect them.
 func (t *topic) send(p *publication, slow *[]*Conn) (receivers int) {
 	for c := range t.conns {
 		switch c.enqueue(p, t) {

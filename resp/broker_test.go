@@ -15,7 +15,7 @@ func TestMessagesReachTheirSubscribers(t *testing.T) {
 		s := NewServer(Config{}, &script{commands: pubsub()})
 		b := s.Broker()
 		if b.Any() || b.Publish("news", "x") != 0 {
-			t.Error("there are subscribers")
+			t.Error("a new broker has subscribers")
 		}
 		channel, pattern, shard := dial(t, s), dial(t, s), dial(t, s)
 		channel.call("SUBSCRIBE news other\r\n", confirmation("subscribe", "news", 1)+confirmation("subscribe", "other", 2))
@@ -23,23 +23,23 @@ func TestMessagesReachTheirSubscribers(t *testing.T) {
 		shard.call("SSUBSCRIBE news\r\n", confirmation("ssubscribe", "news", 1))
 
 		if n := b.Publish("news", "one"); n != 2 {
-			t.Errorf("%d receivers", n)
+			t.Errorf("Publish counts %d receivers, want 2", n)
 		}
 		if n := b.PublishCountExact("news", "two"); n != 1 {
-			t.Errorf("%d subscribers", n)
+			t.Errorf("PublishCountExact counts %d subscribers, want 1", n)
 		}
 		if n := b.PublishShard("news", "three"); n != 1 {
-			t.Errorf("%d shard receivers", n)
+			t.Errorf("PublishShard counts %d receivers, want 1", n)
 		}
 		channel.expect(message("news", "one") + message("news", "two"))
 		pattern.expect(bulk("pmessage", "n*", "news", "one") + bulk("pmessage", "n*", "news", "two"))
 		shard.expect(bulk("smessage", "news", "three"))
 
 		if got := b.Channels(KindChannel, ""); !slices.Equal(got, []string{"news", "other"}) {
-			t.Errorf("channels %v", got)
+			t.Errorf("all channels are %v, want news and other", got)
 		}
 		if got := b.Channels(KindChannel, "o*"); !slices.Equal(got, []string{"other"}) {
-			t.Errorf("channels %v", got)
+			t.Errorf("channels that match o* are %v, want other", got)
 		}
 		if b.PatternCount() != 1 || b.Subscribers(KindChannel, "news") != 1 || b.Subscribers(KindChannel, "n*") != 0 || s.Stats().Subscribers != 3 {
 			t.Errorf("%d patterns, %d and %d subscribers, %d clients", b.PatternCount(), b.Subscribers(KindChannel, "news"), b.Subscribers(KindChannel, "n*"), s.Stats().Subscribers)
@@ -49,7 +49,7 @@ func TestMessagesReachTheirSubscribers(t *testing.T) {
 		}
 		synctest.Wait()
 		if b.Any() || s.Stats().Subscribers != 0 || len(b.Channels(KindChannel, "")) != 0 || b.PatternCount() != 0 {
-			t.Error("those that left are still subscribed")
+			t.Error("subscriptions remain after their connections have ended")
 		}
 	})
 }
@@ -93,9 +93,9 @@ func TestSubscribeConfirmationPrecedesMessages(t *testing.T) {
 		s := NewServer(committing(h), h)
 		cl := dial(t, s)
 		cl.send("SUBSCRIBE a\r\nPING\r\n")
-		synctest.Wait() // it is subscribed, and waits for Commit
+		synctest.Wait() // the client is subscribed, and its batch waits for Commit
 		if s.Broker().Publish("a", "early") != 1 {
-			t.Error("it is not subscribed")
+			t.Error("the client is not subscribed before its confirmation")
 		}
 		cl.expectSilence()
 		close(durable)
@@ -110,7 +110,7 @@ func TestNoMessageFollowsAnUnsubscribeConfirmation(t *testing.T) {
 		commands := pubsub()
 		var b *Broker
 		commands["LEAVE"] = func(c *Conn, _ [][]byte) {
-			// Two channels left by one command, with messages all along.
+			// One command leaves two channels. Messages are published before, between and after.
 			b.Publish("a", "3")
 			c.Unsubscribe(KindChannel, "a")
 			b.Publish("b", "too late: the command has begun")
@@ -124,16 +124,16 @@ func TestNoMessageFollowsAnUnsubscribeConfirmation(t *testing.T) {
 		cl := dial(t, s)
 		cl.call("SUBSCRIBE a b c\r\n", confirmation("subscribe", "a", 1)+confirmation("subscribe", "b", 2)+confirmation("subscribe", "c", 3))
 		synctest.Wait()
-		b.Publish("a", "1") // the pusher hangs in write with this
+		b.Publish("a", "1") // the pusher blocks while it writes this
 		synctest.Wait()
 		b.Publish("b", "2")
 		cl.send("PING\r\nLEAVE\r\nPING\r\nUNSUBSCRIBE c\r\n")
-		synctest.Wait() // the batch is served and waits for Commit, before the pusher goes on
+		synctest.Wait() // the batch waits for Commit, and the pusher still blocks
 		cl.expect(message("a", "1"))
 		durable <- struct{}{}
 		cl.expect("+PONG\r\n")
-		// In one batch, each message where it came about. Message 2 was free to go at
-		// any time before LEAVE, 4 has to be before the second confirmation.
+		// In one batch, each message has its place among the replies. Message 2 could be sent at
+		// any time before LEAVE. Message 4 must precede the second confirmation.
 		cl.expect(message("b", "2") + message("a", "3") + "+LEFT\r\n+PONG\r\n" + message("c", "4") + confirmation("unsubscribe", "c", 0))
 		cl.expectSilence()
 		if c := s.Conns()[0]; c.OutputQueued() != 0 {
@@ -174,10 +174,10 @@ func TestSlowSubscriberIsDisconnected(t *testing.T) {
 			t.Errorf("the publisher, or the other subscriber, waited %v", d)
 		}
 		if n := s.Stats().SlowCut; n != 1 {
-			t.Errorf("%d were disconnected", n)
+			t.Errorf("the server disconnected %d slow subscribers, want 1", n)
 		}
 		if n := s.Broker().Subscribers(KindChannel, "a"); n != 1 {
-			t.Errorf("%d subscribers are left", n)
+			t.Errorf("%d subscribers are left, want 1", n)
 		}
 		fast.call("PING\r\n", "+PONG\r\n")
 	})
@@ -190,12 +190,12 @@ func TestSlowSubscriberBlockedInRepliesIsDisconnected(t *testing.T) {
 		cl := dial(t, s)
 		cl.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
 		start := time.Now()
-		cl.send("PING\r\n") // and does not read the reply
+		cl.send("PING\r\n") // the client does not read the reply
 		synctest.Wait()
 		for s.Broker().Publish("a", strings.Repeat("x", 1000)) > 0 {
 		}
 		if d := (<-ended).Sub(start); d != 0 {
-			t.Errorf("it was disconnected after %v", d)
+			t.Errorf("the server closed the connection %v after the overflow, want at once", d)
 		}
 	})
 }
@@ -209,10 +209,10 @@ func TestStuckSubscriberTimesOutBeforeItsQueueIsFull(t *testing.T) {
 		start := time.Now()
 		s.Broker().Publish("a", "x")
 		if d := (<-ended).Sub(start); d < 10*time.Second || d > 15*time.Second {
-			t.Errorf("it was disconnected after %v", d)
+			t.Errorf("the server closed the connection after %v, want 10 to 15 s", d)
 		}
 		if s.Stats().SlowCut != 1 {
-			t.Error("it was not counted")
+			t.Error("the server did not count the slow subscriber")
 		}
 	})
 }
@@ -234,13 +234,13 @@ func TestClosedConnectionDropsPushes(t *testing.T) {
 		s := NewServer(committing(h), h)
 		cl := dial(t, s)
 		cl.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
-		s.Broker().Publish("a", "x") // the pusher hangs in write
+		s.Broker().Publish("a", "x") // the pusher blocks in its write
 		synctest.Wait()
 		start := time.Now()
 		broken = true
 		cl.send("PING\r\n")
 		if d := (<-ended).Sub(start); d != 0 {
-			t.Errorf("it ended after %v", d)
+			t.Errorf("the connection ended %v after Close, want at once", d)
 		}
 	})
 }
@@ -261,7 +261,7 @@ func TestMonitorsReceivePushes(t *testing.T) {
 		c := s.Conns()[0]
 		for i := range 3 {
 			if !c.Push([]byte(fmt.Sprintf("+%d\r\n", i))) {
-				t.Error("refused")
+				t.Error("Push refused an open connection")
 			}
 		}
 		cl.expect("+0\r\n+1\r\n+2\r\n")
@@ -269,10 +269,10 @@ func TestMonitorsReceivePushes(t *testing.T) {
 		}
 		synctest.Wait()
 		if s.Stats().SlowCut != 1 {
-			t.Error("the overflow did not disconnect it")
+			t.Error("the overflow did not disconnect the monitor")
 		}
 		if c.Push([]byte("+late\r\n")) {
-			t.Error("it took a push after its end")
+			t.Error("Push succeeded after the end of the connection")
 		}
 	})
 }
@@ -315,7 +315,7 @@ func TestRepliesAndMessagesAreWholeFrames(t *testing.T) {
 			case message("a", fmt.Sprint(messages)):
 				messages++
 			default:
-				t.Fatalf("after %d messages and %d replies: %q", messages, pongs, frame)
+				t.Fatalf("frame after %d messages and %d replies is %q", messages, pongs, frame)
 			}
 		}
 	})

@@ -19,28 +19,28 @@ type ReplyMode uint8
 // The modes.
 const (
 	ReplyOn       ReplyMode = iota
-	ReplyOff                // none, also for the command that sets it
-	ReplySkipNext           // none for this command and the next
+	ReplyOff                // no replies, not even to the command that sets this mode
+	ReplySkipNext           // no replies to this command and the next
 
 	replySkip // the command after ReplySkipNext is being executed
 )
 
-// Conn is the connection of a client. Each call of a Handler has one.
+// Conn is a client's connection. The server passes it to each call of the Handler.
 //
-// Only a Handler called with this Conn may call its methods. A method's comment says if any
-// goroutine may call it. Calls after the end of the connection do nothing.
+// Only that call may use the methods, unless a method's comment says that any goroutine may. After
+// the end of the connection the methods have no effect.
 type Conn struct {
 	server  *Server
 	wire    wire
 	stream  io.ReadWriter // of commands and replies: the wire, or TLS over it
 	tls     *tls.Conn     // nil = no TLS
-	sock    *poll.Conn    // the polled socket; nil = own goroutine
+	sock    *poll.Conn    // the socket that the poller watches; nil = no poller
 	id      uint64
 	created time.Time
 	unix    string // the path of the unix socket; "" = another kind
 	remote  string
 	local   string
-	ctx     context.Context // the handler's; see Context
+	ctx     context.Context // see Context
 	cancel  context.CancelFunc
 
 	// Only the connection's goroutine uses this group. Durations count from created.
@@ -59,8 +59,8 @@ type Conn struct {
 	awaitsPushes bool          // set by SetAwaitsPushes
 	inUseAt      time.Duration // when Config.InUse last returned true
 	unauthSince  time.Duration // when the client ceased to be authenticated
-	runningSince time.Duration // when it last let others run; 0 = unknown
-	deliveries   int           // of its messages to receivers, since it last waited for the pushers
+	runningSince time.Duration // when the connection last let others run; 0 = unknown
+	deliveries   int           // receivers of its messages since it last waited for the pushers
 
 	lastActive    atomic.Int64 // nanoseconds since created
 	authenticated atomic.Bool
@@ -135,18 +135,18 @@ func (c *Conn) touch() { c.lastActive.Store(int64(c.age())) }
 
 func (c *Conn) age() time.Duration { return time.Since(c.created) }
 
-// Context ends when the connection is closed. A disconnect is noticed between commands and in a
-// blocked one. Any goroutine may call it.
+// Context returns a context that ends when the connection is closed. The server notices a
+// disconnect between commands, and while a command is blocked. Any goroutine may call it.
 func (c *Conn) Context() context.Context { return c.ctx }
 
-// Reply returns the writer of replies. They are sent at the end of the batch, or by Flush. Call
-// Flush or Await only after a whole reply.
+// Reply returns the writer of replies. The server sends them at the end of the batch, or at Flush.
+// Call Flush or Await only after a whole reply.
 func (c *Conn) Reply() *Writer { return &c.reply }
 
 // Proto returns the version of RESP that the client chose, 2 or 3. Any goroutine may call it.
 func (c *Conn) Proto() int { return c.push.proto() }
 
-// SetProto sets the version, 2 or 3, of later replies and pushes.
+// SetProto sets the version of RESP, 2 or 3, for later replies and pushes.
 func (c *Conn) SetProto(version int) {
 	c.hold()
 	c.reply.SetProto(version)
@@ -156,9 +156,9 @@ func (c *Conn) SetProto(version int) {
 // Authenticated reports whether the client has authenticated. Any goroutine may call it.
 func (c *Conn) Authenticated() bool { return c.authenticated.Load() }
 
-// SetAuthenticated sets the result of Authenticated. While that is false and Config.RequireAuth
-// returns true, the limits before authentication apply. A change from true to false restarts
-// AuthTimeout.
+// SetAuthenticated records whether the client has authenticated. Until it has, the limits before
+// authentication apply, provided that Config.RequireAuth returns true. A change from true to false
+// restarts AuthTimeout.
 func (c *Conn) SetAuthenticated(ok bool) {
 	if was := c.authenticated.Swap(ok); was && !ok {
 		c.unauthSince = time.Since(c.created)
@@ -220,8 +220,8 @@ func (c *Conn) noteBuffers() {
 	c.buffers.Store(uint64(used)<<32 | uint64(len(c.in.buf)-used))
 }
 
-// SetReplyMode sets whether the client receives replies, the reply to this command included. In
-// every mode the server sends pushes and confirmations of subscriptions, as Redis does.
+// SetReplyMode sets whether the client receives replies, beginning with the reply to this command.
+// In every mode the server sends pushes and confirmations of subscriptions, as Redis does.
 func (c *Conn) SetReplyMode(m ReplyMode) {
 	if m == ReplySkipNext && c.mode == ReplyOff {
 		return
@@ -237,7 +237,7 @@ func (c *Conn) ResetReplyMode() {
 	}
 }
 
-// CloseAfterReply closes the connection when the replies up to this one are sent.
+// CloseAfterReply closes the connection after the server has sent the reply to this command.
 func (c *Conn) CloseAfterReply() { c.closing = true }
 
 // Close closes the connection at once and drops unsent bytes. Over TLS it sends no close_notify. It

@@ -88,9 +88,9 @@ func (c *Conn) idleSince() time.Time {
 func (c *Conn) exempt() bool { return c.awaitsPushes || c.SubscriptionCount() > 0 }
 
 // rearm sets the read deadline between commands to the earliest that applies: the idle timeout,
-// AuthTimeout, or the check of a grown buffer. A client's activity does not move it, because that
-// would cost a timer for each batch. checkDeadlines then finds that the client was active. The
-// caller holds c.readMu.
+// AuthTimeout, or the check of a grown buffer. A client's activity does not move the deadline,
+// because that would cost a timer for each batch. When the deadline passes, checkDeadlines finds
+// that the client was active. The caller holds c.readMu.
 func (c *Conn) rearm() {
 	if c.draining {
 		c.interruptLocked()
@@ -108,7 +108,8 @@ func (c *Conn) rearm() {
 			next = check
 		}
 	}
-	// LastActive does not move this one: a client may send a byte now and then for ever.
+	// Activity does not extend AuthTimeout. Otherwise a client could send a byte now and then, and
+	// stay for ever.
 	if by := c.authDeadline(); !by.IsZero() && (next.IsZero() || by.Before(next)) {
 		next = by
 	}

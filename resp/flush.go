@@ -36,8 +36,8 @@ func (c *Conn) Flush() error {
 }
 
 // Commit returns when the changes named by RestOn so far are durable. It sends nothing. After an
-// error the connection sends no more replies. A disconnect does not end it, because notices and
-// wake-ups of other clients depend on the commit.
+// error the connection sends no more replies. A disconnect does not interrupt Commit, because
+// notices and wake-ups of other clients depend on it.
 func (c *Conn) Commit() error {
 	if !c.mustCommit {
 		return nil

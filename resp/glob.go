@@ -31,7 +31,8 @@ func Match(pattern, s string) bool {
 	return p == len(pattern)
 }
 
-// matchByte matches c by the first element of a pattern, which is not '*'. The element has n bytes.
+// matchByte matches c against the first element of a pattern, which is not '*'. That element has n
+// bytes.
 func matchByte(pattern string, c byte) (n int, ok bool) {
 	switch pattern[0] {
 	case '?':
@@ -46,7 +47,7 @@ func matchByte(pattern string, c byte) (n int, ok bool) {
 	return 1, pattern[0] == c
 }
 
-// matchClass matches c by "[…]". A class without ']' ends with the pattern.
+// matchClass matches c against "[…]". If ']' is missing, the class ends with the pattern.
 func matchClass(pattern string, c byte) (n int, ok bool) {
 	i := 1
 	not := i < len(pattern) && pattern[i] == '^'

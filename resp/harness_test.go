@@ -106,7 +106,7 @@ type client struct {
 	t *testing.T
 	net.Conn
 	counted *countingConn
-	refused bool // its TLS handshake was
+	refused bool // the server refused its TLS handshake
 }
 
 // dial connects a client to s over a pipe. It uses TLS if onEachTransport runs the test for TLS.
@@ -159,7 +159,7 @@ func (cl *client) call(command, want string) {
 func (cl *client) expectEnd(want string) {
 	cl.t.Helper()
 	if cl.refused {
-		return // by now it has
+		return // the server has closed the connection already
 	}
 	got, err := io.ReadAll(cl)
 	if string(got) != want || err != nil {

@@ -26,7 +26,7 @@ func TestConnectionEndsAreLogged(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			if n := strings.Count(log.String(), want); n != times {
-				t.Errorf("%q is there %d times, want %d:\n%s", want, n, times, log.String())
+				t.Errorf("the log has %q %d times, want %d:\n%s", want, n, times, log.String())
 			}
 			log.Reset()
 		}
@@ -64,7 +64,7 @@ func TestConnectionEndsAreLogged(t *testing.T) {
 
 		dial(t, s).send("*a\r\n")
 		dial(t, s).Close()
-		logged("msg=", 0) // nothing that any client can cause at will
+		logged("msg=", 0) // the log has no line that clients can cause at will
 
 		commitErr = errors.New("disk full")
 		dial(t, s).send("PING\r\n")

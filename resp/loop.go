@@ -69,7 +69,8 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 	if err != nil {
 		return err
 	}
-	// Without a poller, reading buffered bytes yields to nobody, so the run time keeps counting.
+	// A polled connection lets others run when it reads. Without a poller a read may return at
+	// once, so the run time keeps counting.
 	if c.sock != nil {
 		c.runningSince = 0
 	}
@@ -154,8 +155,8 @@ func (c *Conn) refuse(err error) {
 	c.linger()
 }
 
-// linger ends the stream to the client and reads on for a moment. Closing a socket with unread
-// bytes resets it, and the client might lose the error.
+// linger ends the stream to the client and reads on for a moment. If the server closed a socket
+// with unread bytes, the kernel would reset the connection. The client might then lose the error.
 func (c *Conn) linger() {
 	c.closeTLS()
 	if !c.wire.closeWrite() {
@@ -208,7 +209,7 @@ func (c *Conn) logEnd() {
 		level, why = slog.LevelWarn, "client disconnected: it does not read its messages"
 	case fault >= 0:
 		why = clientFaults[fault].why
-		// A client that sends nothing in its handshake is mostly a load balancer's probe.
+		// A client that sends nothing in its handshake is usually a load balancer's probe.
 		if !errors.Is(c.err, io.EOF) && c.server.warned[fault].due() {
 			level = slog.LevelWarn
 		}

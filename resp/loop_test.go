@@ -22,7 +22,7 @@ func TestPipelineIsCommittedAndSentOnce(t *testing.T) {
 		cl.call(strings.Repeat("PING\r\n", 16), strings.Repeat("+PONG\r\n", 16))
 		synctest.Wait()
 		if writes, commits := cl.counted.writes.Load(), h.commits.Load(); writes != 1 || commits != 1 {
-			t.Errorf("%d writes, committed %d times", writes, commits)
+			t.Errorf("%d writes and %d commits, want 1 of each", writes, commits)
 		}
 	})
 }
@@ -34,7 +34,7 @@ func TestLongPipelineIsSentInParts(t *testing.T) {
 		cl.call(strings.Repeat("PING\r\n", 20), strings.Repeat("+PONG\r\n", 20))
 		synctest.Wait()
 		if writes := cl.counted.writes.Load(); writes != 3 { // 8 replies reach 50 bytes
-			t.Errorf("%d writes", writes)
+			t.Errorf("%d writes, want 3", writes)
 		}
 	})
 }
@@ -55,7 +55,7 @@ func TestRunningTimeWithoutAPollerSpansReads(t *testing.T) {
 		}
 		for i, got := range since {
 			if want := time.Second + time.Duration(i/2)*yieldAfter; got != want {
-				t.Errorf("command %d runs since %v, want %v", i, got, want)
+				t.Errorf("before command %d runningSince is %v, want %v", i, got, want)
 			}
 		}
 	})
@@ -86,7 +86,7 @@ func TestRepliesOfAFailedCommitAreDropped(t *testing.T) {
 		cl.expectEnd("")
 		synctest.Wait()
 		if !closed {
-			t.Error("Closed was not called")
+			t.Error("the server did not call Closed")
 		}
 	})
 }
@@ -102,7 +102,7 @@ func TestDurableRepliesAreSentAtOnce(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"LOCK": func(c *Conn, _ [][]byte) { c.RestOn(1); c.Reply().Simple("LOCKED") },
 		}}
-		waited := func(time.Duration) { t.Error("it waited") }
+		waited := func(time.Duration) { t.Error("CommitWaited was called although the change was durable") }
 		dial(t, NewServer(Config{Committer: doneCommitter{}, CommitWaited: waited}, h)).call("LOCK\r\n", "+LOCKED\r\n")
 		for _, committer := range []simba.Committer{doneCommitter{errors.New("disk full")}, nil} {
 			cl := dial(t, NewServer(Config{Committer: committer, CommitWaited: waited}, h))
@@ -128,7 +128,7 @@ func TestCommitIsCalledAfterADisconnect(t *testing.T) {
 		close(left)
 		synctest.Wait()
 		if commitsBeforeClosed != 1 {
-			t.Errorf("committed %d times", commitsBeforeClosed)
+			t.Errorf("%d commits before Closed, want 1", commitsBeforeClosed)
 		}
 	})
 }
@@ -143,7 +143,7 @@ func TestCommitIsCalledForAKilledConnection(t *testing.T) {
 		cl.expectEnd("")
 		synctest.Wait()
 		if served, commits := h.served.Load(), h.commits.Load(); served != 2 || commits != 1 {
-			t.Errorf("%d commands served, committed %d times", served, commits)
+			t.Errorf("%d commands executed and %d commits, want 2 and 1", served, commits)
 		}
 	})
 }
@@ -156,7 +156,7 @@ func TestProtocolErrorFollowsEarlierReplies(t *testing.T) {
 		cl.expectEnd("+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n")
 		synctest.Wait()
 		if h.served.Load() != 1 || h.commits.Load() == 0 {
-			t.Errorf("%d commands served, committed %d times", h.served.Load(), h.commits.Load())
+			t.Errorf("%d commands executed and %d commits, want 1 and at least 1", h.served.Load(), h.commits.Load())
 		}
 	})
 }
@@ -174,7 +174,7 @@ func TestProtocolErrorReachesAClientThatKeepsSending(t *testing.T) {
 	}
 	got, err := io.ReadAll(nc)
 	if want := "-ERR Protocol error: invalid multibulk length\r\n"; string(got) != want || err != nil {
-		t.Errorf("received %q, %v", got, err)
+		t.Errorf("received %q, %v, want the error reply", got, err)
 	}
 	nc.Close()
 	stopServer(t, s)
@@ -188,7 +188,7 @@ func TestHTTPClosesTheConnectionWithoutAReply(t *testing.T) {
 		cl.send("POST / HTTP/1.1\r\nHost: x\r\n\r\nPING\r\n")
 		cl.expectEnd("")
 		if h.served.Load() != 0 {
-			t.Error("it was executed")
+			t.Error("the server executed an HTTP request")
 		}
 	})
 }
@@ -200,7 +200,7 @@ func TestLimitsAreHigherOnceAuthenticated(t *testing.T) {
 		}}
 		s := NewServer(Config{RequireAuth: func() bool { return true }}, h)
 		eleven := "a 1 2 3 4 5 6 7 8 9 10\r\n"
-		// In one batch: the limit is that of the moment at which a command is read.
+		// In one batch, the limit that applies is that of the moment at which a command is read.
 		dial(t, s).call("AUTH\r\n"+eleven, "+OK\r\n+PONG\r\n")
 
 		cl := dial(t, s)
@@ -227,7 +227,7 @@ func TestReplyModes(t *testing.T) {
 		cl.send("OFF\r\nECHO 1\r\n")
 		cl.expectSilence()
 		if h.served.Load() != served+2 || h.commits.Load() != 3 {
-			t.Errorf("%d commands served, committed %d times", h.served.Load()-served, h.commits.Load())
+			t.Errorf("%d commands executed and %d commits, want 2 and 3", h.served.Load()-served, h.commits.Load())
 		}
 	})
 }
@@ -261,11 +261,11 @@ func TestWriteTimeoutDisconnectsAClientThatReadsNothing(t *testing.T) {
 		ended := make(chan time.Time, 1)
 		h := &script{closed: func(*Conn) { ended <- time.Now() }}
 		cl := dial(t, NewServer(Config{Limits: Limits{WriteTimeout: 10 * time.Second}}, h))
-		cl.call("PING\r\n", "+PONG\r\n") // sets the deadline
+		cl.call("PING\r\n", "+PONG\r\n") // sets the write deadline
 		start := time.Now()
 		cl.send("PING\r\n")
 		if d := (<-ended).Sub(start); d < 10*time.Second || d > 15*time.Second {
-			t.Errorf("it was disconnected after %v", d)
+			t.Errorf("the server closed the connection after %v, want 10 to 15 s", d)
 		}
 	})
 }
@@ -309,10 +309,10 @@ func TestWriteTimeoutCountsFromTheLastProgress(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := (<-ended).Sub(start); d > 15*time.Second {
-			t.Errorf("it was disconnected after %v", d)
+			t.Errorf("the server closed the connection after %v, want at most 15 s", d)
 		}
 		if n := writes.writes.Load(); n > 5 {
-			t.Errorf("%d writes were tried", n)
+			t.Errorf("%d writes on the socket, want at most 5", n)
 		}
 	})
 }
@@ -327,7 +327,7 @@ func TestIdleTimeoutDisconnects(t *testing.T) {
 		start := time.Now()
 		go io.Copy(io.Discard, cl)
 		if d := (<-ended).Sub(start); d != time.Minute {
-			t.Errorf("it was disconnected after %v", d)
+			t.Errorf("the server closed the idle connection after %v, want 1 min", d)
 		}
 	})
 }
@@ -345,7 +345,7 @@ func TestIdleTimeoutSparesConnectionsInUse(t *testing.T) {
 		start := time.Now()
 		cl.expectEnd("")
 		if d := time.Since(start); d > time.Minute {
-			t.Errorf("it was disconnected after %v", d)
+			t.Errorf("the server closed the connection after %v, want at most 1 min", d)
 		}
 	})
 }
@@ -361,7 +361,7 @@ func TestNewIdleTimeoutAppliesToOpenConnections(t *testing.T) {
 		start := time.Now()
 		cl.expectEnd("")
 		if d := time.Since(start).Round(time.Second); d != time.Hour {
-			t.Errorf("it was disconnected after %v", d)
+			t.Errorf("the server closed the connection after %v, want 1 h", d)
 		}
 	})
 }
@@ -380,12 +380,12 @@ func TestIdleTimeoutSparesSubscribers(t *testing.T) {
 		subscriber.expect(message("a", "x"))
 		subscriber.call("UNSUBSCRIBE a\r\n", confirmation("unsubscribe", "a", 0))
 		monitor.call("PING\r\n", "+PONG\r\n")
-		subscriber.expectEnd("") // it no longer listens
+		subscriber.expectEnd("") // this client has no subscription any more
 		monitor.call("RESET\r\n", "+RESET\r\n")
 		reset := time.Now()
 		monitor.expectEnd("")
 		if d := time.Since(reset).Round(time.Second); d != time.Minute {
-			t.Errorf("it was disconnected %v after it ceased to listen", d)
+			t.Errorf("the server closed the connection %v after the client unsubscribed, want 1 min", d)
 		}
 	})
 }
@@ -401,15 +401,15 @@ func TestIdleConnectionShrinksItsBuffers(t *testing.T) {
 		synctest.Wait()
 		c := s.Conns()[0]
 		if used, free := c.QueryBuffered(); used != 0 || free < len(big) {
-			t.Errorf("%d bytes used, %d free", used, free)
+			t.Errorf("input buffer has %d bytes used, %d free; want 0 used, and free room for the large command", used, free)
 		}
 		time.Sleep(2*shrinkCheckEvery + time.Second)
 		synctest.Wait()
 		if c.grown() {
-			t.Errorf("it holds %d and %d bytes", len(c.in.buf), cap(c.reply.buf))
+			t.Errorf("idle connection keeps buffers of %d bytes for input and %d for output", len(c.in.buf), cap(c.reply.buf))
 		}
 		if used, free := c.QueryBuffered(); used+free > minBuffer {
-			t.Errorf("%d bytes used, %d free", used, free)
+			t.Errorf("input buffer of an idle connection has %d bytes used, %d free", used, free)
 		}
 		cl.call("PING\r\n", "+PONG\r\n")
 	})
@@ -432,20 +432,20 @@ func TestClientListFields(t *testing.T) {
 		synctest.Wait()
 		c := s.Conns()[0]
 		if s.Conn(c.ID()) != c || c.State() != nil || c.Proto() != 2 || c.RemoteAddr() != "pipe" || c.LocalAddr() != "pipe" {
-			t.Errorf("at first: %v, RESP%d, from %s to %s", c.State(), c.Proto(), c.RemoteAddr(), c.LocalAddr())
+			t.Errorf("new connection has state %v, RESP%d, remote address %s, local address %s", c.State(), c.Proto(), c.RemoteAddr(), c.LocalAddr())
 		}
 		time.Sleep(time.Minute)
 		cl.call("SET\r\n", "_\r\n")
 		if c.Name() != "n" || c.State() != 42 || !c.Authenticated() || c.Proto() != 3 {
-			t.Errorf("then: %q %v %t RESP%d", c.Name(), c.State(), c.Authenticated(), c.Proto())
+			t.Errorf("connection has name %q, state %v, authenticated %t, RESP%d", c.Name(), c.State(), c.Authenticated(), c.Proto())
 		}
 		if !c.Created().Equal(start) || !c.LastActive().Equal(start.Add(time.Minute)) {
-			t.Errorf("created %v, active %v after the start", c.Created().Sub(start), c.LastActive().Sub(start))
+			t.Errorf("created %v and last active %v after the start, want 0 and 1 min", c.Created().Sub(start), c.LastActive().Sub(start))
 		}
 		cl.Close()
 		synctest.Wait()
 		if s.Conn(c.ID()) != nil || c.Context().Err() == nil {
-			t.Error("it is still there")
+			t.Error("the server still knows the closed connection, or its Context has not ended")
 		}
 	})
 }

@@ -15,18 +15,18 @@ func TestPatternReceivesPublishesAfterItsSubscription(t *testing.T) {
 		first, second := dial(t, s), dial(t, s)
 		first.call("PSUBSCRIBE n*\r\n", confirmation("psubscribe", "n*", 1))
 		if n := b.Publish("news", "1"); n != 1 {
-			t.Errorf("%d receivers", n)
+			t.Errorf("Publish counts %d receivers, want 1", n)
 		}
 		second.call("PSUBSCRIBE ne*\r\n", confirmation("psubscribe", "ne*", 1))
 		if n := b.Publish("news", "2"); n != 2 {
-			t.Errorf("%d receivers after a new pattern", n)
+			t.Errorf("after a new pattern Publish counts %d receivers, want 2", n)
 		}
 		first.expect(bulk("pmessage", "n*", "news", "1") + bulk("pmessage", "n*", "news", "2"))
 		second.expect(bulk("pmessage", "ne*", "news", "2"))
 		first.Close()
 		synctest.Wait()
 		if n := b.Publish("news", "3"); n != 1 {
-			t.Errorf("%d receivers after a pattern is gone", n)
+			t.Errorf("after a pattern is gone Publish counts %d receivers, want 1", n)
 		}
 		second.expect(bulk("pmessage", "ne*", "news", "3"))
 	})
@@ -35,7 +35,7 @@ func TestPatternReceivesPublishesAfterItsSubscription(t *testing.T) {
 func TestSubscribingNeverWaitsForAGlob(t *testing.T) {
 	b := NewBroker()
 	hostile, other := new(Conn), new(Conn)
-	hostile.closed.Store(true) // receives nothing: only the match takes time
+	hostile.closed.Store(true) // closed, so it receives nothing, and only the match takes time
 	glob := "*" + strings.Repeat("a", 2<<10) + "b"
 	channel := strings.Repeat("a", 6<<10)
 	b.subscribe(hostile, KindPattern, glob)
@@ -46,13 +46,13 @@ func TestSubscribingNeverWaitsForAGlob(t *testing.T) {
 		b.Publish(channel, "x")
 	}()
 	for b.patterns.Load() == nil {
-		runtime.Gosched() // it has yet to begin
+		runtime.Gosched() // the publisher has not begun
 	}
 	for joined := 0; ; joined++ {
 		select {
 		case <-published:
 			if joined < 10 {
-				t.Errorf("subscribed %d times while a glob was matched", joined)
+				t.Errorf("%d subscriptions succeeded while a glob was matched, want at least 10", joined)
 			}
 			return
 		default:
@@ -92,7 +92,7 @@ func TestPatternIndexFindsAllMatches(t *testing.T) {
 		slices.Sort(want)
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
-			t.Fatalf("of %q it finds %d patterns, not %d", channel, len(got), len(want))
+			t.Fatalf("for channel %q the index finds %d patterns, want %d", channel, len(got), len(want))
 		}
 	}
 }

@@ -16,13 +16,14 @@ import (
 // selfAddr is the address of the connection of Ping. No client has it.
 const selfAddr = "self-check"
 
-// Ping sends PING on a connection of its own and returns nil when the server has replied. Every
-// reply counts, also an error: it shows that the server reads, executes and writes. Many clients
-// cannot make Ping fail, since Ping's connection may exceed MaxClients. Ping returns at the latest
+// Ping sends PING on a connection of its own and returns nil when the server has replied. An error
+// reply counts too, because it shows that the server reads, executes and writes. MaxClients does
+// not apply to Ping's connection, so many clients cannot make Ping fail. Ping returns at the latest
 // when ctx ends, unless a lock of the server hangs.
 //
-// The connection is served as those of Serve are, except for the accept: by the poller, if there is
-// one. Its SelfCheck returns true, so that the handler does not count the command of a client.
+// The server serves this connection like those of Serve: by the poller, if there is one. Only the
+// accept is missing. SelfCheck returns true for it, so that the handler does not count PING as a
+// client's command.
 func (s *Server) Ping(ctx context.Context) error {
 	near, far, err := socketPair()
 	if err != nil {
@@ -72,7 +73,7 @@ func socketPair() (near, far net.Conn, err error) {
 	return near, far, nil
 }
 
-// connOf returns the connection of a socket. It takes the descriptor over.
+// connOf returns a net.Conn for a socket. It takes over the descriptor.
 func connOf(fd int) (net.Conn, error) {
 	f := os.NewFile(uintptr(fd), "socketpair")
 	defer f.Close() // FileConn has its own

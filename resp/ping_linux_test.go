@@ -24,7 +24,7 @@ func TestPingIsAnsweredBeyondMaxClients(t *testing.T) {
 			}
 		}
 		if st := s.Stats(); st.Rejected != 0 || st.ConnectionsReceived != 1 {
-			t.Errorf("%+v", st)
+			t.Errorf("stats after Ping: %+v, want 1 received connection and none rejected", st)
 		}
 	})
 }
@@ -41,7 +41,7 @@ func TestPingAcceptsAnError(t *testing.T) {
 func TestPingFailsWhileTheLoopHangs(t *testing.T) {
 	hangs, release := make(chan struct{}), make(chan struct{})
 	s, dial := serving(t, Config{Poll: true}, &script{commands: map[string]func(*Conn, [][]byte){
-		"HANG": func(c *Conn, _ [][]byte) { // without Detach
+		"HANG": func(c *Conn, _ [][]byte) { // blocks without Detach
 			close(hangs)
 			<-release
 			c.Reply().Simple("OK")
@@ -53,27 +53,27 @@ func TestPingFailsWhileTheLoopHangs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	pinged := make(chan error)
 	go func() { pinged <- s.Ping(ctx) }()
-	for len(s.Conns()) < 2 { // until the server has its connection
+	for len(s.Conns()) < 2 { // until the server has Ping's connection
 		time.Sleep(time.Millisecond)
 	}
 	select {
 	case err := <-pinged:
-		t.Errorf("answered by a hung loop: %v", err)
+		t.Errorf("Ping was answered while the poller hung: %v", err)
 	case <-time.After(50 * time.Millisecond):
 		cancel()
 		if err := <-pinged; err == nil {
-			t.Error("answered by a hung loop")
+			t.Error("Ping was answered while the poller hung")
 		}
 	}
 	close(release)
 	cl.expect("+OK\r\n")
 	if err := s.Ping(t.Context()); err != nil {
-		t.Errorf("after the hang: %v", err)
+		t.Errorf("Ping after the hang: %v", err)
 	}
 	cancel()
 }
 
-// A disk that hangs holds back the replies that rest on it, and not PING.
+// A disk that hangs delays replies that rest on a change. The reply to PING rests on none.
 func TestPingIsAnsweredWhileACommitHangs(t *testing.T) {
 	onEachLoop(t, func(t *testing.T, poll bool) {
 		hangs, release := make(chan struct{}), make(chan struct{})
@@ -104,6 +104,6 @@ func TestPingAfterShutdownIsRefused(t *testing.T) {
 	s := NewServer(Config{}, &script{})
 	stopServer(t, s)
 	if err := s.Ping(t.Context()); err == nil || errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+		t.Errorf("Ping after Shutdown returned %v, want an error that is not context.Canceled", err)
 	}
 }

@@ -81,7 +81,7 @@ func TestCommandInPiecesIsServed(t *testing.T) {
 	cl, other := dial(), dial()
 	for _, b := range []byte("*1\r\n$4\r\nPING\r\n") {
 		cl.send(string(b))
-		other.call("PING\r\n", "+PONG\r\n") // by now it was seen
+		other.call("PING\r\n", "+PONG\r\n") // by now the poller has seen the first piece
 	}
 	cl.expect("+PONG\r\n")
 }
@@ -120,7 +120,7 @@ func TestDetachedConnectionReadsInARound(t *testing.T) {
 	cl.send("WORK\r\n")
 	<-detached
 	cl.send("WHERE\r\n")
-	other.call("PING\r\n", "+PONG\r\n") // by now it was seen
+	other.call("PING\r\n", "+PONG\r\n") // by now the poller has seen the command
 	close(sent)
 	cl.expect("+true\r\n")
 }
@@ -230,13 +230,13 @@ func TestBatchesCommitInOrderWhileOthersAreServed(t *testing.T) {
 	for i := range all {
 		all[i] = dial()
 		all[i].send(fmt.Sprintf("LOCK %d\r\n", i))
-		dial().call("PING\r\n", "+PONG\r\n") // so the batch before is queued
+		dial().call("PING\r\n", "+PONG\r\n") // by now the client's batch waits for its commit
 	}
 	lined.Wait()
 	close(durable)
 	for i, cl := range all {
 		if n := <-order; n != i {
-			t.Errorf("%d committed as number %d", n, i)
+			t.Errorf("the commit of client %d returned as number %d", n, i)
 		}
 		cl.expect(fmt.Sprintf("+%d\r\n", i))
 	}
@@ -262,12 +262,12 @@ func TestBlockedCommandOnAPoller(t *testing.T) {
 			cl.send("WAIT x\r\n")
 			w := <-h.waits
 			other.call("PING\r\n", "+PONG\r\n")
-			for s.Stats().Blocked == 0 { // it is on its way into Await
+			for s.Stats().Blocked == 0 { // until the command blocks
 				other.call("PING\r\n", "+PONG\r\n")
 			}
 			c.end(cl, w)
 			if why := <-h.ends; why != c.why {
-				t.Errorf("%v, want %v", why, c.why)
+				t.Errorf("the wait ended: %v, want %v", why, c.why)
 			}
 			if c.reply != "" {
 				cl.expect(c.reply)
@@ -307,13 +307,13 @@ func TestStuckReaderOnAPollerIsDisconnected(t *testing.T) {
 		select {
 		case <-ended:
 			if served == 0 {
-				t.Error("nobody else was served meanwhile")
+				t.Error("the server served no other client while one did not read")
 			}
 			return
 		default:
 		}
 		if served == 0 {
-			other.call("LARGE\r\n", reply) // larger than a socket's buffer too
+			other.call("LARGE\r\n", reply) // this too is larger than a socket's buffer
 		}
 	}
 }
@@ -328,7 +328,7 @@ func TestLargeReplyIsComplete(t *testing.T) {
 	got := make([]byte, len(want))
 	for range n {
 		if _, err := io.ReadFull(r, got); err != nil || !bytes.Equal(got, want) {
-			t.Fatalf("not what was sent: %v", err)
+			t.Fatalf("received bytes are not what was sent: %v", err)
 		}
 	}
 }
@@ -363,14 +363,14 @@ func TestSlowSubscriberOnAPollerMissesNothing(t *testing.T) {
 		frames := newFrames(other)
 		for i := range n {
 			if got := frames.next(t); got != message("a", text(i)) {
-				t.Errorf("the other received %.40q as number %d", got, i)
+				t.Errorf("the fast subscriber received %.40q as number %d", got, i)
 				return
 			}
 		}
 	})
 	for i := range n {
 		if got := s.Broker().Publish("a", text(i)); got != 2 {
-			t.Fatalf("%d receive the %dth", got, i)
+			t.Fatalf("Publish counts %d receivers of message %d, want 2", got, i)
 		}
 	}
 	reading.Wait()
@@ -381,7 +381,7 @@ func TestSlowSubscriberOnAPollerMissesNothing(t *testing.T) {
 			i++
 		case "+PONG\r\n":
 		default:
-			t.Fatalf("it received %.40q as number %d", got, i)
+			t.Fatalf("the slow subscriber received %.40q as number %d", got, i)
 		}
 	}
 }
@@ -439,7 +439,7 @@ func TestDescriptorIsClosedOnceAfterItsLastUse(t *testing.T) {
 	killer.Wait()
 	for deadline := time.Now().Add(time.Minute); s.Stats().Connected > 1 || descriptors(t) > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d descriptors, %d before, of %d connections", descriptors(t), before, s.Stats().Connected)
+			t.Fatalf("%d open descriptors, %d before, with %d connections", descriptors(t), before, s.Stats().Connected)
 		}
 	}
 }
@@ -478,7 +478,7 @@ func TestShutdownLetsPolledConnectionsFinish(t *testing.T) {
 	blocked.expectEnd("+x shutting down\r\n")
 	select {
 	case <-stopped:
-		t.Error("it did not wait")
+		t.Error("Shutdown did not wait for the running command")
 	default:
 	}
 	close(work)

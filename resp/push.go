@@ -9,8 +9,8 @@ import (
 )
 
 // Push queues frames, which must be in the encoding of Proto. It returns false if the connection
-// has ended, or if this push overflowed the queue and ended it. The caller must not change the
-// bytes afterwards. Push never waits for the client. Any goroutine may call it.
+// has ended. If the queue overflows, Push closes the connection and returns false. The caller must
+// not change the bytes afterwards. Push never waits for the client. Any goroutine may call it.
 func (c *Conn) Push(frames []byte) bool {
 	p := c.enqueue(&publication{encoded: [2][]byte{frames, frames}}, nil)
 	if p == pushOverflew {
@@ -20,18 +20,18 @@ func (c *Conn) Push(frames []byte) bool {
 }
 
 // HoldPushes holds later pushes back until the next Flush, so that the reply to this command
-// precedes them. Subscribe and Unsubscribe do that themselves.
+// precedes them. Subscribe and Unsubscribe hold pushes back themselves.
 func (c *Conn) HoldPushes() { c.hold() }
 
 // SetAwaitsPushes sets whether the client waits for pushes other than messages, as after MONITOR.
 // The idle timeout does not apply to such a client.
 func (c *Conn) SetAwaitsPushes(on bool) { c.awaitsPushes = on }
 
-// manyPushes is how many messages, counted by receivers, a connection may publish before it waits
-// for the pushers.
+// manyPushes is how many messages a connection may publish before it waits for the pushers. Each
+// message counts once for each receiver.
 const manyPushes = 20_000
 
-// publishWait is the longest such wait. Subscribers may read nothing.
+// publishWait bounds the wait for the pushers, because subscribers may read nothing.
 const publishWait = 100 * time.Millisecond
 
 // AddReceivers adds the receivers of a message that this connection has published. After
@@ -39,8 +39,8 @@ const publishWait = 100 * time.Millisecond
 // most of the queued messages.
 func (c *Conn) AddReceivers(receivers int) { c.deliveries += receivers }
 
-// waitForPushers waits for the pushers if the connection has published much. It is called between
-// commands.
+// waitForPushers waits for the pushers if the connection has published much. The connection calls
+// it between commands.
 func (c *Conn) waitForPushers() {
 	if c.deliveries < manyPushes {
 		return
@@ -53,8 +53,8 @@ func (c *Conn) waitForPushers() {
 	c.server.pushers.await()
 }
 
-// hold is HoldPushes, at most once in a command. So all changes of subscriptions by one command
-// take effect together, at its beginning.
+// hold is HoldPushes, but only its first call in a command has an effect. So all changes of
+// subscriptions by one command take effect together, when the command begins.
 func (c *Conn) hold() {
 	if !c.holdsPushes {
 		c.holdsPushes = true
@@ -69,8 +69,8 @@ func (c *Conn) OutputQueued() int {
 	return c.push.bytes
 }
 
-// enqueue adds a push from topic t and starts a pusher if none runs. After pushOverflew the caller
-// must call cutSlow without a lock.
+// enqueue adds a push from topic t and starts a pusher if none runs. If it returns pushOverflew,
+// the caller must release its locks and then call cutSlow.
 func (c *Conn) enqueue(p *publication, t *topic) enqueueResult {
 	q := &c.push
 	q.mu.Lock()
@@ -92,7 +92,7 @@ func (c *Conn) enqueue(p *publication, t *topic) enqueueResult {
 	return pushQueued
 }
 
-// startPusher starts a pusher. Any goroutine may call it, and hold any lock.
+// startPusher starts a pusher. Any goroutine may call it, even while it holds locks.
 func (c *Conn) startPusher() {
 	if c.sock == nil || !c.server.pushers.schedule(c) {
 		go c.pushAll()
@@ -109,8 +109,8 @@ func (c *Conn) pushAll() {
 	c.pushRest(nil)
 }
 
-// pushRest sends the rest of a write and then all of the queue. The caller has locked c.wmu, and
-// pushRest unlocks it.
+// pushRest sends left, the rest of an unfinished write, and then the whole queue. The caller has
+// locked c.wmu, and pushRest unlocks it.
 func (c *Conn) pushRest(left []byte) {
 	scratch := scratches.Get().(*[]byte)
 	defer scratches.Put(scratch)

@@ -15,7 +15,7 @@ func TestPublishBackpressure(t *testing.T) {
 		nc, other := net.Pipe()
 		defer other.Close()
 		publisher := newConn(s, nc)
-		// publish counts messages. It returns a channel that is closed before the next command.
+		// publish adds n receivers. The channel that it returns is closed when the wait has ended.
 		publish := func(n int) (over chan struct{}) {
 			over = make(chan struct{})
 			publisher.AddReceivers(n)
@@ -27,38 +27,38 @@ func TestPublishBackpressure(t *testing.T) {
 		begin := time.Now()
 		for i := range pending {
 			if i == pushBatch {
-				<-publish(manyPushes) // few connections left: it does not wait
+				<-publish(manyPushes) // few connections wait for a pusher, so this does not wait
 			}
 			p.schedule(&pending[i])
 		}
 		<-publish(manyPushes - 1)
 		if d := time.Since(begin); d != 0 {
-			t.Errorf("it has waited %v so far", d)
+			t.Errorf("the publisher has waited %v so far, want 0", d)
 		}
 		over := publish(1)
 		p.take(nil)
 		synctest.Wait()
 		select {
 		case <-over:
-			t.Error("the wait was over while many had yet to be sent something")
+			t.Error("the wait ended while many connections waited for a pusher")
 		default:
 		}
 		p.take(nil)
 		<-over
 		if d := time.Since(begin); d != 0 {
-			t.Errorf("the wait was over %v after only a few were left", d)
+			t.Errorf("the wait ended %v after few connections were left, want at once", d)
 		}
 		for i := range pending {
 			p.schedule(&pending[i])
 		}
 		<-publish(manyPushes)
 		if d := time.Since(begin); d != publishWait {
-			t.Errorf("the wait for pushers that take nothing lasted %v, not %v", d, publishWait)
+			t.Errorf("the wait for pushers that send nothing lasted %v, want %v", d, publishWait)
 		}
 	})
 }
 
-// fallBehind makes the pushers, of which none runs, wait for the test.
+// fallBehind queues many connections. No pusher runs, so they wait until catchUp.
 func (p *pushers) fallBehind() {
 	pending := make([]Conn, 2*pushBatch+1)
 	for i := range pending {
@@ -93,18 +93,18 @@ func TestPublishBackpressureSendsRepliesFirst(t *testing.T) {
 		cl.send("PUBLISH\r\nPING\r\n")
 		cl.expect("+SENT\r\n")
 		if d := time.Since(begin); d != 0 {
-			t.Errorf("what came before was answered after %v", d)
+			t.Errorf("replies to earlier commands came after %v, want at once", d)
 		}
 		cl.expectSilence()
 		s.pushers.catchUp()
 		cl.expect("+PONG\r\n")
 		if d := time.Since(begin); d >= publishWait {
-			t.Errorf("it waited %v, though only a few were left", d)
+			t.Errorf("the publisher waited %v although the pushers had caught up", d)
 		}
 	})
 }
 
-// The command of another client ends the wait. On a slow machine the wait may end before, so the
+// OTHER ends the wait of PUBLISH. On a slow machine the wait may time out before OTHER runs, so the
 // test has several tries.
 func TestPublishBackpressureDoesNotBlockOtherClients(t *testing.T) {
 	order := make(chan string, 2)
@@ -121,7 +121,7 @@ func TestPublishBackpressureDoesNotBlockOtherClients(t *testing.T) {
 		},
 	}})
 	cl, other := dial(), dial()
-	cl.call("PING\r\n", "+PONG\r\n") // the poller has it
+	cl.call("PING\r\n", "+PONG\r\n") // the poller has adopted the connection
 	other.call("PING\r\n", "+PONG\r\n")
 	s.pushers.stop()
 	s.pushers.start(0)
@@ -129,7 +129,7 @@ func TestPublishBackpressureDoesNotBlockOtherClients(t *testing.T) {
 		s.pushers.fallBehind()
 		cl.send("PUBLISH\r\nNEXT\r\n")
 		cl.expect("+SENT\r\n")
-		for !s.pushers.awaited() && len(order) == 0 { // it is on its way there
+		for !s.pushers.awaited() && len(order) == 0 { // the publisher does not wait yet
 			other.call("PING\r\n", "+PONG\r\n")
 		}
 		other.call("OTHER\r\n", "+OTHER\r\n")
@@ -140,5 +140,5 @@ func TestPublishBackpressureDoesNotBlockOtherClients(t *testing.T) {
 			return
 		}
 	}
-	t.Error("nobody else is served while it waits")
+	t.Error("no other client was served while the publisher waited")
 }

@@ -10,13 +10,13 @@ import (
 const pushBatch = 16
 
 // pushers are the few goroutines that send the push queues of polled connections. Each goroutine
-// serves one connection after the other. One write sends all messages that are queued by then. A
-// connection without a poller has a pusher of its own. The zero value has no goroutine, and
-// schedule returns false.
+// serves one connection after the other. One write sends the messages that are queued by then, up
+// to about batchBuffer bytes. A connection without a poller has a pusher of its own. The zero value
+// has no goroutine, and its schedule returns false.
 type pushers struct {
 	mu       sync.Mutex // protects this group; a leaf
 	running  bool
-	conns    []*Conn       // with a queue to send
+	conns    []*Conn       // connections with queued pushes
 	caughtUp chan struct{} // closed when conns is short again; nil = no publisher waits
 
 	wake  chan struct{} // conns is not empty
@@ -45,7 +45,7 @@ func (p *pushers) stop() {
 }
 
 // schedule queues c for a call of c.pushSome. It returns false if no pusher runs. Any goroutine may
-// call it, and hold any lock.
+// call it, even while it holds other locks.
 func (p *pushers) schedule(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +57,8 @@ func (p *pushers) schedule(c *Conn) bool {
 	return true
 }
 
-// signal wakes an idle pusher, if there is one. The caller holds mu, so that the channel is open.
+// signal wakes an idle pusher, if there is one. The caller holds mu and has checked running, so the
+// channel is open.
 func (p *pushers) signal() {
 	select {
 	case p.wake <- struct{}{}:

@@ -2,18 +2,18 @@ package resp
 
 import "sync"
 
-// pushCost is the overhead of a queued push. It counts towards Limits.PushQueue, as its bytes do.
+// pushCost is the overhead of a queued push in bytes. Limits.PushQueue counts overhead and frame.
 const pushCost = 64
 
-// pushRoom is the capacity that an empty queue keeps: 2 KiB.
+// pushRoom is the largest capacity that an empty queue keeps: 64 pushes in 2 KiB.
 const pushRoom = 64
 
 // pushQueue holds the unsent pushes of a connection. Publishers add to it, and the pusher takes
 // from it.
 //
-// SUBSCRIBE, UNSUBSCRIBE, MONITOR and HELLO change what is pushed. Until the reply to such a
-// command is sent, the queue is held: the pusher takes nothing. Pushes that were queued when the
-// command began precede its reply. Later ones follow it.
+// SUBSCRIBE, UNSUBSCRIBE, MONITOR and HELLO change which pushes the client gets. Until the reply to
+// such a command is sent, the queue is held: the pusher takes nothing. Pushes that were queued when
+// the command began precede its reply. Later ones follow it.
 //
 //	queue:    p1 p2 │ p3 │ p4 p5                       p1 … p5 in order of publishing
 //	replies:  PONG  SUBSCRIBE a  PONG  UNSUBSCRIBE a
@@ -85,7 +85,7 @@ func (q *pushQueue) hold(offset int) {
 func (q *pushQueue) holding() bool { return q.held }
 
 // dropTopic drops the pushes of t that were queued since hold, because an UNSUBSCRIBE takes effect
-// at its beginning.
+// when the command begins.
 func (q *pushQueue) dropTopic(t *topic) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -101,7 +101,7 @@ func (q *pushQueue) dropTopic(t *topic) {
 	q.queue = kept
 }
 
-// splice returns the replies with the pushes that go among them.
+// splice inserts the pushes that belong between the replies, and removes them from the queue.
 func (q *pushQueue) splice(replies []byte) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -147,8 +147,8 @@ func (q *pushQueue) claimPusher() bool {
 	return true
 }
 
-// take returns the next pushes, up to about batchBuffer bytes. It joins several in scratch. If ok
-// is false, the pusher counts as ended.
+// take returns the next pushes, up to about batchBuffer bytes. It joins several in scratch. If
+// there is nothing to take, it records that the pusher has ended and returns false.
 func (q *pushQueue) take(scratch *[]byte) (frames []byte, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -173,7 +173,7 @@ func (q *pushQueue) take(scratch *[]byte) (frames []byte, ok bool) {
 	return out, true
 }
 
-// hasMore reports whether there is more to take. Otherwise it records that the pusher has ended.
+// hasMore reports whether there is more to take. If not, it records that the pusher has ended.
 func (q *pushQueue) hasMore() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	minBuffer   = 2 << 10  // of an idle connection: holds a pipeline of 16 usual commands
+	minBuffer   = 2 << 10  // of an idle connection; holds a pipeline of 16 usual commands
 	batchBuffer = 64 << 10 // a buffer grows up to this size for longer batches
-	headerSize  = 32       // maximum for an argument: '$', up to 19 digits, two line ends
+	headerSize  = 32       // most bytes around an argument: '$', up to 19 digits, two line ends
 	maxDigits   = 19       // of a 64-bit number
 )
 
@@ -17,24 +17,24 @@ const (
 // begins with them.
 var tlsHandshake = []byte{0x16, 0x03}
 
-// protocolError is the error that a client receives before its connection is closed, because it
-// breaks the protocol or a limit. The texts are Redis' own.
+// protocolError is the error for a client that breaks the protocol or a limit. The server sends it
+// and closes the connection. The texts are Redis' own.
 type protocolError string
 
 func (e protocolError) Error() string { return "Protocol error: " + string(e) }
 
-// errPlainPort is sent in plain text. TLS clients then report that the port has no TLS.
+// The server sends errPlainPort in plain text. TLS clients then report that the port has no TLS.
 const errPlainPort = protocolError("this port does not speak TLS")
 
 // The errors of a reader that are not sent to the client.
 var (
-	errCrossProtocol = errors.New("this is HTTP: closed against cross-protocol scripting")
-	errFlooded       = errors.New("more bytes sent during a blocked command than one command may have")
+	errCrossProtocol = errors.New("the client speaks HTTP: closed to prevent cross-protocol scripting")
+	errFlooded       = errors.New("the client sent more bytes during a blocked command than one command may have")
 )
 
-// reader splits the bytes of one connection into commands. The connection adds bytes with space and
-// feed, and calls next until no complete command is left. The reader scans each byte once, even if
-// the bytes arrive in small pieces.
+// reader splits the bytes of one connection into commands. The connection reads into the room that
+// space returns, and calls feed. Then it calls next until no complete command is left. The reader
+// scans each byte once, even if the bytes arrive in small pieces.
 //
 //	        start        pos   seen    end
 //	buf: …… │*3..$4..PING│$100…│…………   │ free
@@ -76,7 +76,8 @@ func (r *reader) shrink() {
 	r.peak = 0
 }
 
-// space returns free room in the buffer for the next bytes. It invalidates the arguments from next.
+// space returns free room in the buffer for the next bytes. It invalidates the arguments that next
+// returned.
 func (r *reader) space() ([]byte, error) {
 	n := r.buffered()
 	switch {
@@ -88,12 +89,12 @@ func (r *reader) space() ([]byte, error) {
 	return r.extend()
 }
 
-// extend is space, but arguments from next stay valid.
+// extend is space, but the arguments that next returned stay valid.
 func (r *reader) extend() ([]byte, error) {
 	return r.extendTo(r.limits.Command + r.limits.Args*headerSize + r.limits.Inline)
 }
 
-// extendUnauth is extend before authentication.
+// extendUnauth is extend with the limits before authentication.
 func (r *reader) extendUnauth() ([]byte, error) {
 	return r.extendTo(r.limits.UnauthArgs*(r.limits.UnauthArg+headerSize) + r.limits.Inline)
 }
@@ -128,8 +129,8 @@ func (r *reader) feed(n int) {
 }
 
 // next returns the arguments of the next complete command, or nil if there is none. They are valid
-// until the next call of space. The error is a protocolError or errCrossProtocol. After it the
-// reader must not be used.
+// until the next call of space. The error is a protocolError or errCrossProtocol. After an error
+// the reader must not be used.
 func (r *reader) next(unauth bool) ([][]byte, error) {
 	for r.pos < r.end {
 		if r.missing > 0 {
@@ -139,8 +140,8 @@ func (r *reader) next(unauth bool) ([][]byte, error) {
 			return r.take()
 		}
 		if bytes.HasPrefix(r.buf[r.pos:r.end], tlsHandshake) {
-			// A TLS handshake may have no line end. Without this, client and server would both
-			// wait.
+			// A TLS handshake may have no line end. Without this check, client and server would
+			// both wait.
 			return nil, errPlainPort
 		}
 		line, ok, err := r.line()
@@ -236,7 +237,7 @@ func (r *reader) multibulk(unauth bool) (done bool, err error) {
 	return true, nil
 }
 
-// mayBeLong reports whether the current command may have an argument beyond the limit.
+// mayBeLong reports whether the current command may have an argument longer than Limits.Arg.
 func (r *reader) mayBeLong() bool {
 	if r.limits.MayBeLong == nil || len(r.spans) == 0 {
 		return false

@@ -61,7 +61,7 @@ func checkLimits(t testing.TB, l Limits, unauth bool, args [][]byte) {
 		}
 	}
 	if len(args) > most || size > max(l.Command, l.Inline) {
-		t.Fatalf("a command has %d arguments of %d bytes", len(args), size)
+		t.Fatalf("a command has %d arguments of %d bytes in all, which exceeds the limits", len(args), size)
 	}
 }
 
@@ -70,7 +70,7 @@ func defaults() Limits { return Limits{}.withDefaults() }
 func TestCommandsAreReadInAnyPieces(t *testing.T) {
 	const data = "*1\r\n$4\r\nPING\r\n" +
 		"*3\r\n$3\r\nSET\r\n$0\r\n\r\n$4\r\na\r\nb\r\n" +
-		"*0\r\n*-1\r\n*-9223372036854775808\r\n\r\n   \r\n\n" + // nothing at all
+		"*0\r\n*-1\r\n*-9223372036854775808\r\n\r\n   \r\n\n" + // empty commands
 		"ping \"a b\\x41\\n\" 'it\\'s'\r\n" +
 		"PING\n" +
 		"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n"
@@ -80,7 +80,7 @@ func TestCommandsAreReadInAnyPieces(t *testing.T) {
 	for piece := range len(data) + 1 {
 		got, err := parse(t, defaults(), false, data, piece)
 		if err != nil || !slices.Equal(got, want) {
-			t.Fatalf("in pieces of %d: %v, %v", piece, got, err)
+			t.Fatalf("in pieces of %d: commands %v, error %v", piece, got, err)
 		}
 	}
 }
@@ -158,14 +158,14 @@ func TestTheLargestCommandIsRead(t *testing.T) {
 		words[i] = strings.Repeat("x", 1024)
 	}
 	if got, err := parse(t, defaults(), false, bulk(words...), 0); len(got) != 1 || err != nil {
-		t.Errorf("%d commands, %v", len(got), err)
+		t.Errorf("%d commands, error %v", len(got), err)
 	}
 }
 
 func TestCommandLimitIsPerCommand(t *testing.T) {
 	l := Limits{Command: 100}.withDefaults()
 	if got, err := parse(t, l, false, strings.Repeat(bulk("PING", strings.Repeat("x", 90)), 10), 0); len(got) != 10 || err != nil {
-		t.Errorf("%d commands, %v", len(got), err)
+		t.Errorf("%d commands, error %v", len(got), err)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestHTTPIsRefused(t *testing.T) {
 	for _, data := range []string{"POST / HTTP/1.1\r\n", "post /\r\n", "Host: localhost\r\n", "GET / HTTP/1.1\r\nhOST: x\r\n",
 		"*1\r\n$4\r\nPOST\r\n", "*2\r\n$5\r\nhost:\r\n$1\r\nx\r\n"} {
 		if _, err := parse(t, defaults(), false, data, 0); !errors.Is(err, errCrossProtocol) {
-			t.Errorf("%q: %v", data, err)
+			t.Errorf("%q: error %v, want errCrossProtocol", data, err)
 		}
 	}
 }
@@ -199,22 +199,22 @@ func TestTLSOnThePlainPortIsDetected(t *testing.T) {
 	for _, before := range []string{"", "PING\r\n", "*1\r\n$4\r\nPING\r\n"} {
 		got, err := parse(t, defaults(), true, before+"\x16\x03", 0)
 		if err == nil || err.Error() != "Protocol error: this port does not speak TLS" || (len(got) > 0) != (before != "") {
-			t.Errorf("behind %q: %v, %v", before, got, err)
+			t.Errorf("after %q: commands %v, error %v, want an error about TLS", before, got, err)
 		}
 	}
-	// One of them alone may begin a command. Elsewhere they are ordinary bytes.
+	// The first of the two bytes alone may begin a command. Elsewhere both are ordinary bytes.
 	if got, err := parse(t, defaults(), true, "\x16\r\n", 1); err != nil || len(got) != 1 {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("commands %v, error %v, want one command that is the byte 0x16", got, err)
 	}
 	if got, err := parse(t, defaults(), true, "PING \x16\r\n*2\r\n$1\r\n\x16\r\n$1\r\n\x16\r\n", 1); err != nil || len(got) != 2 {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("commands %v, error %v, want two commands with the byte 0x16", got, err)
 	}
 }
 
 func TestEachByteIsScannedOnce(t *testing.T) {
 	for _, data := range []string{
-		strings.Repeat("x", 60_000),             // a line that does not end
-		"*1\r\n$" + strings.Repeat("1", 60_000), // nor does this
+		strings.Repeat("x", 60_000),             // a line without an end
+		"*1\r\n$" + strings.Repeat("1", 60_000), // a length without an end
 		"*1\r\n$65536\r\n" + strings.Repeat("x", 60_000),
 		"*1024\r\n" + strings.Repeat("$1\r\nx\r\n", 1000),
 	} {
@@ -236,10 +236,10 @@ func TestEachByteIsScannedOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r.pos < from {
-				t.Fatal("the parser went back")
+				t.Fatal("the reader parsed a byte twice")
 			}
 			if r.bulk < 0 && r.seen != r.end {
-				t.Fatalf("after byte %d: %d bytes will be searched again", i, r.end-r.seen)
+				t.Fatalf("after byte %d the reader will search %d bytes again", i, r.end-r.seen)
 			}
 		}
 		if moves > 10 {
@@ -256,7 +256,7 @@ func TestClaimedLengthReservesNoMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.space(); err != nil || len(r.buf) > minBuffer || cap(r.spans) > 8 {
-		t.Errorf("%d bytes, %d arguments reserved, %v", len(r.buf), cap(r.spans), err)
+		t.Errorf("buffer of %d bytes, room for %d arguments, error %v", len(r.buf), cap(r.spans), err)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestArgumentsStayValidDuringABlockedCommand(t *testing.T) {
 		r.feed(1)
 	}
 	if got := fmt.Sprintf("%q", args); got != `["ACQUIRE" "job" "a"]` {
-		t.Errorf("now they are %s", got)
+		t.Errorf("arguments of the blocked command changed to %s", got)
 	}
 }
 
@@ -292,7 +292,7 @@ func TestInputDuringABlockedCommandIsBounded(t *testing.T) {
 		}
 		r.feed(len(room))
 		if total += len(room); total > 10_000 {
-			t.Fatal("there is no end")
+			t.Fatal("the reader accepts input without a limit")
 		}
 	}
 	if len(r.buf) > 4000+4*headerSize+1000 {
@@ -318,21 +318,21 @@ func TestGrownBufferIsReleased(t *testing.T) {
 	feed(bulk(strings.Repeat("x", 60_000)))
 	r.shrink()
 	if !r.grown() {
-		t.Error("it was given back although it had been filled")
+		t.Error("shrink released a buffer that had been full")
 	}
 	feed("*1\r\n$4\r\nPI")
 	r.shrink()
 	if !r.grown() {
-		t.Error("it was given back although a command is in it")
+		t.Error("shrink released a buffer with a part of a command")
 	}
 	feed("NG\r\n")
 	r.shrink()
 	r.shrink()
 	if r.grown() {
-		t.Error("it was kept")
+		t.Error("shrink kept an unused buffer")
 	}
 	if got, err := r.next(false); got != nil || err != nil {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("empty reader has arguments %q, error %v", got, err)
 	}
 	feed(bulk("PING"))
 }
@@ -359,6 +359,6 @@ func TestSomeCommandsMayHaveLongArguments(t *testing.T) {
 		}
 	}
 	if _, err := parse(t, Limits{Arg: 10, UnauthArg: 10, MayBeLong: l.MayBeLong}.withDefaults(), true, fmt.Sprintf("*2\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n", long), 0); err == nil {
-		t.Error("also before authentication")
+		t.Error("an unauthenticated client may send a long argument")
 	}
 }

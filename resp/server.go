@@ -18,16 +18,16 @@ import (
 
 // Handler executes the commands of connections.
 type Handler interface {
-	// Opened is called once, on the connection's goroutine, before the first read. Over TLS it is
-	// called after the handshake.
+	// The server calls Opened once, on the connection's goroutine, before the first read. Over TLS
+	// that is after the handshake.
 	Opened(c *Conn)
 	// Execute executes one command and writes exactly one reply to c.Reply(). SUBSCRIBE and similar
-	// commands have one reply for each channel. It is called on the connection's goroutine. args
-	// is never empty. It is valid only during the call. If the reply shows a change that may not be
-	// durable yet, Execute calls c.RestOn.
+	// commands have one reply for each channel. The server calls Execute on the connection's
+	// goroutine. args is never empty, and is valid only during the call. If the reply shows a
+	// change that may not be durable yet, Execute calls c.RestOn.
 	Execute(c *Conn, args [][]byte)
-	// Closed is called once, on the connection's goroutine, after the last Execute. By then all
-	// executed commands are committed, the connection is closed, its Context has ended, and its
+	// The server calls Closed once, on the connection's goroutine, after the last Execute. By then
+	// all executed commands are committed, the connection is closed, its Context has ended, and its
 	// subscriptions are removed. Closed may call RestOn and Commit. c.ServerStopping reports
 	// whether the server is shutting down.
 	Closed(c *Conn)
@@ -53,7 +53,7 @@ type Server struct {
 	blocked     atomic.Int64
 	counters
 
-	warned [len(clientFaults)]onceAMinute // when logEnd last warned of each
+	warned [len(clientFaults)]onceAMinute // when logEnd last warned of each fault
 
 	mu        sync.Mutex // protects this group
 	conns     map[uint64]*Conn
@@ -122,7 +122,8 @@ func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 	return nil
 }
 
-// add adds c to the connections, unless there are limit connections or the server is shutting down.
+// add adds c to the connections. It does not if there are limit connections already, or if the
+// server is shutting down.
 func (s *Server) add(c *Conn, limit int) (added, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

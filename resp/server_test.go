@@ -56,15 +56,15 @@ func TestAServerOverTCP(t *testing.T) {
 	<-h.waits
 	nc.Close()
 	if why := <-h.ends; why != Gone {
-		t.Errorf("%v", why)
+		t.Errorf("the wait ended: %v, want Gone", why)
 	}
 	stopServer(t, s)
 	<-done
 	if _, err := net.Dial("tcp", addr); err == nil {
-		t.Error("it still accepts")
+		t.Error("the server still accepts after Shutdown")
 	}
 	if st := s.Stats(); st.ConnectionsReceived != 1 || st.Connected != 0 || st.BytesIn == 0 || st.BytesOut == 0 {
-		t.Errorf("%+v", st)
+		t.Errorf("stats %+v", st)
 	}
 }
 
@@ -74,11 +74,11 @@ func TestMaxClients(t *testing.T) {
 		first := dial(t, s)
 		first.call("PING\r\n", "+PONG\r\n")
 		dial(t, s).expectEnd("-ERR max number of clients reached\r\n")
-		mute := dial(t, s) // does not read why
+		mute := dial(t, s) // does not read the error
 		time.Sleep(time.Second)
 		mute.expectEnd("")
 		if st := s.Stats(); st.Rejected != 2 || st.Connected != 1 || st.ConnectionsReceived != 3 {
-			t.Errorf("%+v", st)
+			t.Errorf("stats %+v, want 2 rejected, 1 connected, 3 received", st)
 		}
 		first.Close()
 		synctest.Wait()
@@ -86,11 +86,11 @@ func TestMaxClients(t *testing.T) {
 		s.SetMaxClients(2)
 		dial(t, s).call("PING\r\n", "+PONG\r\n")
 		if s.MaxClients() != 2 || len(s.Conns()) != 2 || s.Conns()[0].ID() >= s.Conns()[1].ID() {
-			t.Errorf("%d clients of %d", len(s.Conns()), s.MaxClients())
+			t.Errorf("%d clients connected, limit %d", len(s.Conns()), s.MaxClients())
 		}
 		s.ResetStats()
 		if st := s.Stats(); st.Rejected != 0 || st.ConnectionsReceived != 0 || st.Connected != 2 {
-			t.Errorf("after the reset: %+v", st)
+			t.Errorf("stats after ResetStats: %+v", st)
 		}
 	})
 }
@@ -119,7 +119,7 @@ func TestShutdownLetsRunningCommandsReply(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-stopped:
-			t.Fatal("it did not wait")
+			t.Fatal("Shutdown did not wait for the running command")
 		default:
 		}
 		dial(t, s).expectEnd("") // new connections are refused
@@ -127,7 +127,7 @@ func TestShutdownLetsRunningCommandsReply(t *testing.T) {
 		busy.expectEnd("+DONE\r\n+PONG\r\n")
 		<-stopped
 		if h.commits.Load() == 0 {
-			t.Error("it did not commit")
+			t.Error("the server did not commit")
 		}
 	})
 }
@@ -145,7 +145,7 @@ func TestShutdownTimeoutClosesConnections(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 10*time.Second {
-			t.Errorf("%v after %v", err, time.Since(start))
+			t.Errorf("Shutdown returned %v after %v, want DeadlineExceeded after 10 s", err, time.Since(start))
 		}
 		cl.expectEnd("")
 		stopServer(t, s) // waits for the handler
@@ -161,7 +161,7 @@ func TestShutdownDoesNotWaitForAStuckSubscriber(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v", err)
+			t.Errorf("Shutdown returned %v, want DeadlineExceeded", err)
 		}
 		stopServer(t, s)
 	})
@@ -199,10 +199,10 @@ func TestAcceptBacksOffWithoutDescriptors(t *testing.T) {
 		go func() { served <- s.Serve(ln) }()
 		time.Sleep(5 * time.Second)
 		if n := ln.accepts.Load(); n > 15 {
-			t.Errorf("accepted %d times in 5 s", n)
+			t.Errorf("%d calls of Accept in 5 s", n)
 		}
 		cl := &client{t: t, Conn: near}
-		cl.call("PING\r\n", "+PONG\r\n") // it is served when the lack is over
+		cl.call("PING\r\n", "+PONG\r\n") // the server accepts again when descriptors are free
 		near.Close()
 		stopServer(t, s)
 		if err := <-served; err != nil {
@@ -221,7 +221,7 @@ func TestShutdownEndsTheAcceptBackoff(t *testing.T) {
 		start := time.Now()
 		stopServer(t, s)
 		if err := <-served; err != nil || time.Since(start) != 0 {
-			t.Errorf("%v after %v", err, time.Since(start))
+			t.Errorf("Serve returned %v, %v after Shutdown", err, time.Since(start))
 		}
 	})
 }
@@ -229,7 +229,7 @@ func TestShutdownEndsTheAcceptBackoff(t *testing.T) {
 func TestABrokenListenerEndsServe(t *testing.T) {
 	ln := &fakeListener{err: syscall.EINVAL, failures: 1, closed: make(chan struct{})}
 	if err := NewServer(Config{}, &script{}).Serve(ln); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("%v", err)
+		t.Errorf("Serve returned %v, want EINVAL", err)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestAThousandSubscribersGetEachMessage(t *testing.T) {
 		want := strings.Repeat(message("a", "x"), messages)
 		for range messages {
 			if n := s.Broker().Publish("a", "x"); n != subscribers {
-				t.Errorf("%d receivers", n)
+				t.Errorf("Publish counts %d receivers", n)
 			}
 		}
 		for _, cl := range clients {

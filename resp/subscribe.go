@@ -56,7 +56,7 @@ func (c *Conn) Subscribe(kind Kind, name string) bool {
 }
 
 // Unsubscribe ends a subscription and reports whether there was one. The handler must write the
-// confirmation to Reply. The client receives no message of the subscription after it.
+// confirmation to Reply. After the confirmation the client receives no message of the subscription.
 func (c *Conn) Unsubscribe(kind Kind, name string) bool {
 	c.hold()
 	t := c.server.broker.unsubscribe(c, kind, name)
@@ -75,8 +75,9 @@ func (c *Conn) Subscriptions(kind Kind) []string { return c.server.broker.names(
 func (c *Conn) SubscriptionCountOf(kind Kind) int { return int(c.subscriptions[kind].Load()) }
 
 // SubscriptionCount returns the number of subscriptions of all kinds. While it is not 0, a RESP2
-// client may send no ordinary commands. The confirmation of a SUBSCRIBE or PSUBSCRIBE counts
-// Channel and Pattern only, that of a SSUBSCRIBE Shard only. Any goroutine may call it.
+// client may send only a few commands, such as SUBSCRIBE and PING. Confirmations have other counts:
+// SUBSCRIBE and PSUBSCRIBE count KindChannel and KindPattern, SSUBSCRIBE counts KindShard. Any
+// goroutine may call it.
 func (c *Conn) SubscriptionCount() int {
 	n := 0
 	for kind := range c.subscriptions {

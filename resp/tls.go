@@ -80,8 +80,8 @@ func (c *Conn) endHandshake() bool {
 	return c.draining
 }
 
-// refuseHandshake closes the stream so that the client can read why: by the alert of crypto/tls, or
-// by notTLS.
+// refuseHandshake closes the stream so that the client can read the reason. The reason is the alert
+// that crypto/tls has sent, or notTLS for a client without TLS.
 func (c *Conn) refuseHandshake(err error) {
 	var header tls.RecordHeaderError
 	switch {
@@ -93,8 +93,8 @@ func (c *Conn) refuseHandshake(err error) {
 	c.linger()
 }
 
-// closeTLS sends close_notify to a TLS client, so that it knows that no data is missing. It does
-// not wait long for a client that reads nothing.
+// closeTLS sends close_notify to a TLS client, so that the client knows that no data is missing. If
+// the client reads nothing, closeTLS gives up soon.
 func (c *Conn) closeTLS() {
 	if c.tls == nil || c.closed.Load() || !c.wmu.TryLock() {
 		return

@@ -51,16 +51,16 @@ func TestHandshakeTimeout(t *testing.T) {
 				}
 				synctest.Wait()
 				if st := s.Stats(); st.Connected != 1 {
-					t.Errorf("%d connections while it lasts", st.Connected)
+					t.Errorf("%d connections during the handshake, want 1", st.Connected)
 				}
 				// A connection in its handshake counts as a client.
 				dial(t, s).expectEnd("-ERR max number of clients reached\r\n")
 				if _, err := io.ReadAll(nc); err != nil || time.Since(start) != DefaultHandshakeTimeout {
-					t.Errorf("it ended after %v: %v", time.Since(start), err)
+					t.Errorf("the handshake ended after %v: %v", time.Since(start), err)
 				}
 				synctest.Wait()
 				if st := s.Stats(); st.Connected != 0 {
-					t.Errorf("%d connections after it", st.Connected)
+					t.Errorf("%d connections after the handshake timeout, want 0", st.Connected)
 				}
 			})
 		})
@@ -84,7 +84,7 @@ func TestHandshakeBlocksNoOther(t *testing.T) {
 	defer nc.Close()
 	(&client{t: t, Conn: nc}).call("PING\r\n", "+PONG\r\n")
 	start := time.Now()
-	stopServer(t, s) // nor a shutdown, which ends those that go on
+	stopServer(t, s) // a handshake does not delay a shutdown either
 	<-done
 	if d := time.Since(start); d >= DefaultHandshakeTimeout {
 		t.Errorf("shutdown took %v", d)
@@ -103,7 +103,7 @@ func TestNewIdleTimeoutKeepsAHandshake(t *testing.T) {
 		start := time.Now()
 		cl.expectEnd("")
 		if d := time.Since(start); d != time.Minute {
-			t.Errorf("it was idle for %v", d)
+			t.Errorf("the server closed the idle connection after %v, want 1 min", d)
 		}
 	})
 }
@@ -124,7 +124,7 @@ func TestPlainTextOnTheTLSPortIsAnsweredInPlainText(t *testing.T) {
 	stopServer(t, s)
 	<-done
 	if n := log.count("TLS handshake failed"); n != 1 { // once a minute
-		t.Errorf("the log has %d lines of it:\n%s", n, log)
+		t.Errorf("the log has %d lines about the failed handshake, want 1:\n%s", n, log)
 	}
 }
 
@@ -136,13 +136,13 @@ func TestTLSOnThePlainPortIsAnsweredInPlainText(t *testing.T) {
 		_, err := tls.Dial("tcp", addr, identity(t).clientConfig())
 		var header tls.RecordHeaderError
 		if !errors.As(err, &header) || !strings.HasPrefix(string(header.RecordHeader[:]), "-ERR ") {
-			t.Errorf("a TLS client gets %v", err)
+			t.Errorf("a TLS client on the plain port gets %v", err)
 		}
 	}
 	stopServer(t, s)
 	<-done
 	if n := log.count("it uses TLS on the plain port"); n != 1 {
-		t.Errorf("the log has %d lines of it:\n%s", n, log)
+		t.Errorf("the log has %d lines about TLS on the plain port, want 1:\n%s", n, log)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestPortProbeIsNotLogged(t *testing.T) {
 		strange(t, s, identity(t).serverConfig()).Close()
 		synctest.Wait()
 		if log.String() != "" {
-			t.Errorf("it logs %s", log)
+			t.Errorf("a port probe is logged: %s", log)
 		}
 	})
 }
@@ -227,14 +227,14 @@ func TestCertificateName(t *testing.T) {
 						t.Errorf("the name is %q, want %q", got, want)
 					}
 				}
-				alert := (*net.OpError)(nil) // not a reset
+				alert := (*net.OpError)(nil) // a refused client must receive the alert, not a reset
 				if (err != nil) != c.refused || c.refused && !(errors.As(err, &alert) && alert.Op == "remote error") {
-					t.Errorf("the client gets %v", err)
+					t.Errorf("the client gets error %v, want a TLS alert: %v", err, c.refused)
 				}
 				stopServer(t, s)
 				<-done
 				if c.refused && h.served.Load() != 0 {
-					t.Error("a command was served")
+					t.Error("the server executed a command of a refused client")
 				}
 			})
 		}
@@ -284,7 +284,7 @@ func TestWakeWithinATLSRecordLosesNothing(t *testing.T) {
 	})
 }
 
-// A peer that is lost without close_notify, as by a kill.
+// A client that exits sends close_notify. A client that is killed does not.
 func TestDisconnectOfABlockedTLSClientIsDetected(t *testing.T) {
 	for name, leave := range map[string]func(*tls.Conn) error{
 		"close_notify": func(nc *tls.Conn) error { return nc.Close() },
@@ -313,9 +313,9 @@ func TestDisconnectOfABlockedTLSClientIsDetected(t *testing.T) {
 				t.Fatal(err)
 			}
 			if why := <-h.ends; why != Gone {
-				t.Errorf("%v", why)
+				t.Errorf("the wait ended: %v, want Gone", why)
 			}
-			t.Logf("noticed after %v", time.Since(start))
+			t.Logf("the disconnect was noticed after %v", time.Since(start))
 			stopServer(t, s)
 			<-done
 		})
@@ -348,7 +348,7 @@ func TestConnectionEndsWithCloseNotify(t *testing.T) {
 				}})
 				read := &recorder{Conn: strange(t, s, identity(t).serverConfig())}
 				config := identity(t).clientConfig()
-				config.MaxVersion = tls.VersionTLS12 // there the type of a record can be seen
+				config.MaxVersion = tls.VersionTLS12 // TLS 1.3 would hide the type of a record
 				cl := &client{t: t, Conn: tls.Client(read, config)}
 				cl.call("PING\r\n", "+PONG\r\n")
 				read.all.Reset()
@@ -403,20 +403,20 @@ func TestStuckTLSClientBlocksNoOther(t *testing.T) {
 		connect()
 		s.Conns()[0].Close() // CLIENT KILL
 		if d := (<-closed).Sub(start); d != 0 {
-			t.Errorf("Close waits %v", d)
+			t.Errorf("the connection ended %v after Close, want at once", d)
 		}
 		connect()
-		s.Broker().Publish("a", "x") // a pusher hangs
+		s.Broker().Publish("a", "x") // a pusher blocks in its write
 		synctest.Wait()
 		s.Conns()[0].Close()
 		if d := (<-closed).Sub(start); d != 0 {
-			t.Errorf("Close waits %v during a push", d)
+			t.Errorf("the connection ended %v after Close during a push, want at once", d)
 		}
 		s.SetIdleTimeout(time.Minute)
 		connect()
 		s.Conns()[0].drain()
 		if d := (<-closed).Sub(start); d != closeNotifyTimeout {
-			t.Errorf("its end takes %v", d)
+			t.Errorf("the connection ended %v after drain, want closeNotifyTimeout", d)
 		}
 	})
 }

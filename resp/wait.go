@@ -60,11 +60,12 @@ func (w *Wait) Wake() {
 // (zero = none) or another reason ends the wait. If several apply, Gone comes first and Woken
 // second.
 //
-// Await may be called again. A reason ends one Await.
+// Await may be called again. A Wake ends one Await. CLIENT UNBLOCK, a shutdown and a disconnect
+// also end the later ones.
 //
-// The arguments of the command remain valid. Bytes that arrive meanwhile stay in the buffer. A
-// client that sends more than the limit of a command is disconnected. The limit is lower before
-// authentication.
+// The arguments of the command remain valid. Bytes that arrive meanwhile stay in the buffer. If the
+// client sends more than one command may have, the server disconnects it. Before authentication
+// that limit is lower.
 func (w *Wait) Await(deadline time.Time) Wakeup {
 	c := w.c
 	c.beginWait(w)
@@ -100,12 +101,12 @@ func (c *Conn) endWait() {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
 	c.wait.woken = false
-	c.wait = nil // unblock stays: if a Wake came first, it ends the next Await
+	c.wait = nil // c.unblock stays set: if a Wake ended this Await, Unblock ends the next one
 	c.rearm()
 }
 
-// checkWait returns why the wait ends, or sets the read deadline to its end. Both happen in one
-// critical section, so that no Wake is lost in between.
+// checkWait returns why the wait ends. If it goes on, checkWait sets the read deadline. Both happen
+// in one critical section, so that no Wake is lost in between.
 func (c *Conn) checkWait(w *Wait, deadline time.Time) Wakeup {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
@@ -125,9 +126,9 @@ func (c *Conn) checkWait(w *Wait, deadline time.Time) Wakeup {
 	return parked
 }
 
-// Unblock ends the wait of a blocked command, as after its deadline or with an error. It returns
-// false if no command is blocked, or if its wait is about to end for another reason. Any goroutine
-// may call it.
+// Unblock ends the wait of a blocked command: with an error if asError, else as if its deadline had
+// passed. It returns false if no command is blocked, or if its wait is about to end for another
+// reason. Any goroutine may call it.
 func (c *Conn) Unblock(asError bool) bool {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()

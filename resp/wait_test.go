@@ -10,7 +10,7 @@ import (
 // blocking is a script whose WAIT blocks for the given time, or for ever, and replies why it ended.
 type blocking struct {
 	script
-	waits chan *Wait // of each WAIT, before it blocks
+	waits chan *Wait // receives the Wait of each WAIT before it blocks
 	ends  chan Wakeup
 }
 
@@ -38,10 +38,10 @@ func TestWakeEndsABlockedCommand(t *testing.T) {
 		s := NewServer(Config{}, h)
 		cl := dial(t, s)
 		cl.send("PING\r\nWAIT job\r\nPING\r\n")
-		cl.expect("+PONG\r\n") // of the command before is sent at once
+		cl.expect("+PONG\r\n") // the server sends the earlier reply at once
 		cl.expectSilence()
 		if c := s.Conns()[0]; !c.Blocked() || s.Stats().Blocked != 1 {
-			t.Error("it does not count as blocked")
+			t.Error("the blocked command does not count as blocked")
 		}
 		time.Sleep(24 * time.Hour)
 		w := <-h.waits
@@ -49,7 +49,7 @@ func TestWakeEndsABlockedCommand(t *testing.T) {
 		w.Wake()
 		cl.expect("+job woken\r\n+PONG\r\n")
 		if c := s.Conns()[0]; c.Blocked() || s.Stats().Blocked != 0 {
-			t.Error("it still counts as blocked")
+			t.Error("the woken command still counts as blocked")
 		}
 		cl.call("PING\r\n", "+PONG\r\n")
 	})
@@ -92,7 +92,7 @@ func TestAwaitMayBeCalledAgainAfterAWake(t *testing.T) {
 				deadline := time.Now().Add(time.Second)
 				first := w.Await(deadline)
 				if string(args[1]) == "again" {
-					w.Wake() // before it is waited for
+					w.Wake() // before the second Await
 				}
 				c.Reply().Simple(first.String() + ", " + w.Await(deadline).String())
 			},
@@ -106,7 +106,7 @@ func TestAwaitMayBeCalledAgainAfterAWake(t *testing.T) {
 		(<-waits).Wake()
 		cl.expect("+woken, timed out\r\n")
 		if d := time.Since(start); d != time.Second {
-			t.Errorf("it ended after %v", d)
+			t.Errorf("the second Await ended after %v, want 1 s", d)
 		}
 	})
 }
@@ -143,7 +143,7 @@ func TestUnblockAfterAWakeEndsTheNextAwait(t *testing.T) {
 		c := <-conns
 		synctest.Wait()
 		if !c.Unblock(false) {
-			t.Error("it does not wait")
+			t.Error("Unblock found no blocked command")
 		}
 		c.readMu.Lock()
 		w := c.wait
@@ -170,7 +170,7 @@ func TestStaleWakeHasNoEffect(t *testing.T) {
 		start := time.Now()
 		cl.expect("+2 timed out\r\n")
 		if time.Since(start) != time.Second {
-			t.Errorf("it ended after %v", time.Since(start))
+			t.Errorf("the wait ended after %v, want 1 s", time.Since(start))
 		}
 	})
 }
@@ -193,12 +193,12 @@ func TestBlockedCommandEndsAtItsDeadline(t *testing.T) {
 		start := time.Now()
 		cl.call("WAIT job\r\n", "+job timed out\r\n")
 		if d := time.Since(start); d != time.Minute {
-			t.Errorf("it ended after %v", d)
+			t.Errorf("the wait ended after %v, want 1 min", d)
 		}
 		start = time.Now()
 		cl.expectEnd("") // the idle timeout counts from the end of the wait
 		if d := time.Since(start); d != time.Second {
-			t.Errorf("it was idle for %v", d)
+			t.Errorf("the server closed the connection %v after the wait, want 1 s", d)
 		}
 	})
 }
@@ -214,7 +214,7 @@ func TestDisconnectOfABlockedClientIsDetectedAtOnce(t *testing.T) {
 		start := time.Now()
 		cl.Close()
 		if why := <-h.ends; why != Gone || time.Since(start) != 0 {
-			t.Errorf("%v after %v", why, time.Since(start))
+			t.Errorf("the wait ended: %v after %v, want Gone at once", why, time.Since(start))
 		}
 		<-closed
 	})
@@ -231,7 +231,7 @@ func TestGonePrecedesWoken(t *testing.T) {
 		}
 		dial(t, NewServer(Config{}, h)).send("WAIT\r\n")
 		if why := <-h.ends; why != Gone {
-			t.Errorf("%v", why)
+			t.Errorf("the wait ended: %v, want Gone", why)
 		}
 	})
 }
@@ -245,7 +245,7 @@ func TestBlockedClientCanBeKilled(t *testing.T) {
 		synctest.Wait()
 		s.Conns()[0].Close()
 		if why := <-h.ends; why != Gone {
-			t.Errorf("%v", why)
+			t.Errorf("the wait ended: %v, want Gone", why)
 		}
 		cl.expectEnd("")
 	})
@@ -258,15 +258,15 @@ func TestBlockedClientCanBeUnblocked(t *testing.T) {
 		cl.call("PING\r\n", "+PONG\r\n")
 		c := s.Conns()[0]
 		if c.Unblock(false) {
-			t.Error("it was not blocked")
+			t.Error("Unblock succeeded on a client that was not blocked")
 		}
 		cl.send("WAIT 1\r\n")
 		synctest.Wait()
 		if !c.Unblock(false) {
-			t.Error("it was blocked")
+			t.Error("Unblock failed on a blocked client")
 		}
 		if c.Unblock(true) {
-			t.Error("it was unblocked twice")
+			t.Error("Unblock succeeded twice for one wait")
 		}
 		cl.expect("+1 unblocked\r\n")
 		cl.send("WAIT 2\r\n")
@@ -274,11 +274,11 @@ func TestBlockedClientCanBeUnblocked(t *testing.T) {
 		c.Unblock(true)
 		cl.expect("+2 unblocked with an error\r\n")
 		cl.send("WAIT 3\r\n")
-		cl.expectSilence() // an unblock holds for one command
+		cl.expectSilence() // an Unblock ends one command only
 	})
 }
 
-// The test holds the replies back, so that the wait has a reason to end but has not ended.
+// The test holds the commit back. So the wait has a reason to end, but has not ended.
 func TestWokenClientCannotBeUnblocked(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		durable := make(chan struct{})
@@ -290,7 +290,7 @@ func TestWokenClientCannotBeUnblocked(t *testing.T) {
 		(<-h.waits).Wake()
 		synctest.Wait()
 		if s.Conns()[0].Unblock(true) {
-			t.Error("it was unblocked although it is woken")
+			t.Error("Unblock succeeded on a client that was woken already")
 		}
 		close(durable)
 		cl.expect("+job woken\r\n")
@@ -323,7 +323,7 @@ func TestFloodDuringABlockedCommandDisconnects(t *testing.T) {
 			}
 		}
 		if why := <-h.ends; why != Gone {
-			t.Errorf("%v", why)
+			t.Errorf("the wait ended: %v, want Gone", why)
 		}
 	})
 }
@@ -345,7 +345,7 @@ func TestShutdownEndsBlockedCommandsWithAReply(t *testing.T) {
 		cl.expectEnd("+job shutting down\r\n+PONG\r\n")
 		<-stopped
 		if !graceful {
-			t.Error("it looks as if the client had left")
+			t.Error("ServerStopping is false, as if the client had disconnected")
 		}
 	})
 }
@@ -357,7 +357,7 @@ func TestFailedCommitEndsTheWait(t *testing.T) {
 		cl := dial(t, NewServer(committing(&h.script), h))
 		cl.send("PING\r\nWAIT job\r\n")
 		if why := <-h.ends; why != Gone {
-			t.Errorf("%v", why)
+			t.Errorf("the wait ended: %v, want Gone", why)
 		}
 		cl.expectEnd("")
 	})

@@ -10,21 +10,22 @@ import (
 // wire is the client's network connection. A write fails only after the client has read nothing for
 // the timeout. Any progress restarts the timeout.
 //
-// crypto/tls writes through it too. crypto/tls gives up after a timeout, so it must not see one
-// while the client makes progress.
+// crypto/tls writes through it too. After a write that timed out, crypto/tls refuses all others. So
+// wire hides timeouts from it while the client makes progress.
 type wire struct {
 	net.Conn
 	timeout time.Duration
 
-	// Conn.wmu and crypto/tls serialize writes, and so the use of these two.
+	// Conn.wmu and crypto/tls serialize writes, and so the use of these two fields.
 	deadline time.Time // of the socket's writes
 	failed   bool      // a write has failed
 }
 
 // Write returns when all bytes are sent, or on an error.
 //
-// A timed-out write of the socket may have progressed late. Short deadlines notice that. With one
-// long deadline a client could use almost twice the timeout.
+// When a write of the socket times out, it does not say when it last made progress. With deadlines
+// of the whole timeout, a client could read nothing for almost twice the timeout. So Write sets
+// deadlines of half the timeout.
 func (w *wire) Write(b []byte) (sent int, err error) {
 	var progress time.Time
 	for sent < len(b) {

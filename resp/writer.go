@@ -9,8 +9,8 @@ import (
 )
 
 // Writer builds replies in RESP2 or RESP3. Each method appends one frame, or the header of an
-// aggregate whose elements follow. In RESP2 it replaces the types that only RESP3 has, as Redis
-// does. The zero Writer is empty and uses RESP2. A Writer is not safe for concurrent use.
+// aggregate whose elements follow. In RESP2 the Writer replaces the types that only RESP3 has, as
+// Redis does. The zero Writer is empty and uses RESP2. A Writer is not safe for concurrent use.
 type Writer struct {
 	buf   []byte
 	resp3 bool
@@ -22,7 +22,7 @@ func (w *Writer) Len() int { return len(w.buf) }
 // Bytes returns the bytes written. They are valid until the next call of a method that writes.
 func (w *Writer) Bytes() []byte { return w.buf }
 
-// Truncate keeps the first n bytes, which must end with a frame.
+// Truncate keeps the first n bytes. They must be whole frames.
 func (w *Writer) Truncate(n int) { w.buf = w.buf[:n] }
 
 // Grow makes room for n more bytes, to avoid copies while a large reply grows.

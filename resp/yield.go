@@ -8,8 +8,8 @@ import (
 const (
 	// yieldAfter is the time after which a running connection lets others run.
 	yieldAfter = 150 * time.Microsecond
-	// A shared connection checks the clock after this many bytes of commands. A detached one, or
-	// one without a poller, checks it after each command.
+	// clockCheckBytes is after how many bytes of commands a shared connection checks the clock.
+	// Other connections check it after each command.
 	clockCheckBytes = 512
 )
 
@@ -35,7 +35,7 @@ func (c *Conn) detachInOrder() {
 
 // Yield lets other connections run if this one has run for yieldAfter. It returns for how long they
 // ran. A command that computes for long calls it now and then. It costs little more than reading
-// the clock. A detached connection stays detached, and a round of the poller resumes it.
+// the clock. A detached connection waits until the poller resumes it, and stays detached.
 func (c *Conn) Yield() (paused time.Duration) {
 	now := c.age()
 	switch {

@@ -12,6 +12,6 @@
 // The command is a process group. The run ends when the first process has ended and no other
 // process of the group is left. A process that leaves the group is not part of the command.
 //
-// On Linux the kernel kills the first process when the wrapper dies. If the wrapper has a
-// controlling terminal, the command takes its place in the foreground.
+// On Linux the kernel kills the first process when the wrapper dies. If the wrapper is in the
+// foreground of a terminal, the command takes its place there.
 package wrapper

@@ -12,8 +12,8 @@ import (
 
 // process is a running command: a process group, whose leader is the first process.
 //
-// This program has no other children. Its wait takes every child that ends, also those that Linux
-// makes its children when their parents have ended.
+// This program starts no other children. So wait may reap any child that ends. On Linux these
+// include orphans of the command: see adoptOrphans.
 type process struct {
 	pid     int                 // of the leader, and of the group
 	stopped chan syscall.Signal // the leader was stopped
@@ -21,7 +21,7 @@ type process struct {
 	status  unix.WaitStatus
 }
 
-// start starts the command in a process group of its own. With tty it is the foreground group.
+// start starts the command in a process group of its own. With tty, the group is in the foreground.
 func start(c Command, env []string, tty *terminal) (*process, error) {
 	p := &process{stopped: make(chan syscall.Signal, 1), ended: make(chan struct{})}
 	sys := &syscall.SysProcAttr{Setpgid: true}
@@ -36,7 +36,7 @@ func start(c Command, env []string, tty *terminal) (*process, error) {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		// The command inherits what is ignored. Notify and Stop undo an earlier Ignore.
+		// The command inherits the ignored signals. Notify and Stop undo an earlier Ignore.
 		if !backgroundOutputIgnored {
 			caught := make(chan os.Signal, 1)
 			signal.Notify(caught, unix.SIGTTOU)
@@ -44,8 +44,8 @@ func start(c Command, env []string, tty *terminal) (*process, error) {
 		}
 		var err error
 		p.pid, err = syscall.ForkExec(c.path, c.args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: sys})
-		// A background process that writes to the terminal, or sets its foreground group, may be
-		// stopped. This one must not: the lease runs on.
+		// SIGTTOU stops a background process that writes to the terminal or sets its foreground
+		// group. It must not stop this process, since the lease runs on.
 		signal.Ignore(unix.SIGTTOU)
 		started <- err
 		if err == nil {
@@ -84,8 +84,8 @@ func (p *process) wait() {
 	}
 }
 
-// empty reports whether no process of the group is left. It is called when the leader has ended. A
-// zombie whose parent has left the group and lives on stays in the group.
+// empty reports whether no process of the group is left. The caller waits for the end of the leader
+// first. A zombie stays in the group if its parent has left the group and does not reap it.
 func (p *process) empty() bool {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)

@@ -16,14 +16,15 @@ import (
 // dieWithThread makes the kernel kill the process when the thread that starts it ends.
 func dieWithThread(sys *syscall.SysProcAttr) { sys.Pdeathsig = unix.SIGKILL }
 
-// adoptOrphans makes processes below this one its children when their parents end. Otherwise init
-// reaps them, and in a container there may be none: they would seem to run for ever.
+// adoptOrphans makes this process the parent of descendants whose parents have ended. Otherwise
+// they become children of init. A container may have no init that reaps them, and they would seem
+// to run for ever.
 func adoptOrphans() {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // fails on no kernel that Go supports
 }
 
 // onlyZombies reports whether the process group has zombies and no other process. Without /proc it
-// reports false.
+// reports false. If /proc hides the processes of other users (hidepid), it does not see those.
 func onlyZombies(group int) bool {
 	found := false
 	files, _ := filepath.Glob("/proc/[0-9]*/stat") // fails for a bad pattern only
@@ -38,7 +39,8 @@ func onlyZombies(group int) bool {
 		if len(fields) <= threads || fields[pgrp] != strconv.Itoa(group) {
 			continue
 		}
-		// While other threads run, a process whose first thread has ended is a zombie in its state.
+		// If the first thread of a process has ended and others run, its state is that of a zombie
+		// too.
 		if fields[state] != "Z" && fields[state] != "X" || fields[threads] != "1" {
 			return false
 		}
@@ -51,8 +53,9 @@ func onlyZombies(group int) bool {
 // returns when they are continued, or at once if the kernel ignores the signal: nobody could
 // continue an orphaned process group.
 //
-// Any thread may take a signal to the process, later than this one goes on. So this program ignores
-// the signal to the group. This thread takes the next one before Tgkill returns.
+// The kernel may give a signal to any thread of a process, and this thread might go on before the
+// stop. So this process ignores the signal to its group. Then it sends the signal to this thread,
+// which stops before Tgkill returns.
 func stopJob() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -68,8 +71,8 @@ const (
 	actionIgnore  uintptr = 1
 )
 
-// setAction sets the action of a signal that package signal does not catch: after signal.Ignore,
-// that package cannot restore the default action of SIGTSTP.
+// setAction sets what the kernel does with a signal that package signal does not catch. After
+// signal.Ignore, that package could not restore the default action of SIGTSTP.
 func setAction(sig unix.Signal, action uintptr) {
 	const maskSize = 8 // bytes
 	new := struct {

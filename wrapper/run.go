@@ -15,20 +15,20 @@ import (
 const MinGrace = time.Second
 
 const (
-	// checkEvery is the longest time between two checks of the lease. Go's timers stand still while
-	// the machine is suspended.
+	// checkEvery is the longest time between two checks of the lease. It is short, because Go's
+	// timers stand still while the machine is suspended.
 	checkEvery = 200 * time.Millisecond
 	// groupEvery is the time between two checks whether a process of the group is left, and between
 	// two SIGKILLs.
 	groupEvery = 20 * time.Millisecond
 )
 
-// minMargin leaves time to end even if the Client gives up the lease 250 ms before its end, as it
-// may.
+// minMargin is the shortest margin. The Client may give up a lease 250 ms before its end, and the
+// command must end before that.
 const minMargin = 500 * time.Millisecond
 
 // margin returns how long before the end of the lease SIGKILL is sent. A slow machine needs time to
-// send it, and the kernel to end the processes.
+// send the signal, and the kernel needs time to end the processes.
 func margin(grace time.Duration) time.Duration { return max(grace/4, minMargin) }
 
 // Lease is a mutex that this process owns: a *client.Lock.
@@ -56,8 +56,8 @@ type Result struct {
 	// mutex was lost before it started.
 	Code   int
 	Signal unix.Signal // that has ended the first process; 0 = none
-	// Lost reports that the mutex was lost, or that its lease could not be renewed. The command was
-	// stopped for that, unless it ended first.
+	// Lost reports that the mutex was lost, or that its lease could not be renewed. The wrapper
+	// then stopped the command, unless it had ended already.
 	Lost bool
 	// Asked reports that a signal asked the wrapper to end, or that the user has interrupted the
 	// command in the terminal.
@@ -73,7 +73,7 @@ type run struct {
 	send  func(unix.Signal) error // to the process group
 
 	killAt time.Time // when SIGKILL is due; zero = the command was not stopped
-	broken bool      // the lease ended before its time, so killAt does not depend on it
+	broken bool      // the lease ended before its time, so killAt does not follow it
 	killed bool
 	Result
 }
@@ -143,7 +143,7 @@ func (r *run) check() time.Duration {
 	owner, now := r.lease.Owner(), time.Now()
 	last := owner.TransitionAt.Add(-margin(r.Grace)) // for SIGKILL
 	due := owner.TTLAt                               // for SIGTERM
-	if last.Before(due) {                            // the server has granted less than the windows
+	if last.Before(due) {                            // the server has granted shorter windows
 		due = last
 	}
 	r.Lost = r.Lost || over
@@ -166,13 +166,13 @@ func (r *run) check() time.Duration {
 		}
 	}
 	if r.killAt.IsZero() && r.tty.foreground() {
-		// The shell has put this process into the foreground, and may not have continued it.
+		// The shell has put this process into the foreground, perhaps without SIGCONT.
 		r.tty.give(r.p.pid)
 	}
 	return max(next, time.Millisecond)
 }
 
-// stop sends SIGTERM. SIGKILL is due at the given time. If that has come, check sends it.
+// stop sends SIGTERM, unless killAt has come. At killAt, check sends SIGKILL.
 func (r *run) stop(killAt time.Time, why string) {
 	r.killAt = killAt
 	left := time.Until(killAt)
@@ -190,7 +190,7 @@ func (r *run) kill() {
 		r.killed = true
 		r.Say("the command did not end in time; it gets SIGKILL")
 	}
-	_ = r.send(unix.SIGKILL) // again and again: the error was reported for SIGTERM
+	_ = r.send(unix.SIGKILL) // repeated; an error was reported for SIGTERM
 }
 
 func (r *run) signal(sig unix.Signal) {
@@ -199,8 +199,8 @@ func (r *run) signal(sig unix.Signal) {
 	}
 }
 
-// end is called when the first process has ended. The rest of the group is stopped, as systemd
-// does: the mutex is released when nothing of the command is left.
+// wait calls end when the first process has ended. end stops the rest of the group, as systemd
+// does, because the mutex stays locked until no process of the command is left.
 func (r *run) end() {
 	r.Code = r.p.code()
 	if r.p.status.Signaled() {
@@ -210,7 +210,7 @@ func (r *run) end() {
 		r.tty.give(unix.Getpgrp())
 		if r.Signal == unix.SIGINT || r.Signal == unix.SIGQUIT {
 			// The user typed Ctrl-C or Ctrl-\. Without the wrapper, the whole job would have got
-			// the signal: a script that runs the wrapper ends, too.
+			// the signal. So send it to the job: a script that runs the wrapper then ends too.
 			r.Asked = true
 			_ = unix.Kill(0, r.Signal)
 		}
@@ -220,9 +220,9 @@ func (r *run) end() {
 	}
 }
 
-// suspend is called when the command was stopped. With a terminal it stops the whole job, as a
-// shell expects when the user types Ctrl-Z. The lease is not renewed then: when the job continues,
-// a command without a lease is killed and does not run again.
+// wait calls suspend when the command was stopped. With a terminal, suspend stops the whole job, as
+// a shell expects when the user types Ctrl-Z. While the job is stopped, nobody renews the lease. If
+// the lease has ended when the job continues, check kills the command before it runs again.
 func (r *run) suspend() {
 	if r.tty == nil || !r.killAt.IsZero() {
 		return

@@ -24,7 +24,7 @@ type fakeLease struct {
 func (l *fakeLease) Context() context.Context { return l.ctx }
 func (l *fakeLease) Owner() client.Owner      { return l.owner }
 
-// renew begins the windows anew.
+// renew starts both windows again.
 func (l *fakeLease) renew() {
 	l.owner.TTLAt = time.Now().Add(10 * time.Second)
 	l.owner.TransitionAt = l.owner.TTLAt.Add(4 * time.Second)
@@ -65,8 +65,8 @@ func TestSignalsComeAtTheirPlacesInTheWindows(t *testing.T) {
 			want: []sent{{unix.SIGTERM, 7 * s}, {unix.SIGCONT, 7 * s}, {unix.SIGKILL, 8 * s}},
 			lost: true,
 		},
-		// The client takes what was left when the server replied. That may be less than the
-		// windows.
+		// The client uses the time that was left when the server replied. That may be less than
+		// the windows.
 		"a lease that is shorter than the windows": {
 			event: func(l *fakeLease, _ func()) {
 				l.owner.TTLAt = time.Now().Add(4 * s)
@@ -109,14 +109,14 @@ func TestSignalsComeAtTheirPlacesInTheWindows(t *testing.T) {
 					time.Sleep(r.check())
 				}
 				if !slices.Equal(got, c.want) || r.Lost != c.lost {
-					t.Errorf("signals %v, lost %v; want %v, %v", got, r.Lost, c.want, c.lost)
+					t.Errorf("signals %v, lost %v; want signals %v, lost %v", got, r.Lost, c.want, c.lost)
 				}
 			})
 		})
 	}
 }
 
-// SIGTERM was sent, and then the machine slept: SIGKILL must not wait for the rest of the grace.
+// After SIGTERM the machine is suspended. SIGKILL must not wait for the rest of the grace.
 func TestSuspensionWhileTheCommandStopsBringsSIGKILLForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &fakeLease{ctx: t.Context()}
@@ -129,11 +129,11 @@ func TestSuspensionWhileTheCommandStopsBringsSIGKILLForward(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		r.check()
 		if killed || r.killAt.IsZero() {
-			t.Fatalf("killed %v, SIGKILL at %v", killed, r.killAt)
+			t.Fatalf("before the suspension: killed %v, SIGKILL is due at %v", killed, r.killAt)
 		}
 		l.owner.TransitionAt = l.owner.TransitionAt.Add(-3 * time.Second)
 		if r.check(); !killed {
-			t.Error("no SIGKILL")
+			t.Error("no SIGKILL after the suspension")
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestSuspensionWhileTheCommandStopsBringsSIGKILLForward(t *testing.T) {
 // The Client may give up the lease 250 ms before its end.
 func TestShortestGraceLeavesHalfASecondBehindSIGKILL(t *testing.T) {
 	if got := margin(MinGrace); got != 500*time.Millisecond {
-		t.Errorf("the margin is %v", got)
+		t.Errorf("the margin is %v, want 500 ms", got)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestLostMutexStartsNoCommand(t *testing.T) {
 	r := &Runner{Mutex: "job", Grace: MinGrace, Say: t.Logf}
 	result, err := r.Run(c, &fakeLease{ctx: ctx})
 	if err != nil || result != (Result{Lost: true, Code: NotStarted}) {
-		t.Errorf("the result is %+v, %v", result, err)
+		t.Errorf("Run returned %+v, %v", result, err)
 	}
 	if _, err := os.Stat(file); err == nil {
 		t.Error("the command has run")
@@ -176,7 +176,7 @@ func (l *panickyLease) Owner() client.Owner {
 	return l.owner
 }
 
-// The report of a panic may block, and the kernel kills the first process only.
+// While the report of a panic blocks, the kernel kills no process. Later it kills the first only.
 func TestPanicKillsTheWholeGroup(t *testing.T) {
 	l := &panickyLease{fakeLease: fakeLease{ctx: t.Context()}, file: t.TempDir() + "/child"}
 	l.owner.TTLAt = time.Now().Add(time.Hour)
@@ -188,7 +188,7 @@ func TestPanicKillsTheWholeGroup(t *testing.T) {
 	func() {
 		defer func() {
 			if recover() == nil {
-				t.Error("no panic")
+				t.Error("Run did not panic")
 			}
 		}()
 		_, _ = (&Runner{Mutex: "job", Grace: MinGrace, Say: t.Logf}).Run(c, l)
@@ -202,7 +202,7 @@ func TestPanicKillsTheWholeGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(time.Minute); unix.Kill(child, 0) == nil; time.Sleep(time.Millisecond) {
-		_, _ = unix.Wait4(child, nil, unix.WNOHANG, nil) // the test has adopted it
+		_, _ = unix.Wait4(child, nil, unix.WNOHANG, nil) // the child is now a child of the test
 		if time.Now().After(end) {
 			t.Fatal("the child of the first process lives on")
 		}
@@ -215,7 +215,7 @@ func TestNoSignalWhileTheLeaseIsRenewed(t *testing.T) {
 		l.renew()
 		r := &run{
 			Runner: &Runner{Mutex: "job", Grace: 4 * time.Second, Say: t.Logf}, lease: l,
-			send: func(sig unix.Signal) error { t.Errorf("signal %v", sig); return nil },
+			send: func(sig unix.Signal) error { t.Errorf("the command got signal %v", sig); return nil },
 		}
 		for began := time.Now(); time.Since(began) < time.Hour; {
 			time.Sleep(r.check())
@@ -224,7 +224,7 @@ func TestNoSignalWhileTheLeaseIsRenewed(t *testing.T) {
 			}
 		}
 		if r.Lost {
-			t.Error("lost")
+			t.Error("the mutex counts as lost")
 		}
 	})
 }
@@ -235,10 +235,10 @@ func TestEnvironmentReplacesTheNamesOfAnOuterTenure(t *testing.T) {
 	env := environment("job", client.Owner{ID: "me", Token: 7})
 	for _, v := range []string{"SIMBA_MUTEX=job", "SIMBA_OWNER=me", "SIMBA_TOKEN=7", "SIMBA_TOKENS=kept"} {
 		if !slices.Contains(env, v) {
-			t.Errorf("%s is missing", v)
+			t.Errorf("the environment lacks %s", v)
 		}
 	}
 	if slices.Contains(env, "SIMBA_TOKEN=1") {
-		t.Error("the token of the outer tenure is left")
+		t.Error("the environment still has the token of the outer tenure")
 	}
 }

@@ -26,7 +26,8 @@ func Catch() <-chan os.Signal {
 		}
 	}
 	// By default Go ends a process that writes to a broken pipe on standard error, and the command
-	// would die with it. It is not ignored, since the command would inherit that.
+	// would die with it. So Catch catches SIGPIPE. It does not ignore the signal, since the command
+	// would inherit that.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	return signals
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // backgroundJob reports whether a script has started this program with "&". A shell without job
-// control then ignores SIGINT for it, and leaves it in the process group of the script.
+// control then starts the program with SIGINT ignored, in the process group of the script.
 var backgroundJob = signal.Ignored(unix.SIGINT)
 
 // terminal is the controlling terminal of this process.

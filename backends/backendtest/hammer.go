@@ -132,21 +132,19 @@ type ownership struct {
 }
 
 // Hammer lets many contenders of two servers acquire, hold, renew, abandon and release two mutexes
-// for a while. Meanwhile it inflicts a fault on the store or the network each time the interval has
-// passed, and requests may fail. Afterwards each mutex must be available again. No two contenders
-// may have been sure to own a mutex at the same time, and tokens must have grown.
+// for a while. Meanwhile inflict disturbs the store or the network, again and again, with the
+// interval between two calls. Requests may fail. Afterwards each mutex must be available again. No
+// two contenders may have been sure to own a mutex at the same time, and tokens must have grown.
 func Hammer(t *testing.T, e Engine, d, interval time.Duration, inflict func()) {
 	t.Helper()
 	tc := newTestCase(t, e)
 	one, two := tc.pair()
 	tenures, violations := tc.hammer(d, func(stop <-chan struct{}) {
-		tick := time.NewTicker(interval)
-		defer tick.Stop()
 		for {
 			select {
 			case <-stop:
 				return
-			case <-tick.C:
+			case <-time.After(interval):
 				inflict()
 			}
 		}

@@ -226,7 +226,7 @@ func TestPassedOverSimbaContenderStaysQueuedForItsGrace(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J")
-	missReservation := func() simba.Outcome {
+	missOffer := func() simba.Outcome {
 		t.Helper()
 		acquire(t, b, "m", "a", time.Minute, nil)
 		j.run(j.of.Acquire, 60_000)
@@ -234,7 +234,7 @@ func TestPassedOverSimbaContenderStaysQueuedForItsGrace(t *testing.T) {
 		o, _ := acquire(t, b, "m", "b", time.Minute, nil)
 		return o
 	}
-	if o := missReservation(); o.Status != simba.StatusAcquired { // J has no subscription
+	if o := missOffer(); o.Status != simba.StatusAcquired { // J has no subscription
 		t.Fatalf("%+v", o)
 	}
 	score, err := c.ZScore(t.Context(), seeds.Queue("m"), "J").Result()

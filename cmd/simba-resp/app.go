@@ -51,7 +51,8 @@ type app struct {
 
 // newApp starts all parts but accepts no connections yet. The command SHUTDOWN calls shutdown.
 //
-// Its error is one line. It fails when ctx ends while it waits for an external store.
+// The text of its error has one line. newApp fails if ctx ends while it waits for an external
+// store.
 func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *app, err error) {
 	own := *cfg
 	cfg = &own
@@ -113,7 +114,7 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		CommitWaited: a.handler.CommitWaited,
 		InUse:        a.handler.InUse,
 		RequireAuth:  a.handler.RequireAuth,
-		Poll:         a.cfg.Engine == engineEmbedded, // others wait for their stores
+		Poll:         a.cfg.Engine == engineEmbedded, // other engines block on their stores
 	}, a.handler)
 	a.handler.Attach(a.server)
 	return a, a.openMonitor()
@@ -147,7 +148,7 @@ func (a *app) listen() (err error) {
 			return err
 		}
 		*l.ln = ln
-		// Shutdown closes the listener too, but only after Serve.
+		// Shutdown closes the listener too, but only after a call of Serve.
 		a.undo = append(a.undo, func(context.Context) error { ln.Close(); return nil })
 	}
 	return nil
@@ -155,8 +156,8 @@ func (a *app) listen() (err error) {
 
 // listen opens a listener whose connections send keep-alive probes. A peer whose machine or network
 // fails sends no FIN, and the server writes nothing to a blocked waiter. Only the probes detect
-// that it is dead. Until then its SESSION leases stay, and it may be granted a mutex. These probes
-// take 11 s, less than usual leases. Go's default takes minutes.
+// that the peer is dead. Until then its SESSION leases stay, and the server may grant it a mutex.
+// These probes take 11 s, less than usual leases. Go's default takes minutes.
 func listen(addr string) (net.Listener, error) {
 	probed := net.ListenConfig{Control: limitBuffers, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,
@@ -164,7 +165,7 @@ func listen(addr string) (net.Listener, error) {
 	return probed.Listen(context.Background(), "tcp", addr)
 }
 
-// start accepts connections. The channel receives an error if that ends without stop.
+// start accepts connections. If a listener fails before stop, the channel receives the error.
 func (a *app) start() <-chan error {
 	failed := make(chan error, 3)
 	var serving sync.WaitGroup
@@ -220,7 +221,7 @@ func (a *app) reloadTLS(c *config) error {
 	return a.certs.reload(c)
 }
 
-// reloadCertificate is called after a SIGHUP.
+// reloadCertificate reads the TLS files again after a SIGHUP. It logs errors.
 func (a *app) reloadCertificate() {
 	if a.certs == nil {
 		a.log.Info("nothing to reload: the server does not serve TLS")
@@ -242,8 +243,8 @@ func (a *app) stop(ctx context.Context) error {
 	return joinErrors(errs...)
 }
 
-// joinErrors returns an error of the errors that are not nil, in one line. Without one it returns
-// nil.
+// joinErrors joins the errors that are not nil. The text of the result has one line. If all errors
+// are nil, joinErrors returns nil.
 func joinErrors(errs ...error) error {
 	if err := errors.Join(errs...); err != nil {
 		return oneLine{err}
@@ -251,7 +252,7 @@ func joinErrors(errs ...error) error {
 	return nil
 }
 
-// oneLine is an error whose text has no line breaks. By these, errors.Join separates texts.
+// oneLine is an error whose text has no line breaks. errors.Join separates texts by line breaks.
 type oneLine struct{ err error }
 
 func (e oneLine) Error() string { return strings.ReplaceAll(e.err.Error(), "\n", "; ") }

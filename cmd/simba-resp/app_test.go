@@ -71,14 +71,14 @@ func TestStartThatFailsLeavesNothingOpen(t *testing.T) {
 	var log bytes.Buffer
 	logs := newTestLogs(t, c, &log)
 	if _, err := newApp(t.Context(), c, logs, func() {}); err == nil {
-		t.Fatal("it starts on an address that is taken")
+		t.Fatal("the app starts on an address that is in use")
 	}
 	logs.out.flush(time.Minute)
-	// The next start finds the directory.
+	// The failed start has made the data directory. Only its log tells of that.
 	if !strings.Contains(log.String(), "new data directory: it has no leases") {
-		t.Errorf("it made a data directory and does not log that:\n%s", &log)
+		t.Errorf("the failed start made a data directory, and does not log that:\n%s", &log)
 	}
-	newTestApp(t, io.Discard, "--data-dir", dir) // would be refused if the store were open
+	newTestApp(t, io.Discard, "--data-dir", dir) // would fail if the store were still open
 }
 
 func TestSeveralErrorsAreOneLine(t *testing.T) {
@@ -88,7 +88,7 @@ func TestSeveralErrorsAreOneLine(t *testing.T) {
 	}
 	err := a.stop(t.Context())
 	if err == nil || err.Error() != "two; three; one" || !errors.As(err, new(configErrors)) {
-		t.Errorf("%v", err)
+		t.Errorf("joinErrors returned %v, want the three texts in one line", err)
 	}
 	if err := a.stop(t.Context()); err != nil {
 		t.Error(err)
@@ -118,7 +118,7 @@ func TestTheLastLineOfTheLogIsWrittenAtTheEnd(t *testing.T) {
 			log := newLogBuffer(&w)
 			log.Write([]byte("a warning\n"))
 			if code := end(log, c.err); code != c.code || w.String() != c.want {
-				t.Errorf("%v: code %d, %q", c.err, code, w.String())
+				t.Errorf("end(%v) returned code %d and wrote %q", c.err, code, w.String())
 			}
 			log.close(time.Minute)
 		})
@@ -147,9 +147,9 @@ func TestDurabilityMemoryWarnsAndWritesNothing(t *testing.T) {
 	a, _ := newTestApp(t, &log, "--durability", "memory", "--data-dir", dir)
 	a.log.out.flush(time.Minute)
 	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "durability memory") {
-		t.Errorf("the log says %s", &log)
+		t.Errorf("the log has no warning about durability memory: %s", &log)
 	}
-	newTestApp(t, io.Discard, "--data-dir", dir) // would be refused if files were there
+	newTestApp(t, io.Discard, "--data-dir", dir) // would fail if the directory had files
 }
 
 func TestLiveSettingsTakeEffectAndOthersAreRefused(t *testing.T) {
@@ -160,14 +160,14 @@ func TestLiveSettingsTakeEffectAndOthersAreRefused(t *testing.T) {
 		"handoff-window": "2s", "queue-grace": "1m0s", "maxclients": "17", "timeout": "90", "loglevel": "warn", "maxmemory": "5000000000",
 	} {
 		if _, err := c.Do("CONFIG", "SET", name, value); err != nil {
-			t.Errorf("set %s: %v", name, err)
+			t.Errorf("CONFIG SET %s: %v", name, err)
 		}
 		if got, err := redis.StringMap(c.Do("CONFIG", "GET", name)); err != nil || got[name] != value {
-			t.Errorf("get %s: %v, %v", name, got, err)
+			t.Errorf("CONFIG GET %s: %v, %v", name, got, err)
 		}
 	}
 	if a.server.MaxClients() != 17 || a.server.IdleTimeout().Seconds() != 90 || level.Level() != slog.LevelWarn {
-		t.Errorf("maxclients %d, timeout %v, level %v", a.server.MaxClients(), a.server.IdleTimeout(), level.Level())
+		t.Errorf("the settings have no effect: maxclients %d, timeout %v, level %v", a.server.MaxClients(), a.server.IdleTimeout(), level.Level())
 	}
 	for name, value := range map[string]string{
 		"handoff-window": "-1s", "queue-grace": "soon", "maxclients": "0", "maxmemory": "much", "timeout": "1500ms", "loglevel": "loud",
@@ -175,10 +175,10 @@ func TestLiveSettingsTakeEffectAndOthersAreRefused(t *testing.T) {
 	} {
 		before, _ := redis.StringMap(c.Do("CONFIG", "GET", name))
 		if _, err := c.Do("CONFIG", "SET", name, value); err == nil {
-			t.Errorf("%s can be set to %s", name, value)
+			t.Errorf("CONFIG SET %s %s succeeded", name, value)
 		}
 		if after, _ := redis.StringMap(c.Do("CONFIG", "GET", name)); after[name] != before[name] {
-			t.Errorf("%s is %s now", name, after[name])
+			t.Errorf("%s changed to %s", name, after[name])
 		}
 	}
 }
@@ -191,11 +191,11 @@ func TestLogLevelCanBeSetInRedisWords(t *testing.T) {
 		"debug": "debug", "verbose": "debug", "notice": "info", "warning": "warn", "error": "error", "NOTICE": "info", "Warn": "warn",
 	} {
 		if _, err := c.Do("CONFIG", "SET", "loglevel", word); err != nil {
-			t.Errorf("%s: %v", word, err)
+			t.Errorf("CONFIG SET loglevel %s: %v", word, err)
 		}
 		got, err := redis.StringMap(c.Do("CONFIG", "GET", "loglevel"))
 		if err != nil || got["loglevel"] != want || !strings.EqualFold(level.Level().String(), want) {
-			t.Errorf("after %s: %v, %v, level %v", word, got, err, level.Level())
+			t.Errorf("after CONFIG SET loglevel %s: CONFIG GET %v, %v, level %v", word, got, err, level.Level())
 		}
 	}
 }
@@ -212,7 +212,7 @@ func TestAuditLinesAreLoggedAtAnyLevel(t *testing.T) {
 		}
 	}
 	if _, err := c.Do("AUTH", "nobody", "guess"); err == nil {
-		t.Fatal("it was let in")
+		t.Fatal("a wrong password was accepted")
 	}
 	if err := a.stop(t.Context()); err != nil {
 		t.Fatal(err)
@@ -220,14 +220,14 @@ func TestAuditLinesAreLoggedAtAnyLevel(t *testing.T) {
 	a.log.out.flush(time.Minute)
 	for _, want := range []string{"command=config|set", "command=simba.break mutex=m", `level=WARN msg="audit: authentication failed" user=nobody`} {
 		if !strings.Contains(log.String(), want) {
-			t.Errorf("there is no %s in\n%s", want, &log)
+			t.Errorf("the log lacks %s:\n%s", want, &log)
 		}
 	}
 	if n := strings.Count(log.String(), "audit: command"); n != 3 {
-		t.Errorf("%d commands are audited:\n%s", n, &log)
+		t.Errorf("%d commands are audited, want 3:\n%s", n, &log)
 	}
 	if strings.Contains(log.String(), "msg=ready") {
-		t.Errorf("the level holds for nothing:\n%s", &log)
+		t.Errorf("the log has a line below its level:\n%s", &log)
 	}
 }
 
@@ -236,7 +236,7 @@ func TestConfigSetErrorNamesTheSetting(t *testing.T) {
 	a.start()
 	_, err := dial(t, a).Do("CONFIG", "SET", "maxclients", "0")
 	if err == nil || !strings.HasSuffix(err.Error(), " - maxclients: 0 is too small, at least 1") {
-		t.Errorf("it says %v", err)
+		t.Errorf("CONFIG SET of an invalid value returned %v", err)
 	}
 }
 
@@ -251,10 +251,10 @@ func TestConfigGetHasTheParametersThatRedisToolsRead(t *testing.T) {
 	c := dial(t, a)
 	for name, want := range map[string]string{"port": port, "bind": "127.0.0.1", "dir": dir} {
 		if got, err := redis.StringMap(c.Do("CONFIG", "GET", name)); err != nil || got[name] != want {
-			t.Errorf("%s: got %v, %v, want %s", name, got, err, want)
+			t.Errorf("CONFIG GET %s: %v, %v, want %s", name, got, err, want)
 		}
 		if _, err := c.Do("CONFIG", "SET", name, want); err == nil {
-			t.Errorf("%s can be set", name)
+			t.Errorf("CONFIG SET %s succeeded", name)
 		}
 	}
 }
@@ -277,7 +277,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 		}
 	}
 	if info, err := redis.String(c.Do("INFO", "everything")); err != nil || strings.Contains(info, "sesame") {
-		t.Errorf("INFO shows the password, or %v", err)
+		t.Errorf("INFO shows the password, or failed: %v", err)
 	}
 	if err := a.stop(t.Context()); err != nil {
 		t.Error(err)
@@ -293,7 +293,7 @@ func TestSettingsOfOtherEnginesAreNotShown(t *testing.T) {
 	a.start()
 	for name, want := range map[string]bool{"durability": true, "data-dir": true, "mysql-poll": false, "zookeeper-servers": false, "redis-url": false, "backend-timeout": true} {
 		if got, err := redis.StringMap(dial(t, a).Do("CONFIG", "GET", name)); err != nil || (len(got) == 1) != want {
-			t.Errorf("%s: %v, %v", name, got, err)
+			t.Errorf("CONFIG GET %s: %v, %v", name, got, err)
 		}
 	}
 }
@@ -307,7 +307,7 @@ func TestRunPrintsVersionHelpAndVerdict(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		if err := run(t.Context(), []string{c.arg}, none, &out, nil); err != nil || !strings.Contains(out.String(), c.want) {
-			t.Errorf("%s: %v, %s", c.arg, err, &out)
+			t.Errorf("%s: error %v, output %s", c.arg, err, &out)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // A backup is a directory with one file. The file has partialName until it is complete and durable,
-// so an interrupted backup is none.
+// so nobody takes an interrupted backup for a complete one.
 const (
 	backupName  = "simba-resp.backup"
 	partialName = backupName + ".partial"
@@ -59,7 +59,8 @@ func oneDir(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// ownHelp gives a command the usual page of --help. That of its parent lists settings.
+// ownHelp gives a command the usual page of --help. Otherwise it would inherit the page of its
+// parent, which lists settings.
 func ownHelp(cmd *cobra.Command) *cobra.Command {
 	cmd.SetHelpFunc(new(cobra.Command).HelpFunc())
 	return cmd
@@ -108,14 +109,15 @@ func makeBackupDir(dir string) error {
 }
 
 // copyBackup writes a backup to a file, durably, and reads it again to check it. The file is empty
-// until the backup begins. Then a new one replaces it: the old one may belong to another backup
-// that is about to end. After an error there is no file, unless it belongs to another backup.
+// until the backup begins. Then a new file replaces it, because the old file may belong to another
+// backup that is about to end. After an error there is no file, unless it belongs to another
+// backup.
 func copyBackup(ctx context.Context, server *redis.Options, path string) (*persist.BackupInfo, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // a second time after success
+	defer func() { _ = f.Close() }() // after success it is closed already
 	begun := false
 	err = readBackup(ctx, server, func() (io.Writer, error) {
 		begun = true
@@ -141,9 +143,10 @@ func copyBackup(ctx context.Context, server *redis.Options, path string) (*persi
 	return info, nil
 }
 
-// readBackup copies the server's data to what begun returns, which it calls when the backup has
-// begun. The server lets one backup run at a time. All commands use one connection, since the
-// backup ends with it. A command that is repeated on another one finds no backup, and fails.
+// readBackup copies the server's data to the writer that begun returns. It calls begun when the
+// server has begun the backup. The server lets one backup run at a time, and ends a backup with its
+// connection. So all commands use one connection, and go-redis must not repeat a command on another
+// one.
 func readBackup(ctx context.Context, server *redis.Options, begun func() (io.Writer, error)) error {
 	own := *server
 	own.MaxRetries = -1

@@ -27,7 +27,7 @@ func startTestApp(t *testing.T, args ...string) *app {
 
 func optionsOf(a *app) *redis.Options { return &redis.Options{Addr: a.ln.Addr().String()} }
 
-// filesIn lists a directory; none = it does not exist.
+// filesIn returns the names in a directory, nil if it does not exist.
 func filesIn(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -82,14 +82,14 @@ func TestABackupRefusesADirectoryWithFiles(t *testing.T) {
 	}
 	err := takeBackup(t.Context(), optionsOf(a), dir, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), `is not empty: it has "notes"`) {
-		t.Errorf("takeBackup: %v", err)
+		t.Errorf("takeBackup into a directory with files returned %v", err)
 	}
 	if names := filesIn(t, dir); len(names) != 1 {
 		t.Errorf("the directory has %q", names)
 	}
 }
 
-// The file of a killed backup is overwritten by the next, and restore refuses it.
+// restore refuses the file of a killed backup, and the next backup replaces it.
 func TestAnInterruptedBackupIsNone(t *testing.T) {
 	a := startTestApp(t)
 	dir, data := t.TempDir(), filepath.Join(t.TempDir(), "new")
@@ -98,7 +98,7 @@ func TestAnInterruptedBackupIsNone(t *testing.T) {
 	}
 	err := restoreBackup(t.Context(), dir, restoreFlags{dataDir: data, ownersStopped: true}, io.Discard)
 	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("restoreBackup: %v", err)
+		t.Errorf("restoreBackup of an interrupted backup returned %v", err)
 	}
 	if err := takeBackup(t.Context(), optionsOf(a), dir, io.Discard); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestAnInterruptedBackupIsNone(t *testing.T) {
 		t.Errorf("the directory has %q", names)
 	}
 	if stat, err := os.Stat(filepath.Join(dir, backupName)); err != nil || stat.Mode() != 0o600 {
-		t.Errorf("the file of the backup: %v, %v", stat.Mode(), err)
+		t.Errorf("the file of the backup has mode %v, %v", stat.Mode(), err)
 	}
 }
 
@@ -152,14 +152,14 @@ func TestABackupThatTheServerRefusesLeavesTheFileOfTheRunningOne(t *testing.T) {
 	}
 	err := takeBackup(t.Context(), optionsOf(a), dir, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "a backup is running on client id=") {
-		t.Errorf("takeBackup: %v", err)
+		t.Errorf("takeBackup beside another backup returned %v", err)
 	}
 	if content, err := os.ReadFile(file); err != nil || string(content) != "half" {
 		t.Errorf("the file of the running backup has %q, %v", content, err)
 	}
 }
 
-// Ctrl-C must end the wait for a server that is frozen.
+// Ctrl-C must end the wait for a server that does not reply.
 func TestABackupOfASilentServerCanBeInterrupted(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -177,7 +177,7 @@ func TestABackupOfASilentServerCanBeInterrupted(t *testing.T) {
 	}
 	defer conn.Close()
 	in := bufio.NewReader(conn)
-	for line := ""; line != "BEGIN\r\n"; { // replies to what go-redis sends first
+	for line := ""; line != "BEGIN\r\n"; { // replies to the commands that go-redis sends first
 		if line, err = in.ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
@@ -191,10 +191,10 @@ func TestABackupOfASilentServerCanBeInterrupted(t *testing.T) {
 	select {
 	case err := <-failed:
 		if err == nil || !strings.HasSuffix(err.Error(), ": interrupted") {
-			t.Errorf("takeBackup: %v", err)
+			t.Errorf("interrupted takeBackup returned %v", err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("the backup waits on")
+		t.Fatal("takeBackup still waits after the interrupt")
 	}
 	if names := filesIn(t, dir); len(names) != 0 {
 		t.Errorf("the directory has %q", names)
@@ -212,23 +212,23 @@ func TestAnInterruptedRestoreLeavesNoDataDirectory(t *testing.T) {
 	var out bytes.Buffer
 	err := restoreBackup(ctx, dir, flags, &out)
 	if want := "restore: interrupted; nothing was restored to " + data + ", so restore again"; err == nil || err.Error() != want {
-		t.Errorf("it says %v, want %s", err, want)
+		t.Errorf("interrupted restore returned %v, want %s", err, want)
 	}
 	if strings.Contains(out.String(), "restored to") {
-		t.Errorf("it prints %s", &out)
+		t.Errorf("interrupted restore prints %s", &out)
 	}
 	if names := filesIn(t, data); !slices.Equal(names, []string{"LOCK"}) {
-		t.Errorf("it leaves %q", names)
+		t.Errorf("interrupted restore leaves the files %q", names)
 	}
 	c, err := loadTest(t, []string{"--addr", "127.0.0.1:0", "--data-dir", data}, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := newApp(t.Context(), c, newTestLogs(t, c, io.Discard), func() {}); err == nil {
-		t.Error("a server starts on it")
+		t.Error("a server starts on the incomplete data directory")
 	}
 	if err := restoreBackup(t.Context(), dir, flags, io.Discard); err != nil {
-		t.Errorf("the next restore: %v", err)
+		t.Errorf("restore after an interrupted one: %v", err)
 	}
 }
 

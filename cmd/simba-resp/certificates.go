@@ -53,8 +53,8 @@ func openCertificates(c *config, log *slog.Logger) (*certificates, error) {
 	return certs, nil
 }
 
-// reload reads the files that c names. On an error it changes nothing. It is an error too if c
-// requires no client certificate although a user is on without a password.
+// reload reads the files that c names. On an error it changes nothing. If c requires no client
+// certificates, an enabled user without a password can also be an error: see requiresPasswords.
 func (certs *certificates) reload(c *config) error {
 	l, wrong := loadTLS(c)
 	if len(wrong) > 0 {

@@ -62,7 +62,7 @@ func (s *site) clientConfig() *tls.Config {
 	return &tls.Config{RootCAs: s.authority.Pool, MinVersion: tls.VersionTLS12}
 }
 
-// dial connects a client by TLS.
+// dial connects a client over TLS.
 func (s *site) dial(a *app) redis.Conn {
 	s.t.Helper()
 	c, err := redis.Dial("tcp", a.tlsLn.Addr().String(), redis.DialUseTLS(true), redis.DialTLSConfig(s.clientConfig()))
@@ -143,12 +143,12 @@ func TestPublicTLSNeedsAPasswordOrClientCertificates(t *testing.T) {
 	} {
 		args := append(s.args("--tls-addr", "0.0.0.0:0"), strings.Fields(more)...)
 		if _, err := loadTest(t, args, nil, ""); (err == nil) != allowed {
-			t.Errorf("%q: %v", more, err)
+			t.Errorf("with %q: loadConfig returned %v", more, err)
 		}
 		// Required client certificates do not protect plain RESP.
 		args = append(s.args("--addr", "0.0.0.0:0"), strings.Fields(more)...)
 		if _, err := loadTest(t, args, nil, ""); (err == nil) != (more == "--requirepass x" || more == "--insecure") {
-			t.Errorf("plain, %q: %v", more, err)
+			t.Errorf("with %q: loadConfig returned %v", more, err)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestTLSDisablesPlainTextByDefault(t *testing.T) {
 	} {
 		cfg, err := loadTest(t, append(c.flags, files...), c.env, c.file)
 		if err != nil || cfg.Addr != c.want {
-			t.Errorf("%+v: %+v, %v", c, cfg, err)
+			t.Errorf("%+v: configuration %+v, %v", c, cfg, err)
 		}
 	}
 }
@@ -182,18 +182,18 @@ func TestWithoutAnAddressThereIsNoPlainText(t *testing.T) {
 	a, _ := newTestApp(t, io.Discard, s.args()...)
 	a.start()
 	if a.ln != nil {
-		t.Errorf("it listens on %s", a.ln.Addr())
+		t.Errorf("the server listens without TLS on %s", a.ln.Addr())
 	}
 	c := s.dial(a)
 	port := strconv.Itoa(portOf(a.tlsLn))
 	if got, err := redis.StringMap(c.Do("CONFIG", "GET", "*port")); err != nil || got["port"] != "0" || got["tls-port"] != port {
-		t.Errorf("the ports are %v, %v", got, err)
+		t.Errorf("CONFIG GET *port: %v, %v", got, err)
 	}
 	info, err := redis.String(c.Do("INFO", "server"))
 	expires := a.certs.expires().Unix()
 	for _, want := range []string{"tcp_port:" + port, "tls_port:" + port, fmt.Sprintf("tls_cert_expires_at:%d", expires)} {
 		if err != nil || !strings.Contains(info, want+"\r\n") {
-			t.Errorf("INFO has no %s: %s, %v", want, info, err)
+			t.Errorf("INFO lacks %s: %s, %v", want, info, err)
 		}
 	}
 }
@@ -214,7 +214,7 @@ func TestCertificateReloadIsAllOrNothing(t *testing.T) {
 	shows := func(want string) {
 		t.Helper()
 		if got := s.shown(a); got != want {
-			t.Errorf("it shows the certificate of %q, want %q", got, want)
+			t.Errorf("the server shows the certificate of %q, want %q", got, want)
 		}
 	}
 
@@ -228,7 +228,7 @@ func TestCertificateReloadIsAllOrNothing(t *testing.T) {
 	a.reloadCertificate()
 	shows("third")
 
-	// The certificate is replaced before its key: neither is taken.
+	// The file of the certificate is replaced before that of the key. A reload uses neither.
 	next := s.authority.Sign(t, certs.Leaf{Name: "fourth"})
 	if err := os.WriteFile(s.path("server.crt"), next.CertPEM, 0o600); err != nil {
 		t.Fatal(err)
@@ -237,18 +237,18 @@ func TestCertificateReloadIsAllOrNothing(t *testing.T) {
 	shows("third")
 	a.log.out.flush(time.Minute)
 	if !strings.Contains(log.String(), "TLS reload failed; keeping the current certificate") || !strings.Contains(log.String(), "private key does not match") {
-		t.Errorf("the log says %s", &log)
+		t.Errorf("the log does not report the failed reload: %s", &log)
 	}
 	set("(possibly related to argument 'tls-key-file') - tls-cert-file: ", "tls-key-file", s.path("server.key"))
 	shows("third")
 
-	// Two that are valid only together, by one command, in any order.
+	// A certificate and a key are valid only together. One command sets both, in any order.
 	s.write("moved", certs.Leaf{Name: "fifth"})
 	set("with the key", "tls-cert-file", s.path("moved.crt"))
 	set("", "tls-key-file", s.path("moved.key"), "maxclients", "99", "tls-cert-file", s.path("moved.crt"))
 	shows("fifth")
 
-	// One that fails takes the others back.
+	// If one setting of a command fails, none changes.
 	s.write("sixth", certs.Leaf{Name: "sixth"})
 	set("'maxclients'", "tls-key-file", s.path("sixth.key"), "tls-cert-file", s.path("sixth.crt"), "maxclients", "0")
 	shows("fifth")
@@ -256,14 +256,14 @@ func TestCertificateReloadIsAllOrNothing(t *testing.T) {
 		t.Errorf("CONFIG GET: %v, %v", got, err)
 	}
 
-	// Clients' certificates, from now on.
+	// From now on the server requires client certificates.
 	set("'tls-auth-clients') - tls-ca-cert-file: --tls-auth-clients yes needs it", "tls-auth-clients", "yes")
 	set("", "tls-auth-clients", "YES", "tls-ca-cert-file", s.path("ca.crt"))
 	if _, err := redis.Dial("tcp", a.tlsLn.Addr().String(), redis.DialUseTLS(true), redis.DialTLSConfig(s.clientConfig()), redis.DialClientName("x")); err == nil {
-		t.Error("who shows no certificate is let in")
+		t.Error("the server accepts a client without a certificate")
 	}
 	if _, err := c.Do("PING"); err != nil {
-		t.Errorf("who was let in before: %v", err)
+		t.Errorf("a client that connected before the change: %v", err)
 	}
 	set("immutable", "tls-addr", "127.0.0.1:0")
 }
@@ -277,10 +277,10 @@ func TestPublicUsersWithoutPasswordNeedCertificates(t *testing.T) {
 		return a.settings.set(map[string]string{"tls-auth-clients": whom}, a.settings.tls)
 	}
 	if err := ask(authOptional); err == nil || !strings.Contains(err.Error(), "without a password: [a]") {
-		t.Errorf("it says %v", err)
+		t.Errorf("the change to optional certificates returned %v", err)
 	}
 	if kind := a.certs.current.Load().config.ClientAuth; kind != tls.RequireAndVerifyClientCert {
-		t.Errorf("after the refusal it asks for %v", kind)
+		t.Errorf("after the refused change the server asks for %v", kind)
 	}
 	if err := os.WriteFile(users, []byte("user default off\nuser a on >pw +@all"), 0o600); err != nil {
 		t.Fatal(err)
@@ -289,13 +289,13 @@ func TestPublicUsersWithoutPasswordNeedCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := ask(authOptional); err != nil {
-		t.Errorf("with a password: %v", err)
+		t.Errorf("the change with a password for each user returned %v", err)
 	}
 	if err := os.WriteFile(users, []byte("user default off\nuser a on nopass +@all"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.cfg.users.Load(); err == nil {
-		t.Error("without certificates, an open user was let in by a later file")
+		t.Error("the file may enable a user without a password although certificates are optional")
 	}
 }
 
@@ -305,10 +305,10 @@ func TestSettingsOfTLSAreRefusedWithoutIt(t *testing.T) {
 	a.start()
 	_, err := dial(t, a).Do("CONFIG", "SET", "tls-cert-file", s.path("server.crt"), "tls-key-file", s.path("server.key"))
 	if err == nil || !strings.Contains(err.Error(), "tls-cert-file: it needs --tls-addr") {
-		t.Errorf("it says %v", err)
+		t.Errorf("CONFIG SET without TLS returned %v", err)
 	}
 	if got, err := redis.StringMap(dial(t, a).Do("CONFIG", "GET", "tls-port")); err != nil || got["tls-port"] != "0" {
-		t.Errorf("tls-port: %v, %v", got, err)
+		t.Errorf("CONFIG GET tls-port: %v, %v", got, err)
 	}
 }
 
@@ -348,7 +348,7 @@ func TestCertificateExpiryIsLoggedAtStartAndDaily(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			if got := warnings(&log); got["soon"] != soon || got["expired"] != expired || got["not yet"] != 0 {
-				t.Errorf("the log has warned %v, want %d of an end that is near, %d of one that is over", got, soon, expired)
+				t.Errorf("the log has the warnings %v, want %d about a near end, %d about an end that has passed", got, soon, expired)
 			}
 		}
 		expect(0, 0)
@@ -363,7 +363,7 @@ func TestCertificateExpiryIsLoggedAtStartAndDaily(t *testing.T) {
 		time.Sleep(30 * day)
 		expect(14, 2)
 		if !strings.Contains(log.String(), "subject=\"CN=new\" expires=2099-01-01T00:00:00.000Z") {
-			t.Errorf("the log does not say which is used: %s", &log)
+			t.Errorf("the log does not show the certificate in use: %s", &log)
 		}
 		if err := a.stop(context.Background()); err != nil {
 			t.Error(err)
@@ -372,7 +372,7 @@ func TestCertificateExpiryIsLoggedAtStartAndDaily(t *testing.T) {
 		newTestApp(t, &log, s.args("--durability", "memory")...)
 		synctest.Wait()
 		if warnings(&log)["not yet"] != 1 {
-			t.Errorf("a certificate of tomorrow: %s", &log)
+			t.Errorf("the log does not warn of a certificate that begins tomorrow: %s", &log)
 		}
 	})
 }
@@ -383,13 +383,13 @@ func TestCheckReportsAnExpiredCertificate(t *testing.T) {
 	var out bytes.Buffer
 	err := run(t.Context(), append([]string{"check"}, s.args()...), func(string) string { return "" }, &out, nil)
 	if want := "warning: the TLS certificate has expired: clients refuse it\nthe configuration is valid\n"; err != nil || out.String() != want {
-		t.Errorf("it says %q, %v", &out, err)
+		t.Errorf("check prints %q, %v", &out, err)
 	}
 	if err := os.Remove(s.path("server.key")); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(t.Context(), append([]string{"check"}, s.args()...), func(string) string { return "" }, &out, nil); err == nil {
-		t.Error("a missing key is no error")
+		t.Error("check accepts a missing key")
 	}
 }
 
@@ -410,6 +410,6 @@ func TestCertificatesMayBeginWithByteOrderMarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l, wrong := loadTLS(c); len(wrong) > 0 || l.subject != "CN=first" {
-		t.Errorf("got %+v, %v", l, wrong)
+		t.Errorf("loadTLS returned %+v, %v", l, wrong)
 	}
 }

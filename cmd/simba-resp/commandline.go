@@ -57,7 +57,7 @@ func newRoot(getenv func(string) string, serve func(context.Context, *config) er
 	return root
 }
 
-// describeCompletion gives the command of cobra that prints completions our help and errors.
+// describeCompletion gives our help and errors to cobra's command that prints completions.
 func describeCompletion(root *cobra.Command) {
 	const name = "completion"
 	root.InitDefaultCompletionCmd(name) // else cobra adds it when the command line runs
@@ -119,7 +119,7 @@ func settingsCommand(name string, getenv func(string) string, do func(context.Co
 			new(cobra.Command).HelpFunc()(asked, args)
 			return
 		}
-		_, _ = io.WriteString(cmd.OutOrStdout(), settingsHelp(cmd)) // as cobra does
+		_, _ = io.WriteString(cmd.OutOrStdout(), settingsHelp(cmd)) // cobra ignores the error too
 	})
 	return cmd
 }
@@ -139,7 +139,7 @@ func addSettings(cmd *cobra.Command, given map[string]string) {
 			flags.Func(f.name, f.help, record(f.name))
 		}
 		if c, ok := f.value(new(config)).(choice); ok {
-			// The error is for a flag that is missing.
+			// This fails only if there is no such flag.
 			_ = cmd.RegisterFlagCompletionFunc(f.name, cobra.FixedCompletions(c.from, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}

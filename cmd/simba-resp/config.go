@@ -72,7 +72,7 @@ type config struct {
 	users *access.Accounts // of ACLFile and RequirePass; not in the table
 }
 
-// configErrors are all errors of a configuration, so that a user can fix them in one go.
+// configErrors has all errors of a configuration, so that a user can fix all at once.
 type configErrors []error
 
 // ExitCode returns the exit code of the process.
@@ -228,9 +228,9 @@ func (c *config) Validate() configErrors {
 	}
 	for _, f := range fields {
 		if f.engine != "" && f.engine != c.Engine && !f.isInitial(c) && f.name != "data-dir" {
-			// A store or durability that the server ignores would surprise its user: two groups
-			// of servers might each grant the same lock. An unused directory does no harm. A
-			// container's environment may name it for all engines.
+			// A store or durability that the server ignores would surprise its user: two groups of
+			// servers might each grant the same lock. An unused data directory does no harm, and a
+			// container's environment may name one for all engines.
 			refuse(f.name, "it needs --engine %s", f.engine)
 		}
 	}

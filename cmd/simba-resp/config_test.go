@@ -41,7 +41,7 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 		MaxClients: 10000, ShutdownTimeout: 10 * time.Second, LogLevel: "info", LogFormat: "text",
 		TLSAuthClients: "no", TLSMinVersion: "1.2", UnixSocketPerm: 0o700,
 	}
-	c.users = nil // compared by other tests
+	c.users = nil // other tests check the users
 	if *c != want {
 		t.Errorf("got  %+v\nwant %+v", *c, want)
 	}
@@ -55,7 +55,7 @@ func TestFlagWinsOverVariableOverFileOverDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.MaxClients != 3 || c.HandoffWindow != 2*time.Hour || c.QueueGrace != time.Hour || !c.Insecure || c.Durability != "always" {
-		t.Errorf("got %+v", *c)
+		t.Errorf("configuration %+v", *c)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestFileCanBeNamedByVariable(t *testing.T) {
 	}
 	c, err := loadTest(t, nil, map[string]string{"SIMBA_CONFIG": path}, "")
 	if err != nil || c.MaxClients != 7 {
-		t.Errorf("got %+v, %v", c, err)
+		t.Errorf("configuration %+v, %v", c, err)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestAllConfigErrorsAreReportedAtOnce(t *testing.T) {
 	_, err := loadTest(t, args, env, "colour = 'red'\nqueue-grace = [1]\nbackend-timeout = '0s'")
 	var wrong configErrors
 	if !errors.As(err, &wrong) {
-		t.Fatalf("got %v, want configErrors", err)
+		t.Fatalf("error %v, want configErrors", err)
 	}
 	for _, want := range []string{
 		"unknown key 'colour'",
@@ -107,7 +107,7 @@ func TestUnknownFlagsAndArgumentsAreErrors(t *testing.T) {
 	for _, args := range [][]string{{"--adr", "x"}, {"nonsense"}, {"serve", "nonsense"}, {"check", "--adr", "x"}, {"--maxclients"}} {
 		var wrong configErrors
 		if _, err := loadTest(t, args, nil, ""); !errors.As(err, &wrong) {
-			t.Errorf("%q: got %v, want configErrors", args, err)
+			t.Errorf("%q: error %v, want configErrors", args, err)
 		}
 	}
 }
@@ -119,11 +119,11 @@ func TestPublicAddressNeedsAPassword(t *testing.T) {
 	} {
 		_, err := loadTest(t, []string{"--addr", addr}, nil, "")
 		if refused := err != nil; refused != open {
-			t.Errorf("%s: %v", addr, err)
+			t.Errorf("--addr %s without a password: %v", addr, err)
 		}
 		for _, with := range [][]string{{"--requirepass", "secret"}, {"--insecure"}} {
 			if _, err := loadTest(t, append(with, "--addr", addr), nil, ""); err != nil {
-				t.Errorf("%s %v: %v", addr, with, err)
+				t.Errorf("--addr %s with %v: %v", addr, with, err)
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func TestPublicAddressNeedsAPassword(t *testing.T) {
 func TestAddressMustBeHostAndPort(t *testing.T) {
 	for _, addr := range []string{"", "7379", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:65536", "127.0.0.1:-1"} {
 		if _, err := loadTest(t, []string{"--addr", addr}, nil, ""); err == nil {
-			t.Errorf("%q is accepted", addr)
+			t.Errorf("--addr %q is accepted", addr)
 		}
 	}
 }
@@ -141,11 +141,11 @@ func TestTimeoutIsSecondsOrDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{"0": 0, "30": 30 * time.Second, "30s": 30 * time.Second, "2m": 2 * time.Minute} {
 		c, err := loadTest(t, []string{"--timeout", text}, nil, "")
 		if err != nil || c.Timeout != want {
-			t.Errorf("%s: got %+v, %v", text, c, err)
+			t.Errorf("--timeout %s: configuration %+v, %v", text, c, err)
 		}
 	}
 	if c, err := loadTest(t, nil, nil, "timeout = 30"); err != nil || c.Timeout != 30*time.Second {
-		t.Errorf("an integer in the file: got %+v, %v", c, err)
+		t.Errorf("an integer in the file: configuration %+v, %v", c, err)
 	}
 }
 
@@ -156,18 +156,18 @@ func TestMemoryIsWrittenAsInRedisConf(t *testing.T) {
 	} {
 		c, err := loadTest(t, []string{"--maxmemory", text}, nil, "")
 		if err != nil || c.MaxMemory != want {
-			t.Errorf("%s: got %+v, %v", text, c, err)
+			t.Errorf("--maxmemory %s: configuration %+v, %v", text, c, err)
 		}
 	}
 	for text, want := range map[string]uint64{"'1gb'": 1 << 30, "1024": 1024} {
 		if c, err := loadTest(t, nil, nil, "maxmemory = "+text); err != nil || c.MaxMemory != want {
-			t.Errorf("%s in the file: got %+v, %v", text, c, err)
+			t.Errorf("maxmemory = %s in the file: configuration %+v, %v", text, c, err)
 		}
 	}
 	for _, text := range []string{"", "mb", "-1", "+5", "1x", "1tb", "1.5mb", " 1", "1 mb", "1kbmb", "18446744073709551616", "99999999999gb", "0x10", "1_000"} {
 		_, err := loadTest(t, []string{"--maxmemory", text}, nil, "")
 		if err == nil || err.Error() != "--maxmemory: argument must be a memory value" {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("--maxmemory %q: %v", text, err)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func TestMaxMemoryNeedsTheEmbeddedEngine(t *testing.T) {
 		args := append([]string{"--engine", engine}, store...)
 		want := "maxmemory: it needs --engine embedded: the store of --engine " + engine + " has its own limit"
 		if _, err := loadTest(t, append(args, "--maxmemory", "1gb"), nil, ""); err == nil || err.Error() != "--"+want {
-			t.Errorf("at the start: %v", err)
+			t.Errorf("--maxmemory at the start: %v", err)
 		}
 		c, err := loadTest(t, append(args, "--maxmemory", "0"), nil, "")
 		if err != nil {
@@ -186,7 +186,7 @@ func TestMaxMemoryNeedsTheEmbeddedEngine(t *testing.T) {
 		all := newSettings(&app{cfg: c}).list()
 		s := all[slices.IndexFunc(all, func(s commands.Setting) bool { return s.Name == "maxmemory" })]
 		if err := s.Set("1gb"); err == nil || err.Error() != want || s.Get() != "0" {
-			t.Errorf("CONFIG SET: %v, then it is %s", err, s.Get())
+			t.Errorf("CONFIG SET maxmemory: %v; then the value is %s", err, s.Get())
 		}
 	}
 }
@@ -202,11 +202,11 @@ func TestPasswordIsReadFromFile(t *testing.T) {
 	}
 	c, err := loadTest(t, []string{"--requirepass-file", write("good", "two words \n")}, nil, "")
 	if err != nil || c.RequirePass != "two words " {
-		t.Errorf("got %+v, %v", c, err)
+		t.Errorf("password file: configuration %+v, %v", c, err)
 	}
 	for content, want := range map[string]string{"word": "word", "word\n": "word", "word\r\n": "word", "word\n\n": "word", "\ufeffword\r\n": "word"} {
 		if c, err := loadTest(t, []string{"--requirepass-file", write("line end", content)}, nil, ""); err != nil || c.RequirePass != want {
-			t.Errorf("%q: got %+v, %v", content, c, err)
+			t.Errorf("password file with %q: configuration %+v, %v", content, c, err)
 		}
 	}
 	for name, args := range map[string][]string{
@@ -217,7 +217,7 @@ func TestPasswordIsReadFromFile(t *testing.T) {
 		"both":    {"--requirepass-file", write("other", "x"), "--requirepass", "y"},
 	} {
 		if _, err := loadTest(t, args, nil, ""); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: the password file is accepted", name)
 		}
 	}
 }
@@ -226,12 +226,12 @@ func TestHelpNamesEveryFieldWithUnitAndDefault(t *testing.T) {
 	page := settingsHelp(newRoot(nil, nil))
 	for _, f := range fields {
 		if !strings.Contains(page, "--"+f.name+" "+f.kind+"\n") || !strings.Contains(page, variable(f.name)) {
-			t.Errorf("--%s is missing", f.name)
+			t.Errorf("the help lacks --%s", f.name)
 		}
 	}
 	for _, want := range []string{"default 127.0.0.1:7379", "default 1s", "  check ", "--version", "SIMBA_CONFIG"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("%q is missing", want)
+			t.Errorf("the help lacks %q", want)
 		}
 	}
 }
@@ -264,12 +264,12 @@ func TestStoreSettingsBelongToTheirEngine(t *testing.T) {
 func TestConfigErrorsHideSecrets(t *testing.T) {
 	_, err := loadTest(t, []string{"--redis-url", "redis://:sesame@h", "--mysql-dsn", "u:sesame@tcp(h)/d", "--zookeeper-auth", "digest:u:sesame"}, nil, "")
 	if err == nil || strings.Contains(err.Error(), "sesame") {
-		t.Errorf("it says %v", err)
+		t.Errorf("the error shows the secret, or there is none: %v", err)
 	}
 }
 
 func TestByteOrderMarksAndLineEndsAreTrimmed(t *testing.T) {
-	// As from an editor on Windows, and from "$(cat file)" of such a file.
+	// Editors on Windows write such files, and "$(cat file)" passes their content on.
 	acl := usersFile(t, "\ufeffuser default off\r\nuser a on >word +@all\r\n")
 	c, err := loadTest(t, []string{"--queue-grace", "1s\r"}, map[string]string{
 		"SIMBA_REQUIREPASS": "\ufeffword\r\n", "SIMBA_MAXCLIENTS": "7\n", "SIMBA_TIMEOUT": "\n",
@@ -278,14 +278,14 @@ func TestByteOrderMarksAndLineEndsAreTrimmed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.RequirePass != "word" || c.MaxClients != 7 || c.QueueGrace != time.Second || c.HandoffWindow != 3*time.Second || c.Timeout != 9*time.Second {
-		t.Errorf("got %+v", *c)
+		t.Errorf("configuration %+v", *c)
 	}
 	if c, err = loadTest(t, nil, map[string]string{"SIMBA_ACLFILE": acl + "\n"}, ""); err != nil {
 		t.Fatal(err)
 	}
 	for password, want := range map[string]bool{"word": true, "word\r": false} {
 		if got := c.users.Authenticate([]byte("a"), []byte(password)) != nil; got != want {
-			t.Errorf("the password %q is right: %v", password, got)
+			t.Errorf("authentication with %q: %v", password, got)
 		}
 	}
 }

@@ -68,13 +68,13 @@ func jsonType(t reflect.Type) string {
 	return "number"
 }
 
-// The unit of a number is in its name, by the rule of [client.Objects].
+// By the rule of cli.Objects, the name of a number has its unit.
 func TestEveryFieldOfJSONIsDocumented(t *testing.T) {
 	for _, o := range client.Objects() {
 		for _, f := range fieldsOf(o) {
 			name := f.Tag.Get("json")
 			if f.Tag.Get("doc") == "" {
-				t.Errorf("%s: the field %s has no meaning", o.Command, name)
+				t.Errorf("%s: the field %s has no tag doc", o.Command, name)
 			}
 			for _, unit := range []string{"_seconds", "_usec", "memory", "ttl", "transition"} {
 				if strings.HasSuffix(name, unit) {
@@ -149,6 +149,6 @@ func TestPageOfCommandLineIsCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Error("docs/reference/cli.md is not what the commands give; run: make docs")
+		t.Error("docs/reference/cli.md is not current; run: make docs")
 	}
 }

@@ -124,7 +124,7 @@ func TestPageOfSettingsIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(shown) != want {
-		t.Error("docs/reference/configuration.md is not what the table of settings gives; run: make docs")
+		t.Error("docs/reference/configuration.md is not current; run: make docs")
 	}
 }
 
@@ -136,12 +136,12 @@ func TestPageOfSettingsHasTheDefaultsOfConfig(t *testing.T) {
 	for _, match := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| (\\S+) \\|").FindAllStringSubmatch(configurationTail, -1) {
 		name, want := match[1], strings.Replace(match[2], "none", "", 1)
 		if got, err := redis.StringMap(c.Do("CONFIG", "GET", name)); err != nil || got[name] != want || len(got) != 1 {
-			t.Errorf("%s: got %v, %v, want %q", name, got, err, want)
+			t.Errorf("CONFIG GET %s: %v, %v, want %q", name, got, err, want)
 		}
 		rows++
 	}
 	if rows < 6 {
-		t.Errorf("the table has %d rows", rows)
+		t.Errorf("the table on the page has %d rows", rows)
 	}
 }
 

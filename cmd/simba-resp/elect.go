@@ -58,6 +58,9 @@ func (w *wrapped) elect(ctx context.Context, restart bool) error {
 			return err
 		case result.Asked || !result.Lost && !restart:
 			return w.outcome(result)
+		case result.Lost && result.Code == wrapper.NotStarted:
+			w.runner.Say("the mutex was lost before the command started; contending again")
+			continue
 		case result.Lost:
 			w.runner.Say("the command has ended; contending again")
 			continue
@@ -69,7 +72,8 @@ func (w *wrapped) elect(ctx context.Context, restart bool) error {
 	}
 }
 
-// pause waits for restartPause. A signal that asks this process to end is the error.
+// pause waits for restartPause. If a signal asks this process to end, it returns the error of
+// endedBy.
 func (w *wrapped) pause() error {
 	timer := time.NewTimer(restartPause)
 	defer timer.Stop()

@@ -78,8 +78,8 @@ func (a *app) zookeeperOptions(n simba.Notices) zookeeper.Options {
 
 // openEmbedded opens the embedded engine and its store.
 func (a *app) openEmbedded(n simba.Notices) error {
-	// The garbage of a start, the names as they were read, is no larger than the restored leases.
-	// The collector would add half the time of the start to find that.
+	// A start makes little garbage: the names that it reads take no more memory than the restored
+	// leases. Garbage collection would make the start half as long again.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	journal, clock, recovery, err := a.openJournal()
 	if err != nil {
@@ -104,8 +104,8 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	if a.cfg.Durability == durabilityMemory {
 		a.log.Warn("durability memory: leases, queues and history are lost when this process ends; " +
 			"a mutex may then be granted while its last owner still relies on its lease")
-		// Tokens and event numbers must grow from one run to the next. With nothing stored, they
-		// do if the wall clock does.
+		// Tokens and event numbers must grow from one run to the next. Nothing is stored, so they
+		// begin at the wall clock.
 		began := time.Now().UnixMicro()
 		return engine.Memory(), engine.NewClock(0), engine.Recovery{Token: uint64(began), Seq: simba.Seq(began)}, nil
 	}
@@ -133,7 +133,7 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	return store, clock, engine.Recovery(*recovered), nil
 }
 
-// backup returns what begins a backup of the store, nil without a store.
+// backup returns the function that begins a backup of the store, nil without a store.
 func (a *app) backup() func() (commands.Backup, error) {
 	if a.store == nil {
 		return nil

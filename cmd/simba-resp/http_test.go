@@ -39,9 +39,9 @@ func TestInvalidHTTPSettingsAreRefused(t *testing.T) {
 		_, err := loadTest(t, c.args, nil, "")
 		switch {
 		case c.want == "" && err != nil:
-			t.Errorf("%v: %v", c.args, err)
+			t.Errorf("%v: error %v, want none", c.args, err)
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%v: %v, want %q", c.args, err, c.want)
+			t.Errorf("%v: error %v, want %q", c.args, err, c.want)
 		}
 	}
 }
@@ -52,13 +52,13 @@ func TestClientCertificatesStayRequiredForOpenHTTPS(t *testing.T) {
 	a, _ := newTestApp(t, io.Discard, s.args("--tls-ca-cert-file", s.path("ca.crt"), "--tls-auth-clients", "yes", "--http-addr", "0.0.0.0:0")...)
 	if err := a.settings.set(map[string]string{"tls-auth-clients": "optional"}, a.settings.tls); err == nil ||
 		!strings.Contains(err.Error(), "http-addr: 0.0.0.0:0 is open to other machines") {
-		t.Errorf("got %v", err)
+		t.Errorf("the change to optional certificates returned %v", err)
 	}
 }
 
 func TestListedMutexesAreGlobsBetweenCommas(t *testing.T) {
 	c := &config{MetricsMutexes: "jobs:*, jobs:*,one ,,"}
 	if got := c.metricsMutexes(); !slices.Equal(got, []string{"jobs:*", "one"}) {
-		t.Errorf("got %q", got)
+		t.Errorf("metricsMutexes returned %q", got)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/simba-resp/simba-resp/wrapper"
 )
 
-// The exit codes of lock and elect. Others are those of the command.
+// The exit codes of lock and elect. Any other code is that of the command.
 const (
 	exitUnavailable = 69 // the server cannot be reached, or refuses the request; EX_UNAVAILABLE
 	exitConflict    = 75 // not acquired in time; EX_TEMPFAIL
@@ -31,7 +31,7 @@ const (
 	defaultGrace = 5 * time.Second
 	// minTTL leaves time for a renewal that fails and is repeated.
 	minTTL = time.Second
-	// longestWindow is that of the server.
+	// longestWindow is the longest window that the server accepts.
 	longestWindow = 24 * time.Hour
 	// renewals is how often a lease is renewed in a TTL window.
 	renewals = 3
@@ -43,7 +43,7 @@ const (
 // exitError is an error with an exit code.
 type exitError struct {
 	code int
-	err  error // nil = the command, or the user, knows why
+	err  error // nil = there is nothing to print
 	// interrupted reports that SIGINT has ended the command, or the wait for the mutex.
 	interrupted bool
 }
@@ -127,8 +127,8 @@ type wrapped struct {
 	silent  bool // the server has not replied to the last request
 }
 
-// newWrapped prepares what lock and elect do. Its errors come before any request. The caller closes
-// it. The output of errors of the command must not block, since the lease runs on.
+// newWrapped prepares what lock and elect do. It sends no request. The caller closes the result.
+// The error output of cmd must not block, since the lease runs on meanwhile.
 func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped, error) {
 	if err := argsError(cmd, args); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped,
 		return nil, err
 	}
 	if user := w.options.Username; flags.id == "" && user != "" && user != "default" {
-		// Without a rule as:, a user may contend as its own name and what begins with that.
+		// Without a rule as:, the ids of a user must begin with the name of the user.
 		flags.id = fmt.Sprintf("%s:%s~%016x", user, client.NewHostID(), rand.Uint64())
 	}
 	w.signals = wrapper.Catch()
@@ -180,8 +180,8 @@ func argsError(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// acquire locks the mutex, and waits for it until ctx ends, or not at all with try. A signal that
-// asks this process to end ends the wait, and is the error.
+// acquire locks the mutex. It waits for the mutex until ctx ends; with try it does not wait. If a
+// signal asks this process to end, acquire returns the error of endedBy.
 func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -200,7 +200,7 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 	go func() {
 		for {
 			l, err := lock(ctx, w.mutex, client.WithID(w.flags.id), client.WithRenewal(w.flags.ttl/renewals))
-			if errors.Is(err, client.ErrInUse) && ctx.Err() == nil { // by the last tenure
+			if errors.Is(err, client.ErrInUse) && ctx.Err() == nil { // the last tenure uses the id
 				time.Sleep(inUsePause)
 				continue
 			}
@@ -219,7 +219,7 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 			r := <-results
 			w.silent = errors.Is(r.err, client.ErrUnavailable)
 			if r.lock != nil {
-				_ = w.unlock(r.lock) // else it is free when the lease ends
+				_ = w.unlock(r.lock) // if that fails, the mutex is free when the lease ends
 			}
 			return nil, endedBy(sig, code)
 		case r := <-results:
@@ -248,7 +248,7 @@ func (w *wrapped) explain(err error) error {
 		case held.Err != nil:
 			owner += ", or has not replied yet"
 		}
-		return &exitError{code: exitConflict, err: fmt.Errorf("%s: not acquired; %s", w.mutex, owner)}
+		return &exitError{code: exitConflict, err: fmt.Errorf("%s: not acquired; %s", cli.Printable(w.mutex), owner)}
 	}
 	// The name or the id is not valid.
 	return &exitError{code: exitUsage, err: errors.New(cli.Printable(err.Error()))}
@@ -276,17 +276,17 @@ func (w *wrapped) unlock(l *client.Lock) error {
 func (w *wrapped) outcome(r wrapper.Result) error {
 	switch {
 	case r.Lost && r.Code == wrapper.NotStarted:
-		return &exitError{code: exitLost, err: fmt.Errorf("%s: the mutex was lost before the command started", w.mutex)}
+		return &exitError{code: exitLost, err: fmt.Errorf("%s: the mutex was lost before the command started", cli.Printable(w.mutex))}
 	case r.Lost:
-		return &exitError{code: exitLost, err: fmt.Errorf("%s: the mutex was lost while the command ran, or could not be renewed; the exit code of the command is %d", w.mutex, r.Code)}
+		return &exitError{code: exitLost, err: fmt.Errorf("%s: the mutex was lost while the command ran, or could not be renewed; the exit code of the command is %d", cli.Printable(w.mutex), r.Code)}
 	case r.Code != 0:
 		return &exitError{code: r.Code, interrupted: r.Signal == unix.SIGINT}
 	}
 	return nil
 }
 
-// close waits until nothing is left at the server, if that does not take long. It does not wait for
-// a server that did not reply to the last request.
+// close waits a short time until the Client has left all queues and released all leases. It does
+// not wait if the server did not reply to the last request.
 func (w *wrapped) close() {
 	if !w.silent {
 		_ = w.client.Close()

@@ -35,7 +35,7 @@ func (l *leaseLog) Handle(_ context.Context, r slog.Record) error {
 		return true
 	})
 	switch {
-	case r.Message == "mutex lost": // the Runner knows more
+	case r.Message == "mutex lost": // the Runner reports it with the reason
 	case cause == nil:
 		l.say("%s", r.Message)
 	case r.Level < l.returned.Level():

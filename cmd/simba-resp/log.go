@@ -9,7 +9,8 @@ import (
 // logs holds the loggers of the server.
 type logs struct {
 	*slog.Logger // lines of at least level
-	// audit logs audit lines at any level. A user who may set the level must not hide commands.
+	// audit logs audit lines at any level. A user who may set the level must not be able to hide
+	// commands.
 	audit *slog.Logger
 	level *slog.LevelVar // of Logger
 	out   *logBuffer     // of both

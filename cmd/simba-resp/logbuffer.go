@@ -11,7 +11,7 @@ import (
 const logRoom = 1 << 20
 
 // logWrite is the maximum number of bytes in one write, unless a single line is longer. Clients can
-// cause lines faster than a write for each line would take.
+// cause lines faster than one write for each line could write them.
 const logWrite = 64 << 10
 
 // lineKind is a kind of line. Each has its own share of a logBuffer.
@@ -27,9 +27,8 @@ const (
 // logBuffer writes lines to the log, in their order, on a goroutine of its own. A logger never
 // waits for the log's reader: standard error can be a pipe whose reader is alive but does not read.
 //
-// Other lines cannot fill the room of audit lines. A line without room, or whose write fails, is
-// lost and counted. When writes succeed again, a report replaces the lost lines and has their
-// number.
+// Plain lines and audit lines have separate room. A line is lost if it has no room, or if its write
+// fails. The buffer counts lost lines. When writes succeed again, it reports their number.
 //
 // Its methods are safe for concurrent use.
 type logBuffer struct {
@@ -41,7 +40,7 @@ type logBuffer struct {
 	queue   []logEntry        // to be written; the first of them may be in Write
 	held    [lineKinds]int    // bytes in queue
 	lost    [lineKinds]int    // lines that no report in queue counts
-	dropped [lineKinds]uint64 // lines that were lost, ever
+	dropped [lineKinds]uint64 // lines lost since the start
 	// report returns the report of n lost lines; nil = no reports.
 	report func(kind lineKind, n int) []byte
 	closed bool
@@ -51,8 +50,8 @@ type logBuffer struct {
 type logEntry struct {
 	kind  lineKind
 	text  []byte
-	lines int // lost if it cannot be written: 1, or the number in a report
-	// report says that it replaces lines, which are in dropped already.
+	lines int // lines that are lost if the write fails: 1, or the number in a report
+	// report is true for a report of lost lines, which dropped counts already.
 	report bool
 }
 
@@ -152,9 +151,9 @@ func (b *logBuffer) run() {
 				}
 			}
 		}
-		clear(b.queue[:lines]) // for the collector
+		clear(b.queue[:lines]) // for the garbage collector
 		b.queue = b.queue[lines:]
-		if err == nil && len(b.queue) == 0 { // no further line may come to report before
+		if err == nil && len(b.queue) == 0 { // perhaps no later line triggers the report
 			b.reportLocked(plainLine)
 			b.reportLocked(auditLine)
 		}

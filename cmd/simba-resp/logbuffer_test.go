@@ -19,9 +19,9 @@ import (
 	"github.com/simba-resp/simba-resp/persist"
 )
 
-// pipe is a log whose reader can hang or be closed.
+// pipe is a log. Its reader can hang or go away.
 type pipe struct {
-	mu     sync.Mutex // a hanging reader holds it
+	mu     sync.Mutex // the test locks it while the reader hangs
 	text   bytes.Buffer
 	broken bool
 }
@@ -60,7 +60,7 @@ func newPipedLogs(t *testing.T, args ...string) (*pipe, *logs) {
 
 func TestLogIsCompleteAndInOrder(t *testing.T) {
 	p, logs := newPipedLogs(t)
-	const lines = 20_000 // more than the rooms hold
+	const lines = 20_000 // more than the buffer has room for
 	for i := range lines {
 		if i%2 == 0 {
 			logs.Info("said", "n", i)
@@ -68,7 +68,7 @@ func TestLogIsCompleteAndInOrder(t *testing.T) {
 			logs.audit.Info("said", "n", i)
 		}
 		if i%1000 == 0 {
-			logs.out.flush(time.Minute) // the test must not outrun the writer
+			logs.out.flush(time.Minute) // otherwise the test would fill the buffer
 		}
 	}
 	logs.out.flush(time.Minute)
@@ -105,9 +105,9 @@ func TestBufferedLogLinesShareAWrite(t *testing.T) {
 	log.mu.Unlock()
 	b.close(time.Minute)
 	if got := log.lines(); len(got) != lines || got[lines-1] != fmt.Sprint("line ", lines-1) {
-		t.Errorf("%d lines were written, the last is %q", len(got), got[len(got)-1])
+		t.Errorf("%d lines were written, the last one is %q", len(got), got[len(got)-1])
 	}
-	if log.writes > 10 { // the first may have taken one line only
+	if log.writes > 10 { // the first write may have taken one line only
 		t.Errorf("%d lines took %d writes", lines, log.writes)
 	}
 }
@@ -122,7 +122,7 @@ func (n brokenLog) Write(text []byte) (int, error) {
 func TestPartialLogWriteCountsOnlyMissingLines(t *testing.T) {
 	b := newLogBuffer(brokenLog(10))
 	b.setReport(func(lineKind, int) []byte { return nil })
-	b.mu.Lock() // so that one write takes all of them
+	b.mu.Lock() // so that one write takes all lines
 	for _, line := range []string{"four\n", "five\n", "lost\n", "gone\n"} {
 		b.appendLocked(logEntry{kind: plainLine, text: []byte(line), lines: 1})
 	}
@@ -131,10 +131,10 @@ func TestPartialLogWriteCountsOnlyMissingLines(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.dropped[plainLine] != 2 {
-		t.Errorf("%d of two missing lines are counted for the metrics", b.dropped[plainLine])
+		t.Errorf("dropped counts %d lines, want 2", b.dropped[plainLine])
 	}
 	if b.lost[plainLine] != 2 || b.held[plainLine] != 0 {
-		t.Errorf("%d of two missing lines are counted, %d bytes are held", b.lost[plainLine], b.held[plainLine])
+		t.Errorf("lost counts %d lines, want 2; %d bytes are held, want 0", b.lost[plainLine], b.held[plainLine])
 	}
 }
 
@@ -201,7 +201,7 @@ func TestSlowLogReaderGetsFewReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reads := make(chan struct{}) // a line each; closed: as many as there are
+	reads := make(chan struct{}) // each value lets the reader read one line; closed = no limit
 	var p pipe
 	logs := newTestLogs(t, c, writerFunc(func(text []byte) (int, error) {
 		for range bytes.Count(text, []byte("\n")) {
@@ -210,11 +210,11 @@ func TestSlowLogReaderGetsFewReports(t *testing.T) {
 		return p.Write(text)
 	}))
 	lines := 0
-	for range 20_000 { // more than there is room for
+	for range 20_000 { // more than the buffer has room for
 		logs.Info("log")
 		lines++
 	}
-	for range 2000 { // it reads half of what comes
+	for range 2000 { // the reader reads half of the lines
 		reads <- struct{}{}
 		logs.Info("log")
 		logs.Info("log")
@@ -228,7 +228,7 @@ func TestSlowLogReaderGetsFewReports(t *testing.T) {
 		t.Errorf("of %d lines %d were read and %d are reported as dropped", lines, read["log"], dropped["log"])
 	}
 	if reports := len(got) - read["log"]; reports > 3 {
-		t.Errorf("there are %d reports", reports)
+		t.Errorf("the log has %d reports, want at most 3", reports)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestLogFlushTimesOut(t *testing.T) {
 		began := time.Now()
 		out.close(time.Second)
 		if took := time.Since(began); took != time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("flush took %v, want 1 s", took)
 		}
 		close(unread)
 		<-out.ended
@@ -268,7 +268,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// The test starts its own binary again, and that process exits.
+// The test runs its own binary as another process. That process logs a failed store and exits.
 func TestFailedStoreIsLoggedBeforeExit(t *testing.T) {
 	const child = "SIMBA_TEST_FAILED_STORE"
 	if os.Getenv(child) != "" {
@@ -304,10 +304,10 @@ func TestFailedStoreIsLoggedBeforeExit(t *testing.T) {
 			}
 			_ = cmd.Wait()
 			if code := cmd.ProcessState.ExitCode(); code != persist.ExitCode {
-				t.Errorf("exit code %d, want %d", code, persist.ExitCode)
+				t.Errorf("the process ended with exit code %d, want %d", code, persist.ExitCode)
 			}
 			if got := strings.Contains(string(text), "the disk broke"); got != read {
-				t.Errorf("the log says why: %v, want %v", got, read)
+				t.Errorf("the log has the reason: %v, want %v", got, read)
 			}
 		})
 	}

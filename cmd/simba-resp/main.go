@@ -50,13 +50,13 @@ func end(log *logBuffer, err error) (code int) {
 	return code
 }
 
-// interrupt ends the process by SIGINT. When the user types Ctrl-C, a script that runs this program
-// then ends, too. bash goes on behind a program that exits with 130.
+// interrupt ends the process by SIGINT. So when the user types Ctrl-C, a script that runs this
+// program ends too. If this program exited with code 130, bash would go on with the script.
 func interrupt(log *logBuffer) {
 	log.flush(logFlushTimeout)
 	signal.Reset(os.Interrupt)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
-	time.Sleep(time.Second) // another thread may get it
+	time.Sleep(time.Second) // another thread may handle the signal
 }
 
 // serveUntilSignal runs the server until it receives a signal to stop or a client sends SHUTDOWN.
@@ -75,7 +75,7 @@ func serveUntilSignal(ctx context.Context, cfg *config, log *logBuffer) error {
 		first := time.Now()
 		cancel()
 		for range signals {
-			// Supervisors, timeout(1) and make among them, may send one signal twice.
+			// Supervisors such as timeout(1) and make may send one signal twice.
 			if time.Since(first) > repeatedSignal {
 				break
 			}
@@ -119,7 +119,7 @@ func serve(ctx context.Context, cfg *config, out *logBuffer) error {
 	// ctx has ended, but the stop needs time of its own.
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
 	defer cancel()
-	// A slow reader of the log has the rest of the timeout, less the time that the exit needs.
+	// A slow reader of the log may use the rest of the timeout, except for the last tenth.
 	logDeadline := time.Now().Add(cfg.ShutdownTimeout * 9 / 10)
 	err = joinErrors(err, a.stop(stopCtx))
 	out.flush(max(time.Until(logDeadline), logFlushTimeout))

@@ -40,7 +40,7 @@ type restoreFlags struct {
 	ownersStopped bool
 }
 
-// restoreCommand returns the command restore. It runs beside no server.
+// restoreCommand returns the command restore. The command needs no server.
 func restoreCommand() *cobra.Command {
 	var f restoreFlags
 	cmd := &cobra.Command{

@@ -65,10 +65,10 @@ func aliases(a *app) []commands.Setting {
 	}
 }
 
-// redisNames are the names that CONFIG uses, as Redis does, where they differ from the flag's.
+// redisNames maps names of flags to other names that CONFIG uses, as Redis does.
 var redisNames = map[string]string{"log-level": "loglevel"}
 
-// redisWords are values that CONFIG SET accepts as in Redis, by setting.
+// redisWords maps Redis' words for a setting to our values. CONFIG SET accepts both.
 var redisWords = map[string]map[string]string{
 	"log-level": {"verbose": "debug", "notice": "info", "warning": "warn"},
 }
@@ -112,7 +112,7 @@ func (s *settings) set(texts map[string]string, apply func(*config) error) error
 	next := s.c
 	for name, text := range texts {
 		f := fieldOf(name)
-		if _, ok := f.value(&next).(choice); ok { // in any case of letters, as in Redis
+		if _, ok := f.value(&next).(choice); ok { // upper or lower case, as in Redis
 			text = strings.ToLower(text)
 		}
 		if word, ok := redisWords[name][text]; ok {

@@ -25,8 +25,8 @@ type systemd struct {
 // underSystemd reports whether systemd, or another manager of services, wants reports.
 func underSystemd() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
 
-// reportToSystemd reports that a serves. If systemd has set a watchdog, it reports from now on that
-// a still serves, until stop.
+// reportToSystemd reports that the server serves. If systemd has set a watchdog, the reports go on
+// until stop.
 func reportToSystemd(a *app) *systemd {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &systemd{log: a.log.Logger, end: cancel}
@@ -52,7 +52,7 @@ func reportToSystemd(a *app) *systemd {
 		s.log.Warn("the watchdog of systemd gets no reports", "err", err)
 	case timeout > 0:
 		if a.store != nil && timeout <= persist.DefaultCommitTimeout {
-			// A disk that hangs for that long ends the process, with a reason in the log.
+			// If the disk hangs for the commit timeout, the process ends, with a reason in the log.
 			s.log.Warn("WatchdogSec is too short: it must be longer than the commit timeout",
 				"watchdog", timeout, "commit-timeout", persist.DefaultCommitTimeout)
 		}
@@ -72,7 +72,7 @@ func reportToSystemd(a *app) *systemd {
 const statusServing = "STATUS=Serving"
 
 // feedWatchdog pings four times in each timeout, and reports each result, until ctx ends. A PING
-// has half of the timeout. So after a slow one there is still time for another.
+// may take half of the timeout. So after a slow PING there is still time for another.
 func feedWatchdog(ctx context.Context, timeout time.Duration, ping func(context.Context) error, report func(error)) {
 	ticker := time.NewTicker(timeout / 4)
 	defer ticker.Stop()

@@ -25,7 +25,7 @@ func TestWatchdogIsFedAfterEachPing(t *testing.T) {
 		var hung, failing atomic.Bool
 		start := time.Now()
 		var mu sync.Mutex       // protects the next two
-		var fed []time.Duration // since start
+		var fed []time.Duration // times of the reports, since start
 		failures := 0
 		ping := func(ctx context.Context) error {
 			switch {
@@ -54,26 +54,26 @@ func TestWatchdogIsFedAfterEachPing(t *testing.T) {
 			return slices.Clone(fed), failures
 		}
 		if fed, _ := until(11 * time.Second); !slices.Equal(fed, []time.Duration{0, 5 * time.Second, 10 * time.Second}) {
-			t.Errorf("fed after %v", fed)
+			t.Errorf("in the first 11 s the watchdog was fed after %v", fed)
 		}
 		hung.Store(true)
 		if fed, failed := until(time.Hour); len(fed) != 3 || failed < 300 {
-			t.Errorf("fed after %v while it hangs, with %d failures", fed, failed)
+			t.Errorf("while PING hangs the watchdog was fed after %v, with %d failures", fed, failed)
 		}
 		hung.Store(false)
 		failing.Store(true)
 		if fed, _ := until(time.Hour + time.Minute); len(fed) != 3 {
-			t.Errorf("fed after %v while PING fails", fed)
+			t.Errorf("while PING fails the watchdog was fed after %v", fed)
 		}
 		failing.Store(false)
 		if fed, _ := until(time.Hour + time.Minute + 20*time.Second); len(fed) < 6 {
-			t.Errorf("fed after %v when it serves again", fed)
+			t.Errorf("when PING succeeds again the watchdog was fed after %v", fed)
 		}
 		hung.Store(true)
 		_, before := until(time.Hour + time.Minute + 26*time.Second)
 		cancel() // during a PING
 		if _, failed := until(2 * time.Hour); failed != before {
-			t.Error("the end counts as a failure")
+			t.Error("the end of the context counts as a failed PING")
 		}
 	})
 }
@@ -125,7 +125,7 @@ func (m *manager) count(text string) (n int) {
 
 // watchedLog is a log that a test reads while it is written.
 type watchedLog struct {
-	mu sync.Mutex // protects b
+	mu sync.Mutex // protects b, which the server writes while the test reads
 	b  bytes.Buffer
 }
 
@@ -145,7 +145,7 @@ func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for late := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
-			t.Fatalf("not within a minute: %s", what)
+			t.Fatalf("this did not happen within a minute: %s", what)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (h *hanging) Execute(c *resp.Conn, args [][]byte) {
 func TestWatchdogIsNotFedWhileTheServingLoopHangs(t *testing.T) {
 	m := newManager(t)
 	t.Setenv("WATCHDOG_USEC", "200000")
-	t.Setenv("WATCHDOG_PID", "") // any
+	t.Setenv("WATCHDOG_PID", "") // any process
 	c, err := loadTest(t, []string{"--addr", "127.0.0.1:0", "--data-dir", t.TempDir() + "/data"}, nil, "")
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestWatchdogIsNotFedWhileTheServingLoopHangs(t *testing.T) {
 	until(t, "READY", func() bool { return m.count("READY=1\nSTATUS=Serving") == 1 })
 	until(t, "WATCHDOG", func() bool { return m.count("WATCHDOG=1") > 2 })
 	if log.count("WatchdogSec is too short") != 1 {
-		t.Errorf("the log does not warn: %s", &log.b)
+		t.Errorf("the log does not warn of a short WatchdogSec: %s", &log.b)
 	}
 
 	client := dial(t, a)
@@ -199,10 +199,10 @@ func TestWatchdogIsNotFedWhileTheServingLoopHangs(t *testing.T) {
 	const failure = "does not answer its own PING"
 	since := log.count(failure)
 	until(t, "a PING fails", func() bool { return log.count(failure) > since })
-	fed := m.count("WATCHDOG=1") // the last PING before the hang included
+	fed := m.count("WATCHDOG=1") // includes the last PING before the hang
 	until(t, "more PINGs fail", func() bool { return log.count(failure) > since+3 })
 	if n := m.count("WATCHDOG=1"); n != fed {
-		t.Errorf("%d reports while the loop hangs", n-fed)
+		t.Errorf("%d reports while the loop hangs, want none", n-fed)
 	}
 	close(h.release)
 	until(t, "WATCHDOG after the hang", func() bool { return m.count("WATCHDOG=1") > fed })
@@ -223,6 +223,6 @@ func TestWithoutNotifySocketNothingIsReported(t *testing.T) {
 	s.stop()
 	a.log.out.flush(time.Minute)
 	if strings.Contains(log.String(), "systemd") {
-		t.Errorf("%s", &log)
+		t.Errorf("the log mentions systemd: %s", &log)
 	}
 }

@@ -35,8 +35,8 @@ func (c *config) checkUnixSocket(refuse func(name, format string, args ...any)) 
 // listener removes the file when it is closed.
 //
 // Two servers that start at the same moment can both find the same socket stale. The later one then
-// replaces the new socket of the other, which no further client reaches. Servers of one data
-// directory never come so far, since the first locks it before it listens.
+// replaces the new socket of the other, and no new client reaches the other. Servers of one data
+// directory cannot do so, since each locks the directory before it listens.
 //
 // perm is the mode of the file, as of chmod; 0 leaves it to the umask. A client needs the right to
 // write.
@@ -45,7 +45,7 @@ func listenUnix(path string, perm fs.FileMode) (net.Listener, error) {
 		return nil, fmt.Errorf("unixsocket: %w", err)
 	}
 	// The kernel gives the file the mode of the socket, less the umask. So nobody can connect
-	// before Chmod. Systems other than Linux refuse it.
+	// before Chmod. Systems other than Linux refuse Fchmod on a socket.
 	restrict := func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), uint32(perm)) })
 	}
@@ -83,7 +83,7 @@ func removeStale(path string) error {
 	case err == nil:
 		nc.Close()
 		return fmt.Errorf("another process listens on %s", path)
-	case !errors.Is(err, syscall.ECONNREFUSED): // a full backlog is a live server's
+	case !errors.Is(err, syscall.ECONNREFUSED): // for example, a live server has a full backlog
 		return fmt.Errorf("a process may listen on %s: %w", path, err)
 	}
 	return os.Remove(path)

@@ -22,11 +22,11 @@ func TestUnixSocketHasItsPermissionFromTheStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode() != want|fs.ModeSocket {
-			t.Errorf("%o: %v, %v", perm, info.Mode(), err)
+			t.Errorf("mode %o: the file has %v, %v", perm, info.Mode(), err)
 		}
 		ln.Close()
 		if _, err := os.Lstat(path); !os.IsNotExist(err) {
-			t.Errorf("%o: after Close: %v", perm, err)
+			t.Errorf("mode %o: the file exists after Close: %v", perm, err)
 		}
 	}
 }
@@ -62,14 +62,14 @@ func TestStaleUnixSocketIsReplacedAndNothingElse(t *testing.T) {
 			got.Close()
 		}
 		if err == nil || !strings.HasPrefix(err.Error(), "unixsocket: ") || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v, want %q", path, err, want)
+			t.Errorf("listen on %s: %v, want %q", path, err, want)
 		}
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "mine" {
-		t.Errorf("the file has %q, %v", text, err)
+		t.Errorf("the refused file has %q, %v", text, err)
 	}
 	if nc, err := net.Dial("unix", stale); err != nil {
-		t.Errorf("the live socket: %v", err)
+		t.Errorf("the live socket does not accept: %v", err)
 	} else {
 		nc.Close()
 	}
@@ -96,7 +96,7 @@ func TestUnixSocketSettingsAreChecked(t *testing.T) {
 	}
 	c, err := loadTest(t, []string{"--addr", "", "--unixsocket", long[:maxSocketPath], "--unixsocketperm", "0770"}, nil, "")
 	if err != nil || c.UnixSocketPerm != 0o770 {
-		t.Errorf("%+v, %v", c, err)
+		t.Errorf("configuration %+v, %v", c, err)
 	}
 }
 
@@ -116,30 +116,30 @@ func TestUnixSocketServesWithoutAPort(t *testing.T) {
 	c := connect()
 	values, err := redis.StringMap(c.Do("CONFIG", "GET", "*"))
 	if err != nil || values["unixsocket"] != path || values["unixsocketperm"] != "770" || values["port"] != "0" || values["bind"] != "" {
-		t.Errorf("%q %q %q %q, %v", values["unixsocket"], values["unixsocketperm"], values["port"], values["bind"], err)
+		t.Errorf("CONFIG GET: unixsocket %q, unixsocketperm %q, port %q, bind %q, %v", values["unixsocket"], values["unixsocketperm"], values["port"], values["bind"], err)
 	}
 	info, err := redis.String(c.Do("INFO", "server"))
 	if err != nil || !strings.Contains(info, "\r\nunixsocket:"+path+"\r\n") || !strings.Contains(info, "\r\ntcp_port:0\r\n") {
-		t.Errorf("%v, %v", info, err)
+		t.Errorf("INFO: %v, %v", info, err)
 	}
 	list, err := redis.String(c.Do("CLIENT", "LIST"))
 	if err != nil || !strings.Contains(list, " addr="+path+":0 laddr="+path+":0 ") || !strings.Contains(list, " flags=U ") {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("CLIENT LIST: %v, %v", list, err)
 	}
 	second, third := connect(), connect()
 	if pong, err := second.Do("PING"); pong != "PONG" || err != nil {
-		t.Errorf("%v, %v", pong, err)
+		t.Errorf("PING of the second client: %v, %v", pong, err)
 	}
 	if _, err := third.Receive(); err == nil || !strings.Contains(err.Error(), "max number of clients") {
-		t.Errorf("the third client: %v", err)
+		t.Errorf("the third client was not rejected: %v", err)
 	}
 	if killed, err := redis.Int(c.Do("CLIENT", "KILL", "ADDR", path+":0")); killed != 1 || err != nil {
-		t.Errorf("killed %d, %v", killed, err)
+		t.Errorf("CLIENT KILL closed %d connections, %v", killed, err)
 	}
 	if err := a.stop(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
-		t.Errorf("after the stop: %v", err)
+		t.Errorf("the file exists after the stop: %v", err)
 	}
 }

@@ -42,7 +42,7 @@ func TestAllUserErrorsAreReportedWithTheirLines(t *testing.T) {
 
 func TestUnreadableUserFileIsAnError(t *testing.T) {
 	if _, err := loadTest(t, []string{"--aclfile", filepath.Join(t.TempDir(), "nowhere")}, nil, ""); err == nil {
-		t.Error("accepted")
+		t.Error("a missing file of users is accepted")
 	}
 }
 
@@ -56,10 +56,10 @@ func TestPublicAddressNeedsAPasswordForEachUser(t *testing.T) {
 	} {
 		args := []string{"--addr", "0.0.0.0:0", "--aclfile", usersFile(t, text)}
 		if _, err := loadTest(t, args, nil, ""); (err != nil) != refused {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("users %q: %v", text, err)
 		}
 		if _, err := loadTest(t, append(args, "--insecure"), nil, ""); err != nil {
-			t.Errorf("%q, insecure: %v", text, err)
+			t.Errorf("users %q with --insecure: %v", text, err)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func TestDefaultUserHasOnePassword(t *testing.T) {
 	with := usersFile(t, "user default on >pw ~* &* +@all")
 	without := usersFile(t, "user a on >pw +@all")
 	if _, err := loadTest(t, []string{"--aclfile", with, "--requirepass", "x"}, nil, ""); err == nil || !strings.Contains(err.Error(), "requirepass is set too") {
-		t.Errorf("two places: %v", err)
+		t.Errorf("two passwords of the default user: %v", err)
 	}
 	c, err := loadTest(t, []string{"--aclfile", without, "--requirepass", "x", "--addr", "0.0.0.0:0"}, nil, "")
 	if err != nil {

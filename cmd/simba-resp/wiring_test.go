@@ -25,7 +25,7 @@ import (
 type wired struct {
 	*app
 	t   *testing.T
-	dir string // a directory of its own
+	dir string // a directory of the test
 	log *bytes.Buffer
 }
 
@@ -99,7 +99,7 @@ const tlsArgs = "--tls-addr 127.0.0.2:0 --tls-cert-file $dir/server.crt --tls-ke
 var wirings = []wiring{
 	{"addr", "--addr 127.0.0.2:0", func(w *wired) {
 		if got := w.ln.Addr().String(); !strings.HasPrefix(got, "127.0.0.2:") {
-			w.t.Errorf("it listens on %s", got)
+			w.t.Errorf("the server listens on %s, want 127.0.0.2", got)
 		}
 	}},
 	{"requirepass", "--requirepass sesame", askedForPassword},
@@ -109,22 +109,22 @@ var wirings = []wiring{
 		clerk := w.connect()
 		w.must(clerk, "AUTH", "clerk", "pen")
 		if _, err := clerk.Do("SIMBA.BREAK", "m"); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
-			w.t.Errorf("a clerk's BREAK: %v", err)
+			w.t.Errorf("BREAK by a user without the right: %v", err)
 		}
 	}},
 	{"unixsocket", "--addr= --unixsocket $dir/s", func(w *wired) {
 		if got := w.unixLn.Addr().String(); got != w.dir+"/s" || w.ln != nil {
-			w.t.Errorf("it listens on %s and %v", got, w.ln)
+			w.t.Errorf("the server listens on %s, and on %v", got, w.ln)
 		}
 	}},
 	{"unixsocketperm", "--addr= --unixsocket $dir/s --unixsocketperm 0751", func(w *wired) {
 		if info, err := os.Stat(w.dir + "/s"); err != nil || info.Mode() != os.ModeSocket|0o751 {
-			w.t.Errorf("its mode is %v, %v", info.Mode(), err)
+			w.t.Errorf("the unix socket has mode %v, %v", info.Mode(), err)
 		}
 	}},
 	{"http-addr", "--http-addr 127.0.0.2:0", func(w *wired) {
 		if got := w.httpLn.Addr().String(); !strings.HasPrefix(got, "127.0.0.2:") {
-			w.t.Errorf("it listens on %s", got)
+			w.t.Errorf("the server listens on %s, want 127.0.0.2", got)
 		}
 		if status, _ := w.get("/debug/pprof/"); status != http.StatusNotFound {
 			w.t.Errorf("/debug/pprof/ replies %d", status)
@@ -146,37 +146,37 @@ var wirings = []wiring{
 	}},
 	{"tls-addr", tlsArgs, func(w *wired) {
 		if got := w.tlsLn.Addr().String(); !strings.HasPrefix(got, "127.0.0.2:") {
-			w.t.Errorf("it listens on %s", got)
+			w.t.Errorf("the server listens on %s, want 127.0.0.2", got)
 		}
 	}},
 	{"tls-cert-file", tlsArgs, func(w *wired) {
 		if got := w.certs.current.Load(); got.subject != "CN=server" || len(got.config.Certificates) != 1 {
-			w.t.Errorf("it shows %s", got.subject)
+			w.t.Errorf("the server shows the certificate of %s", got.subject)
 		}
 	}},
 	{"tls-key-file", tlsArgs, func(w *wired) {
 		if w.certs.current.Load().config.Certificates[0].PrivateKey == nil {
-			w.t.Error("there is no key")
+			w.t.Error("the server has no key")
 		}
 	}},
 	{"tls-ca-cert-file", tlsArgs, func(w *wired) {
 		if w.certs.current.Load().config.ClientCAs == nil {
-			w.t.Error("nobody signs clients' certificates")
+			w.t.Error("the server has no authority for client certificates")
 		}
 	}},
 	{"tls-auth-clients", tlsArgs, func(w *wired) {
 		if got := w.certs.current.Load().config.ClientAuth; got != tls.VerifyClientCertIfGiven {
-			w.t.Errorf("clients are asked for %v", got)
+			w.t.Errorf("the server asks clients for certificates by %v", got)
 		}
 	}},
 	{"tls-min-version", tlsArgs, func(w *wired) {
 		if got := w.certs.current.Load().config.MinVersion; got != tls.VersionTLS13 {
-			w.t.Errorf("it speaks %s", tls.VersionName(got))
+			w.t.Errorf("the oldest version of TLS is %s", tls.VersionName(got))
 		}
 	}},
 	{"data-dir", "--data-dir $dir/elsewhere", func(w *wired) {
 		if files, err := os.ReadDir(filepath.Join(w.dir, "elsewhere")); err != nil || len(files) == 0 {
-			w.t.Errorf("there is %v, %v", files, err)
+			w.t.Errorf("the data directory has %v, %v", files, err)
 		}
 	}},
 	{"durability", "--durability always", func(w *wired) {
@@ -189,8 +189,8 @@ var wirings = []wiring{
 	}},
 	{"durability", "--durability memory", func(w *wired) {
 		c := w.connect()
-		// Tokens of one run must be above those of the run before, which left nothing
-		// behind: they begin with the time of day in microseconds.
+		// Tokens must be larger than those of earlier runs, which have stored nothing. So they
+		// begin with the wall clock in microseconds.
 		_, token := w.acquire(c, "a", time.Hour)
 		if began := uint64(time.Now().UnixMicro()); token < began || token > began+1000 {
 			w.t.Errorf("the first token is %d at %d", token, began)
@@ -222,11 +222,11 @@ var wirings = []wiring{
 		w.must(c, "SIMBA.RELEASE", "job", "a")
 		time.Sleep(7*time.Second - time.Nanosecond)
 		if status, _ := w.acquire(c, "c", time.Hour); status != "queued" {
-			w.t.Errorf("while it is reserved for b, c is %s", status)
+			w.t.Errorf("while the mutex is reserved for b, the status of c is %s", status)
 		}
 		time.Sleep(time.Nanosecond)
 		if status, _ := w.acquire(c, "c", time.Hour); status != "acquired" {
-			w.t.Errorf("after b's turn c is %s", status)
+			w.t.Errorf("after b's reservation the status of c is %s", status)
 		}
 	}},
 	{"queue-grace", "--durability memory --queue-grace 7s", func(w *wired) {
@@ -235,18 +235,18 @@ var wirings = []wiring{
 		w.acquire(c, "b", time.Minute)
 		time.Sleep(time.Minute + 7*time.Second - time.Nanosecond)
 		if n := w.engine.Stats().Polling; n != 1 {
-			w.t.Errorf("%d waiters before the grace has ended", n)
+			w.t.Errorf("%d waiters before the end of the grace, want 1", n)
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if n := w.engine.Stats().Polling; n != 0 {
-			w.t.Errorf("%d waiters after it", n)
+			w.t.Errorf("%d waiters after the end of the grace, want 0", n)
 		}
 	}},
 	{"maxclients", "--maxclients 1", func(w *wired) {
 		w.must(w.connect(), "PING")
 		if _, err := redis.ReceiveWithTimeout(w.connect(), time.Minute); err == nil || err.Error() != "ERR max number of clients reached" {
-			w.t.Errorf("the second client is told %v", err)
+			w.t.Errorf("the second client got %v, want that the limit is reached", err)
 		}
 	}},
 	{"maxmemory", "--maxmemory 1kb", func(w *wired) {
@@ -256,25 +256,25 @@ var wirings = []wiring{
 		}
 		_, err := c.Do("SIMBA.ACQUIRE", "job", "a", 1000)
 		if err == nil || err.Error() != "OOM command not allowed when used memory > 'maxmemory'." {
-			w.t.Errorf("a server above its limit says %v", err)
+			w.t.Errorf("a server above its limit replies %v", err)
 		}
 	}},
 	{"timeout", "--durability memory --timeout 7", func(w *wired) {
 		c, began := w.connect(), time.Now()
 		if _, err := redis.ReceiveWithTimeout(c, time.Minute); err == nil || time.Since(began) != 7*time.Second {
-			w.t.Errorf("an idle client gets %v after %v", err, time.Since(began))
+			w.t.Errorf("an idle client got %v after %v, want 7 s", err, time.Since(began))
 		}
 	}},
 	{"log-level", "--durability memory --log-level error", func(w *wired) {
 		synctest.Wait()
 		if w.log.Len() > 0 {
-			w.t.Errorf("it logs %s", w.log)
+			w.t.Errorf("the log has lines below its level: %s", w.log)
 		}
 	}},
 	{"log-format", "--durability memory --log-format json", func(w *wired) {
 		synctest.Wait()
 		if !strings.HasPrefix(w.log.String(), "{") {
-			w.t.Errorf("it logs %s", w.log)
+			w.t.Errorf("the log is not JSON: %s", w.log)
 		}
 	}},
 }
@@ -350,15 +350,15 @@ func askedForPassword(w *wired) {
 	// One argument too many before AUTH.
 	echo := []any{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10"}
 	if _, err := w.connect().Do("PING"); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
-		w.t.Errorf("a stranger's PING: %v", err)
+		w.t.Errorf("PING without the password: %v", err)
 	}
 	if _, err := w.connect().Do("ECHO", echo...); err == nil || !strings.Contains(err.Error(), "unauthenticated multibulk length") {
-		w.t.Errorf("a stranger's long command: %v", err)
+		w.t.Errorf("a long command without the password: %v", err)
 	}
 	friend := w.connect()
 	w.must(friend, "AUTH", "sesame")
 	if _, err := friend.Do("ECHO", echo...); err == nil || !strings.Contains(err.Error(), "wrong number of arguments") {
-		w.t.Errorf("a friend's long command: %v", err)
+		w.t.Errorf("a long command with the password: %v", err)
 	}
 }
 
@@ -386,7 +386,7 @@ func TestEveryFlagReachesItsPart(t *testing.T) {
 		row := slices.ContainsFunc(wirings, func(w wiring) bool { return w.flag == f.name }) ||
 			slices.ContainsFunc(storeWirings, func(w storeWiring) bool { return w.flag == f.name })
 		if row == slices.Contains(notOfTheApp, f.name) {
-			t.Errorf("--%s: no row says where it takes effect, or one does in vain", f.name)
+			t.Errorf("--%s: needs either a row of the wiring or a place in notOfTheApp", f.name)
 		}
 	}
 }

@@ -15,7 +15,7 @@ type Socket interface {
 func (c *Conn) Start(run func()) { c.task.start(run) }
 
 // Shared reports whether other connections wait while this one runs. Only the connection's own
-// coroutine may call it. The same holds for Detach, DetachInOrder and Yield.
+// coroutine may call Shared, Detach, DetachInOrder and Yield.
 func (c *Conn) Shared() bool { return c.task.here != detached }
 
 // Detach moves the coroutine to a goroutine of its own until its next Read. Call Detach before
@@ -34,8 +34,8 @@ func (c *Conn) DetachInOrder() {
 	}
 }
 
-// Yield lets the other connections run. It returns in a later round, and a round resumes few
-// coroutines. A detached coroutine stays detached.
+// Yield lets the other connections run, and returns in a later round. A round resumes only a few of
+// the coroutines that yielded. A detached coroutine stays detached.
 func (c *Conn) Yield() {
 	if c.Shared() {
 		c.task.switchTo(shared)

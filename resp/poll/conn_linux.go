@@ -29,7 +29,7 @@ type Conn struct {
 	task          *task
 
 	readable atomic.Bool
-	ended    atomic.Bool // the client or an error has ended the stream; Read returns it
+	ended    atomic.Bool // the client or an error has ended the stream; Read returns the reason
 	writable chan struct{}
 
 	deadlines     sync.Mutex   // held while the read deadline changes
@@ -70,7 +70,8 @@ func (c *Conn) record(e uint32) bool {
 	return true
 }
 
-// ref keeps the descriptor open until unref. Otherwise the kernel might reuse it meanwhile.
+// ref keeps the descriptor open until unref, so that the kernel does not reuse it. It returns false
+// if the connection is closed.
 func (c *Conn) ref() bool {
 	for {
 		n := c.refs.Load()
@@ -90,7 +91,7 @@ func (c *Conn) unref() {
 	}
 }
 
-// Read returns the next bytes of the client, at most 64 KiB. Only the coroutine may call it.
+// Read returns the next bytes from the client, at most 64 KiB. Only the coroutine may call it.
 func (c *Conn) Read(b []byte) (int, error) {
 	for {
 		switch {
@@ -142,8 +143,7 @@ func (c *Conn) WriteNow(b []byte) (int, error) {
 	return n, err
 }
 
-// transfer is read(2) or write(2). The socket never blocks, so Go's scheduler need not know of the
-// call.
+// transfer calls read(2) or write(2). The call never blocks, so Go's scheduler need not know of it.
 func (c *Conn) transfer(trap uintptr, b []byte) (int, error) {
 	if !c.ref() {
 		return 0, net.ErrClosed

@@ -1,9 +1,10 @@
 // Package poll serves many connections with few goroutines, on systems with epoll. Each connection
-// runs a coroutine. A Poller asks its own epoll instance which sockets are readable, and resumes
-// the coroutines of these one after the other. If there are many, helpers run some of them. So no
-// goroutine is parked or woken for a request, and one call of epoll serves many requests.
+// runs a coroutine. A Poller works in rounds. In a round it asks its own epoll instance which
+// sockets are readable, and resumes their coroutines one after the other. If many are readable,
+// helper goroutines run some of the coroutines. So no goroutine is parked or woken for a request,
+// and one call of epoll serves many requests.
 //
-// A coroutine must not block or compute for long on these goroutines. It detaches itself first.
+// In a round a coroutine must not block or compute for long. Before it does so, it detaches itself.
 //
 //	          ┌─ shared: in the poller's rounds ◄────────────────┐
 //	epoll ───►│    │ DetachInOrder       │ Detach               │ the socket is readable,
@@ -13,7 +14,8 @@
 //	          └────┴─────────────────────┴──► idle, in Read ─────┘
 //
 // Yield moves a shared coroutine to a later round, after the others. A detached coroutine that
-// yields pauses until a round resumes it. A passed deadline and Close send a signal.
+// yields pauses until a round resumes it. A passed deadline and Close signal a coroutine, so that
+// the next round runs it.
 //
 // New returns errors.ErrUnsupported on systems other than Linux.
 //

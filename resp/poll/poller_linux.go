@@ -14,37 +14,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minShared is the number of tasks for which the poller wakes a helper.
+// minShared is the smallest number of tasks of which the poller gives some to a helper.
 const minShared = 4
 
-// events are those that a socket reports, edge-triggered.
+// events are the epoll events that a socket reports, edge-triggered.
 const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
 
-// Poller serves many connections by few goroutines. Its own goroutine works in rounds. In each it
-// asks the kernel which sockets have events, and runs the tasks of these and the signaled ones.
-// After them it runs a few of the tasks that yielded. There is a helper for each other processor.
-// If a round has many tasks, idle helpers run some of them. A second goroutine runs the ordered
-// tasks in their order. They wait for the same event: the first one blocks, and the others then
-// find it done.
+// Poller serves many connections by few goroutines. A task is the coroutine of a connection. The
+// Poller's main goroutine works in rounds. In each round it asks the kernel which sockets have
+// events. It runs the tasks of these sockets and the signaled tasks, and then a few of the tasks
+// that yielded. There is a helper goroutine for each other processor. If a round has many tasks,
+// idle helpers run some of them. One more goroutine runs the ordered tasks, first come, first
+// served. Ordered tasks wait for the same event. So the first one blocks, and the others need not.
 //
-// The epoll instance is a file in Go's own poller. So a round without events blocks no thread, and
-// the next event begins a round.
+// Go's own poller watches the epoll instance like a file. So a Poller that waits for events blocks
+// no thread.
 type Poller struct {
 	epoll *os.File
 	raw   syscall.RawConn
 	found [256]unix.EpollEvent
 	ended sync.WaitGroup // of its goroutines
 
-	// maxReturning limits the returning tasks of a round. One processor remains for other tasks.
+	// maxReturning limits the returning tasks of a round, so that one processor remains for others.
 	maxReturning int
 
 	mu sync.Mutex // protects this group
-	// conns are keyed by id, not by descriptor: a late event of a closed socket must not reach the
-	// next one with its descriptor.
+	// conns are keyed by id, not by descriptor. So a late event of a closed socket does not reach a
+	// new socket with the same descriptor.
 	conns     map[uint64]*Conn
 	lastID    uint64
 	queue     []*task // for the next round
-	returning []*task // have yielded, or were not shared: a round runs few of them, after the queue
+	returning []*task // tasks that yielded or were detached; a round runs few of them, last
 	paused    []*task // detached tasks that yielded: a round resumes one of them
 	ordered   []*task
 	sleeping  bool // the poller waits for the kernel, and must be woken for the queue
@@ -60,7 +60,7 @@ func New() (*Poller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // os.NewFile adds it to Go's poller then
+	if err := unix.SetNonblock(fd, true); err != nil { // so that os.NewFile adds it to Go's poller
 		unix.Close(fd)
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
@@ -145,8 +145,8 @@ func (p *Poller) remove(s *Conn) {
 	delete(p.conns, s.id)
 }
 
-// enqueue schedules t for the next round. A returning task has yielded or was not shared. It may
-// run in a later round, after the other tasks. Any goroutine may call it.
+// enqueue schedules t for the next round. A returning task has yielded or was detached. It may run
+// in a later round, after the other tasks. Any goroutine may call it.
 func (p *Poller) enqueue(t *task, returning bool) {
 	p.mu.Lock()
 	if returning {
@@ -158,8 +158,8 @@ func (p *Poller) enqueue(t *task, returning bool) {
 	p.Wake()
 }
 
-// enqueuePaused schedules t to continue detached. A round resumes one such task, so few compute at
-// a time.
+// enqueuePaused schedules t to continue on a goroutine of its own. A round resumes only one such
+// task, so that few compute at a time.
 func (p *Poller) enqueuePaused(t *task) {
 	p.mu.Lock()
 	p.paused = append(p.paused, t)
@@ -167,8 +167,8 @@ func (p *Poller) enqueuePaused(t *task) {
 	p.Wake()
 }
 
-// Wake makes the poller ask the kernel for events. While goroutines are ready to run, Go checks its
-// own poller only every 10 ms.
+// Wake makes the poller ask the kernel for events. On its own it may ask late: while goroutines are
+// ready to run, Go checks its own poller only every 10 ms.
 func (p *Poller) Wake() {
 	p.mu.Lock()
 	sleeping := p.sleeping
@@ -179,7 +179,7 @@ func (p *Poller) Wake() {
 	}
 }
 
-// interrupt makes sleep return, now or the next time. It fails on a closed file only.
+// interrupt makes the current or next sleep return. SetReadDeadline fails only on a closed file.
 func (p *Poller) interrupt() { _ = p.epoll.SetReadDeadline(past) }
 
 // enqueueOrdered schedules t after the other ordered tasks.
@@ -273,7 +273,7 @@ func runAll(tasks []*task) {
 	}
 }
 
-// maySleep reports whether there is nothing to run. Then the next enqueue wakes the poller.
+// maySleep reports whether there is nothing to run. If so, the next enqueue wakes the poller.
 func (p *Poller) maySleep() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -281,9 +281,9 @@ func (p *Poller) maySleep() bool {
 	return p.sleeping
 }
 
-// round records the events of the sockets and returns the tasks to run. The last ones are returning
-// tasks, and returning is their number. ok is false if the poller is closed. spare is memory for
-// the next round.
+// round records the events of the sockets and returns the tasks to run. The last of them are
+// returning tasks; their number is returning. ok is false if the poller is closed. spare is memory
+// for the next round.
 func (p *Poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, returning int, ok bool) {
 	p.mu.Lock()
 	p.sleeping = false

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// adopted starts a poller. dial connects a client to a coroutine of it that runs serve.
+// adopted starts a poller. dial returns a new client, whose connection runs serve in the poller.
 func adopted(t *testing.T, serve func(c *Conn)) (dial func() net.Conn) {
 	t.Helper()
 	p, err := New()
@@ -75,7 +75,7 @@ func exchange(t *testing.T, client net.Conn, text string) {
 	}
 	got := make([]byte, len(text))
 	if _, err := io.ReadFull(client, got); err != nil || string(got) != text {
-		t.Fatalf("received %q, %v", got, err)
+		t.Fatalf("received %q, %v, want %q", got, err, text)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestDetachedCoroutineMayBlock(t *testing.T) {
 	waits, waitsToo := dial(), dial()
 	for range 2 {
 		if !<-detached {
-			t.Error("others wait for it")
+			t.Error("other connections wait for a detached coroutine")
 		}
 	}
 	close(release)
@@ -124,7 +124,7 @@ func TestOrderedCoroutinesResumeInOrder(t *testing.T) {
 				return
 			}
 			c.DetachInOrder()
-			<-release // the first one blocks, but no reader
+			<-release // the first one blocks here, but connections that read do not
 			order <- b[0]
 		}
 	})
@@ -134,7 +134,7 @@ func TestOrderedCoroutinesResumeInOrder(t *testing.T) {
 	close(release)
 	for i := range byte(clients) {
 		if got := <-order; got != i {
-			t.Errorf("%d went on as number %d", got, i)
+			t.Errorf("coroutine %d resumed as number %d", got, i)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func TestReadEndsAtDeadline(t *testing.T) {
 	})
 	dial()
 	if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%v", err)
+		t.Errorf("Read returned %v, want os.ErrDeadlineExceeded", err)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestOnlyOrderedTasksSkipTheReturningQueue(t *testing.T) {
 		task := &task{poller: p, resume: func() (mode, bool) { return shared, true }}
 		task.run(here)
 		if got := len(p.returning) == 1 && len(p.queue) == 0; got != behind {
-			t.Errorf("from %d: behind the others: %v, want %v", here, got, behind)
+			t.Errorf("task from mode %d is in the returning queue: %v, want %v", here, got, behind)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestReturningTasksRunAfterNewOnes(t *testing.T) {
 			t.Error("the poller sleeps while tasks return")
 		}
 		if got, again, ok := p.round(nil, nil); !ok || again != want.again || !slices.Equal(got, want.tasks) {
-			t.Errorf("round %d: %v, %d again, not %v", i, got, again, want)
+			t.Errorf("round %d has tasks %v, %d of them returning, want %v", i, got, again, want)
 		}
 	}
 	if !p.maySleep() {

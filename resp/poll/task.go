@@ -21,14 +21,14 @@ const (
 // task is a connection's code as a coroutine. It runs on the goroutine that resumes it, until it
 // switches to another mode. So one goroutine serves many connections, one after the other.
 //
-// start runs it for the first time. An earlier signal is not lost, because the task reads before it
-// becomes idle.
+// start makes the poller run it for the first time. A signal before that is not lost, because the
+// task reads before it becomes idle.
 type task struct {
 	poller  *Poller
 	resume  func() (mode, bool)
 	yield   func(mode) bool
 	here    mode // current mode, set by run
-	hasRead bool // it has read in this round, or runs in none
+	hasRead bool // the task has read in this round, or runs in no round
 
 	state atomic.Uint32 // a taskState
 }
@@ -37,14 +37,14 @@ type taskState = uint32
 
 const (
 	running  taskState = iota // or about to run
-	signaled                  // running, and must check again before it becomes idle
+	signaled                  // running, and must run again before it becomes idle
 	parked                    // idle
 )
 
 func (t *task) start(run func()) {
 	t.resume, _ = iter.Pull(func(yield func(mode) bool) {
 		defer func() {
-			if p := recover(); p != nil { // resume would panic with the stack of its caller
+			if p := recover(); p != nil { // resume would show the stack of its caller only
 				panic(fmt.Sprintf("%v\n\n%s", p, debug.Stack()))
 			}
 		}()
@@ -61,7 +61,8 @@ func (t *task) signal() {
 	}
 }
 
-// claim is signal without the enqueueing. It returns true if the caller must enqueue the task.
+// claim is signal without the enqueueing. If it returns true, the task was idle, and the caller
+// must enqueue it.
 func (t *task) claim() bool {
 	for {
 		switch t.state.Load() {
@@ -80,11 +81,11 @@ func (t *task) claim() bool {
 }
 
 // run resumes the task in the given mode on the caller's goroutine, until the task switches to
-// another mode or becomes idle. Only one goroutine may run a task at a time. An ordered task goes
-// to the front group of the next round, since it has waited already.
+// another mode or becomes idle. Only one goroutine may run a task at a time. If an ordered task
+// becomes shared, it does not queue as a returning task, since it has waited already.
 func (t *task) run(here mode) {
 	for {
-		t.here, t.hasRead = here, here != shared // others read in a later round
+		t.here, t.hasRead = here, here != shared // others must join a round to read
 		t.state.Store(running)                   // Read finds the reason of an earlier signal
 		to, ok := t.resume()
 		if !ok {

@@ -92,7 +92,7 @@ func TestRegistriesExcludeEachOther(t *testing.T) {
 		freed := time.Now()
 		must(t, <-got)
 		if d := time.Since(freed); b.mode == registry.Notified && d != 0 || d > spinEvery {
-			t.Errorf("it is handed over after %v", d)
+			t.Errorf("it is handed off after %v", d)
 		}
 		must(t, lb.Unlock(bg, hb))
 		w.nothingLeft("spring:x")

@@ -241,7 +241,11 @@ func TestQueriesOfDashboardAndRulesReturnData(t *testing.T) {
 		load(t, proxy)
 		return slices.Equal(p.firing(t, "SimbaStoreDown"), []string{proxy.target()})
 	})
-	for _, selector := range p.selectors(t) {
+	selectors := p.selectors(t)
+	if len(selectors) == 0 {
+		t.Error("no selectors were found in the rules")
+	}
+	for _, selector := range selectors {
 		await(t, "there are series of "+selector, func() bool {
 			return p.hasData(t, "present_over_time("+selector+"[10m])", true)
 		})

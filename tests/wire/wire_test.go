@@ -165,7 +165,7 @@ func receivedSoFar(heard <-chan string) (all []string) {
 	}
 }
 
-func TestLeaderIsElectedHandedOverAndAnnounced(t *testing.T) {
+func TestLeaderIsElectedHandedOffAndAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipes(t, engine.Memory())
 		mutex := p.listen("simba:{job}")

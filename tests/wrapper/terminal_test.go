@@ -155,7 +155,7 @@ func TestCommandDoesNotContinueWhenItsLeaseEndedWhileItWasStopped(t *testing.T) 
 func TestStoppedFirstProcessStopsItsWholeGroup(t *testing.T) {
 	w := newWorld(t)
 	c := w.shell()
-	c.types("$lock --ttl 1s --grace 1s job -- $worker --family\n")
+	c.types("$lock --ttl 5s --grace 1s job -- $worker --family\n")
 	pid := atoi(c.wants(`started (\d+) token`)[1])
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)

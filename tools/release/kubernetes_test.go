@@ -137,10 +137,7 @@ func checkContainer(t *testing.T, file string, w workload, service *core.Service
 			t.Errorf("%s: the service's port %s is not that of the container", file, p.Name)
 		}
 	}
-	if probe := c.LivenessProbe; probe == nil || probe.TCPSocket == nil || ports[probe.TCPSocket.Port.StrVal] == 0 {
-		t.Errorf("%s: the liveness probe does not name a port of the container", file)
-	}
-	for name, probe := range map[string]*core.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe} {
+	for name, probe := range map[string]*core.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
 		if probe == nil || probe.HTTPGet == nil || ports[probe.HTTPGet.Port.StrVal] == 0 {
 			t.Errorf("%s: the %s probe does not name a port of the container", file, name)
 		}
