@@ -23,7 +23,7 @@ import (
 // alone: INFO shows the same counters. A nil function means that the server has no such part.
 type Sources struct {
 	Build              Build
-	Backend            simba.Backend // not a proxy.Timed: probes are not requests of clients
+	Backend            simba.Backend // Timed.Probes on a store
 	Server             *resp.Server
 	Commands           *commands.Commands
 	Journal            func() persist.Stats

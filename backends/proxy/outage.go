@@ -15,7 +15,7 @@ import (
 const outageAfter = time.Second
 
 // outage logs when the store stops answering, and when it answers again. It learns that from
-// requests, so an idle server logs nothing. The zero value with a log is ready to use.
+// requests and probes. The zero value with a log is ready to use.
 type outage struct {
 	log *slog.Logger
 

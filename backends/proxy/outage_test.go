@@ -71,3 +71,21 @@ func TestAnOutageOfTheStoreIsLoggedOnceAtItsStartAndOnceAtItsEnd(t *testing.T) {
 		})
 	}
 }
+
+func TestAProbeNoticesAnOutageAndIsNoRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		store := &failingBackend{err: &simba.UnavailableError{Engine: "redis", Err: errors.New("connection refused")}}
+		b := NewTimed(store, slog.New(slog.NewTextHandler(&log, nil)))
+		for range 2 {
+			_, _, _ = b.Probes().Owner(t.Context(), "m")
+			time.Sleep(outageAfter)
+		}
+		if !strings.Contains(log.String(), "the store does not answer") {
+			t.Errorf("after two probes the log is %q", &log)
+		}
+		if s := b.RequestStats(); s != (RequestStats{}) {
+			t.Errorf("the probes are counted: %+v", s)
+		}
+	})
+}

@@ -40,6 +40,22 @@ func (t *Timed) RequestStats() RequestStats {
 	return t.stats
 }
 
+// Probes returns a Backend for the probes of a health check. RequestStats does not count them, but
+// they notice the outages of an idle server.
+func (t *Timed) Probes() simba.Backend { return probes{t.Backend, &t.outage} }
+
+type probes struct {
+	simba.Backend
+	outage *outage
+}
+
+// Owner implements simba.Backend.
+func (p probes) Owner(ctx context.Context, mutex string) (_ simba.Tenure, _ simba.Seq, err error) {
+	began := time.Now()
+	defer func() { p.outage.note(began, err) }()
+	return p.Backend.Owner(ctx, mutex)
+}
+
 // measure counts a request. It is deferred, so err is a pointer.
 func (t *Timed) measure(began time.Time, err *error) {
 	took := time.Since(began)

@@ -92,7 +92,7 @@ func (a *app) openMonitor() error {
 		src.Journal = a.store.Stats
 	}
 	if a.requests != nil {
-		src.Requests = a.requests.RequestStats
+		src.Backend, src.Requests = a.requests.Probes(), a.requests.RequestStats
 	}
 	if a.certs != nil {
 		src.CertificateExpires = a.certs.expires

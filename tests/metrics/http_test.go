@@ -138,7 +138,12 @@ func TestReadinessFollowsTheStore(t *testing.T) {
 	if _, h := health(); h.Ready || h.Store || h.State != "running" || !strings.Contains(h.Error, "engine redis unavailable") {
 		t.Errorf("without a store: %+v", h)
 	}
+	logs := func(text string) func() bool {
+		return func() bool { health(); return strings.Count(s.Output(), text) == 1 }
+	}
+	await(t, "the outage is in the log", logs(`level=WARN msg="the store does not answer" engine=redis err=`))
 	store.Start()
+	await(t, "its end is in the log", logs(`level=INFO msg="the store answers again" engine=redis away=`))
 	await(t, "it is ready again", func() bool { status, h := health(); return status == http.StatusOK && h.Ready && h.Error == "" })
 }
 
