@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// With a quiet time the owners can renew their leases. So the tokens stay.
+// With a recovery delay the owners can renew their leases. So the tokens stay.
 func TestARestoredStoreKeepsTokensAndBeginsLeasesAnewAfterAQuietTime(t *testing.T) {
 	before := uint64(time.Now().UnixMicro())
 	done, r := restored(t, smallBackup(t), RestoreOptions{Quiet: time.Minute})
@@ -74,7 +74,7 @@ func TestARestoredStoreCountsAboveTheBackupEvenIfThatIsAboveTheClock(t *testing.
 	}
 }
 
-// A crash during the quiet time begins it again; an orderly stop does not.
+// A crash during the recovery delay begins it again; an orderly stop does not.
 func TestARestoredStoreKeepsItsQuietTimeOverRestarts(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	writeBackup(t, fsys, smallBackup(t))
