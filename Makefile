@@ -1,7 +1,7 @@
 # Every target is one line of `make help`. Variables, with their defaults:
 #
 #   ENGINE=embedded  what keeps the mutexes, for run: make run ENGINE=redis ARGS="--redis-url redis://127.0.0.1:6379"
-#   ARGS=            flags of the server, for run:   make run ARGS="--durability async"
+#   ARGS=            flags of the server, for run:   make run ARGS="--addr 127.0.0.1:7390"
 #   VERSION=         version that build shows, without the v (a development version if empty)
 #   PKG=./...        packages, for test and gobench: make test PKG=./engine
 #   RUN=             only tests that match:          make test RUN=Handoff

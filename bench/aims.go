@@ -12,20 +12,20 @@ type aim struct {
 	limit  float64
 	unit   string
 	most   bool      // the limit is an upper one
-	values []float64 // of each round
-	rounds int       // that should have a value
-	from   string    // the figures that a ratio is made of
+	values []float64 // the values of the rounds
+	rounds int       // how many rounds should have a value
+	from   string    // the two figures of a ratio
 }
 
 const (
-	// diskBefore is how many bytes a held mutex took on disk before there was a journal. It was
-	// 18.8 at commit 27d06e8, for the same million mutexes, after a restart and a stop.
+	// diskBefore is the size of a held mutex on disk, in bytes, before the server had a journal. At
+	// commit 27d06e8 it was 18.8, for the same million mutexes, after a restart and a stop.
 	diskBefore = 19
-	// linesBefore is how many lines codeLines counted at that commit.
+	// linesBefore is the number of lines that codeLines counted at commit 27d06e8.
 	linesBefore = 10_014
 )
 
-// aims returns all aims with the figures of a run, also those that were not measured.
+// aims returns all aims with the figures of a run, even aims that were not measured.
 func (r *results) aims() (all []aim) {
 	// ratio adds an aim about a/b.
 	ratio := func(what string, limit float64, most bool, a, b key) {
@@ -72,7 +72,7 @@ func (r *results) aims() (all []aim) {
 	return all
 }
 
-// bound is the limit as people read it.
+// bound returns the limit as a text.
 func (a aim) bound() string {
 	side := "at least"
 	if a.most {
@@ -85,10 +85,11 @@ func (a aim) bound() string {
 	return fmt.Sprintf("%s %s", side, withUnit(limit, a.unit))
 }
 
-// measured is the median of the rounds.
+// measured returns the median of the rounds as a text.
 func (a aim) measured() string { return withUnit(figureBeside(median(a.values), a.limit), a.unit) }
 
-// spread is the smallest and the largest value, and how many rounds have one if some have none.
+// spread returns the smallest and the largest value. If some rounds have no value, it also returns
+// the number of those that have one.
 func (a aim) spread() (text string) {
 	if len(a.values) > 1 {
 		text = figure(slices.Min(a.values)) + " to " + figure(slices.Max(a.values))

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// agreedAims lists the aims and their bounds. A change of an aim changes this list too.
+// agreedAims lists the aims and their bounds. If you change an aim, change this list, too.
 var agreedAims = []string{
 	"1 client, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1 ×",
 	"16 clients, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1.1 ×",
@@ -46,7 +46,7 @@ func TestAimsAreTheListedOnes(t *testing.T) {
 func TestAnAimThatWasNotMeasuredStaysInTheTable(t *testing.T) {
 	for _, a := range newResults(7).aims() {
 		if a.verdict() != "not measured" || a.measured() != unmeasured {
-			t.Errorf("%s: %s, %s, although nothing was measured", a.what, a.measured(), a.verdict())
+			t.Errorf("nothing was measured, but the aim %s has the figure %s and the verdict %s", a.what, a.measured(), a.verdict())
 		}
 	}
 }
@@ -63,7 +63,7 @@ func TestAMissedAimIsMarkedInTheTable(t *testing.T) {
 		{true, []float64{0.9, 1.2, 1.11}, "**missed**"},
 	} {
 		if got := (aim{limit: 1.1, most: c.most, values: c.values}).verdict(); got != c.want {
-			t.Errorf("%v, upper limit %v: %s, not %s", c.values, c.most, got, c.want)
+			t.Errorf("the verdict on %v (upper limit: %v) is %s, want %s", c.values, c.most, got, c.want)
 		}
 	}
 }
@@ -99,6 +99,6 @@ func TestAnAimShowsHowManyRoundsItLacks(t *testing.T) {
 		}
 	}
 	if len(want) > 0 {
-		t.Errorf("there is no aim like %v", want)
+		t.Errorf("no aim matches %v", want)
 	}
 }

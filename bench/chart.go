@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// picture is a bar for each subject. A bar has one part or several, one behind the other.
+// picture is a bar chart with a bar for each subject. A bar has one or more parts in a row.
 type picture struct {
-	file  string // behind the page's name
+	file  string // follows the page's name in the name of the file
 	alt   string
-	about string // what a reader sees, and which bar is better
+	about string // says what the picture shows, and whether a long bar is good
 	parts []part
 }
 
-// part is a quantity that a bar shows, and its colour.
+// part is a part of each bar: a quantity and its colour.
 type part struct {
 	quantity quantity
 	colour   string
-	label    string // in the legend; "" = there is none
+	label    string // the text in the legend; "" = no legend
 }
 
 const (
@@ -58,16 +58,16 @@ var pictures = []picture{
 
 // The measures of a picture, in pixels.
 const (
-	left     = 190 // of the bars
+	left     = 190 // where the bars begin
 	longest  = 480
-	right    = 200 // for the figures behind the longest bar
+	right    = 200 // space for the figures behind the longest bar
 	row      = 24
 	barHigh  = 16
 	heading  = 30
 	wholeWay = left + longest + right
 )
 
-// values are the parts of a subject's bar; ok is false if one was not measured.
+// values returns the lengths of the parts of a subject's bar. ok is false if one was not measured.
 func (p picture) values(r *results, subject string) (all []float64, ok bool) {
 	for _, part := range p.parts {
 		v := median(r.of(key{part.quantity, subject, manyClients}))
@@ -116,7 +116,7 @@ func (p picture) svg(r *results) string {
 	return head + w.String() + "</svg>\n"
 }
 
-// legend draws what the colours mean, and returns where the picture goes on.
+// legend draws the legend of the colours, and returns the y coordinate below the legend.
 func (p picture) legend(w *strings.Builder, y int) int {
 	x, any := 10, false
 	for _, part := range p.parts {
@@ -134,7 +134,7 @@ func (p picture) legend(w *strings.Builder, y int) int {
 	return y
 }
 
-// caption is what stands behind a bar: the whole, and its parts if it has several.
+// caption returns the figures behind a bar: the sum, and the parts if there are several.
 func (p picture) caption(values []float64) string {
 	if len(values) == 1 {
 		return figure(values[0])

@@ -18,17 +18,17 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// renewing is how many clients renew the held mutexes while checkpoints are measured.
+// renewing is how many clients renew the held mutexes during the measurement of checkpoints.
 const renewing = 64
 
-// mostCheckpoints bounds the measured checkpoints: one takes some 10 s of renewals.
+// mostCheckpoints bounds the number of measured checkpoints. About 10 s of renewals lead to one.
 const mostCheckpoints = 3
 
 // checkpointsLast bounds the wait for checkpoints.
 const checkpointsLast = 90 * time.Second
 
-// checkpoints compares the commits during a checkpoint with those before it, for some checkpoints.
-// Each client renews one held mutex after the other, so that each checkpoint has many rows.
+// checkpoints compares the commits during each of n checkpoints with those before it. Each client
+// renews one held mutex after the other, so that each checkpoint has many rows.
 func (b *bench) checkpoints(addr, dataDir string, mutexes, n int) error {
 	var over atomic.Bool
 	var all sync.WaitGroup
@@ -55,13 +55,13 @@ func (b *bench) checkpoints(addr, dataDir string, mutexes, n int) error {
 	return nil
 }
 
-// commit is a renewal, which is answered when it is on the disk.
+// commit is a renewal. The server replies when the renewal is on the disk.
 type commit struct {
 	began time.Time
 	took  time.Duration
 }
 
-// renew renews every 64th of the held mutexes, in turn, until it is over.
+// renew renews every 64th of the held mutexes in a loop, until over is true.
 func renew(addr string, first, mutexes int, over *atomic.Bool) (all []commit, err error) {
 	w, err := dial(addr, checkpointsLast+patience)
 	if err != nil {
@@ -82,8 +82,8 @@ func renew(addr string, first, mutexes int, over *atomic.Bool) (all []commit, er
 // span is the time of a checkpoint.
 type span struct{ from, to time.Time }
 
-// split returns how long the commits took that overlap the span, and those between after and the
-// span.
+// split returns the times of the commits that overlap the span. It also returns the times of the
+// commits between after and the begin of the span.
 func (s span) split(after time.Time, commits []commit) (during, between simbatest.Latencies) {
 	for _, c := range commits {
 		switch ended := c.began.Add(c.took); {
@@ -96,17 +96,17 @@ func (s span) split(after time.Time, commits []commit) (during, between simbates
 	return during, between
 }
 
-// watchCheckpoints returns the spans of the next n checkpoints, or those that end before until. A
-// checkpoint begins when a segment of the journal is full, so that there is a new one. It ends
-// with the next flush, when Pebble's manifest names the table with its rows. The manifest also
-// names compactions, which may end at any time.
+// watchCheckpoints returns the spans of the next n checkpoints, or of those that end before until.
+// A checkpoint begins when a segment of the journal is full, and a new segment appears. It ends
+// with the next flush, when Pebble's manifest names the table with the rows of the checkpoint. The
+// manifest also names compactions, which may end at any time.
 func watchCheckpoints(dataDir string, n int, until time.Time) (spans []span, err error) {
 	segments, manifests := filepath.Join(dataDir, "journal", "*.seg"), filepath.Join(dataDir, "MANIFEST-*")
 	segment, err := newest(segments)
 	if err != nil {
 		return nil, err
 	}
-	var manifest file // as it was read last
+	var manifest file // the manifest at the last reading
 	var flushed, before flushes
 	var began time.Time
 	for running := false; len(spans) < n && time.Now().Before(until); time.Sleep(time.Millisecond) {
@@ -137,7 +137,7 @@ func watchCheckpoints(dataDir string, n int, until time.Time) (spans []span, err
 	return spans, nil
 }
 
-// flushes is how many flushes a manifest has.
+// flushes is the number of flushes in a manifest.
 type flushes struct {
 	manifest string
 	count    int
@@ -162,9 +162,9 @@ func readFlushes(path string) (flushes, error) {
 	}
 }
 
-// isFlush reports whether an edit of a manifest adds a table and removes none. A compaction removes
-// some. An edit begins with numbers, each behind its tag. Then come the tables that it removes, and
-// those that it adds: see VersionEdit.Encode in Pebble.
+// isFlush reports whether an edit of a manifest adds a table and removes none. (A compaction
+// removes tables.) An edit begins with numbers, each after its tag. Then it lists the removed
+// tables and the added tables: see VersionEdit.Encode in Pebble.
 func isFlush(edit io.ByteReader) bool {
 	const (
 		lastNumberTag    = 4 // tags of numbers are not larger, but for 9
@@ -188,13 +188,13 @@ func isFlush(edit io.ByteReader) bool {
 	}
 }
 
-// file is a file as its directory describes it.
+// file is what the directory shows of a file.
 type file struct {
 	name string
 	size int64
 }
 
-// newest returns the file whose name is the last of those like a pattern.
+// newest returns the last file, by name, of those that match a pattern.
 func newest(pattern string) (file, error) {
 	names, err := filepath.Glob(pattern)
 	if err != nil {

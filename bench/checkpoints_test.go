@@ -20,19 +20,19 @@ func TestACommitThatOverlapsACheckpointCountsForIt(t *testing.T) {
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	var commits []commit
 	add := func(from, to int) { commits = append(commits, commit{at(from), at(to).Sub(at(from))}) }
-	add(5, 15)   // meets the end of the checkpoint before: belongs to neither
+	add(5, 15)   // overlaps the end of the previous checkpoint: belongs to neither list
 	add(20, 99)  // between
-	add(30, 100) // between: it ended as the checkpoint began
-	add(95, 101) // begun before it
+	add(30, 100) // between: it ended when the checkpoint began
+	add(95, 101) // during: it began before the checkpoint
 	add(110, 130)
-	add(190, 300) // ended after it
-	add(200, 207) // behind it
+	add(190, 300) // during: it ended after the checkpoint
+	add(200, 207) // after the checkpoint: belongs to neither list
 	during, between := span{at(100), at(200)}.split(at(10), commits)
 	if want := (simbatest.Latencies{6e6, 20e6, 110e6}); !slices.Equal(during, want) {
-		t.Errorf("during it are %v, not %v", []time.Duration(during), []time.Duration(want))
+		t.Errorf("the commits during the checkpoint are %v, want %v", []time.Duration(during), []time.Duration(want))
 	}
 	if want := (simbatest.Latencies{79e6, 70e6}); !slices.Equal(between, want) {
-		t.Errorf("between are %v, not %v", []time.Duration(between), []time.Duration(want))
+		t.Errorf("the commits between the checkpoints are %v, want %v", []time.Duration(between), []time.Duration(want))
 	}
 }
 
@@ -67,7 +67,7 @@ func TestACheckpointLastsFromANewSegmentToTheNextFlush(t *testing.T) {
 	writeManifest(flush)
 	write("journal/0000000001.seg", 0)
 	if spans, err := watchCheckpoints(dir, 1, time.Now().Add(20*time.Millisecond)); err == nil {
-		t.Errorf("nothing happens, but there are %v", spans)
+		t.Errorf("nothing happens, but watchCheckpoints returns %v", spans)
 	}
 	go func() {
 		time.Sleep(5 * time.Millisecond)
@@ -76,7 +76,7 @@ func TestACheckpointLastsFromANewSegmentToTheNextFlush(t *testing.T) {
 		writeManifest(flush, compaction)
 	}()
 	if spans, err := watchCheckpoints(dir, 1, time.Now().Add(50*time.Millisecond)); err == nil {
-		t.Errorf("only a compaction ends, but there are %v", spans)
+		t.Errorf("only a compaction ends, but watchCheckpoints returns %v", spans)
 	}
 	var spans []span
 	var err error
@@ -85,7 +85,7 @@ func TestACheckpointLastsFromANewSegmentToTheNextFlush(t *testing.T) {
 		defer close(seen)
 		spans, err = watchCheckpoints(dir, 2, time.Now().Add(time.Minute))
 	}()
-	for i := 3; ; i++ { // until the watch has begun, and has looked in time
+	for i := 3; ; i++ { // until watchCheckpoints has seen the changes in time
 		write(fmt.Sprintf("journal/%010d.seg", i), 0)
 		writeManifest(slices.Repeat([][]byte{compaction, flush}, i)...)
 		select {
@@ -96,11 +96,12 @@ func TestACheckpointLastsFromANewSegmentToTheNextFlush(t *testing.T) {
 		break
 	}
 	if err != nil || len(spans) != 2 || spans[0].to.Before(spans[0].from) || spans[1].from.Before(spans[0].to) {
-		t.Errorf("seen were %v, %v", spans, err)
+		t.Errorf("watchCheckpoints returns %v, %v, want two checkpoints", spans, err)
 	}
 }
 
-// isFlush reads the format of manifests, which is internal to Pebble.
+// isFlush reads Pebble's manifests, whose format is internal. So this test checks it with manifests
+// that Pebble has written.
 func TestACompactionOfPebbleIsNoFlush(t *testing.T) {
 	dir := t.TempDir()
 	db, err := pebble.Open(dir, &pebble.Options{DisableWAL: true, DisableAutomaticCompactions: true})
@@ -131,7 +132,7 @@ func TestACompactionOfPebbleIsNoFlush(t *testing.T) {
 		}
 		_, after := manifest()
 		if after.count != before.count+1 {
-			t.Errorf("flush %d: %d are found, before %d", i+1, after.count, before.count)
+			t.Errorf("after flush %d readFlushes finds %d, before it %d", i+1, after.count, before.count)
 		}
 		before = after
 	}
@@ -141,7 +142,7 @@ func TestACompactionOfPebbleIsNoFlush(t *testing.T) {
 	}
 	is, after := manifest()
 	if is == was {
-		t.Error("the compaction has left the manifest as it was")
+		t.Error("the compaction has not changed the manifest: the test proves nothing")
 	}
 	if after != before {
 		t.Errorf("the compaction counts as a flush: %+v, before %+v", after, before)

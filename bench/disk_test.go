@@ -17,20 +17,20 @@ func TestThePageNamesTheFileSystemThatHasTheData(t *testing.T) {
 		"/srv/x": "btrfs",
 	} {
 		if got, err := mountedAt(strings.NewReader(mounts), path); err != nil || got != want {
-			t.Errorf("%s is on %s, %v, not on %s", path, got, err, want)
+			t.Errorf("mountedAt(%s) is %s, %v, want %s", path, got, err, want)
 		}
 	}
 	if kind, err := mountedAt(strings.NewReader("27 22 254:1 / /srv rw - ext4 /dev/vdc rw\n"), "/tmp"); err == nil {
-		t.Errorf("/tmp is on %s, which nothing says", kind)
+		t.Errorf("no mount has /tmp, but mountedAt returns %s", kind)
 	}
 }
 
 func TestTheTimeOfASyncIsMeasuredWhereTheDataIs(t *testing.T) {
 	dir := t.TempDir()
 	if took, err := syncTime(dir); err != nil || took <= 0 {
-		t.Errorf("a sync takes %v, %v", took, err)
+		t.Errorf("syncTime returns %v, %v", took, err)
 	}
 	if took, err := syncTime(dir + "/none"); err == nil {
-		t.Errorf("a sync in a folder that is not there takes %v", took)
+		t.Errorf("syncTime of a folder that does not exist returns %v", took)
 	}
 }

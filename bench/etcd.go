@@ -10,12 +10,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// etcdContender is etcd's own lock, with a session each.
+// etcdContender uses etcd's own lock. Each contender has its own session.
 type etcdContender struct {
 	client  *etcd.Client
 	session *concurrency.Session
 	mutex   *concurrency.Mutex
-	ctx     context.Context // its end ends a request that waits
+	ctx     context.Context // when it ends, a request that waits fails
 	end     context.CancelFunc
 }
 

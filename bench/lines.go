@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// codeParts are the packages whose lines are counted, with those below them.
+// codeParts are the folders whose lines are counted, with all folders below.
 var codeParts = []string{"../persist", "../engine", "../resp"}
 
-// countLines returns how many lines the Go files of folders have, without tests.
+// countLines returns the number of lines of the Go files in the folders, without tests.
 func countLines(folders []string) (n int, err error) {
 	for _, folder := range folders {
 		err := filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {

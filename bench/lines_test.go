@@ -17,9 +17,9 @@ func TestLinesOfTestsAreNotCounted(t *testing.T) {
 		}
 	}
 	if n, err := countLines([]string{dir, filepath.Join(dir, "below")}); err != nil || n != 8 {
-		t.Errorf("there are %d lines, %v, not 8", n, err)
+		t.Errorf("countLines returns %d, %v, want 8", n, err)
 	}
 	if n, err := countLines([]string{dir + "/none"}); err == nil {
-		t.Errorf("a folder that is not there has %d lines", n)
+		t.Errorf("countLines of a folder that does not exist returns %d", n)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// A contender acquires and releases one mutex. Only close is safe for concurrent use. It ends an
+// A contender acquires and releases one mutex. Only close is safe for concurrent use. close ends an
 // acquire that waits.
 type contender interface {
 	acquire() error // returns when it owns the mutex
@@ -18,13 +18,14 @@ type contender interface {
 	close()
 }
 
-// connector returns a contender with an id for a mutex. Other contenders want a hot mutex too.
+// connector returns a contender with an id for a mutex. hot says that other contenders want the
+// same mutex.
 type connector func(mutex, id string, hot bool) (contender, error)
 
 // load is a number of clients that repeatedly acquire and release a mutex.
 type load struct {
 	clients int
-	hot     bool // one mutex for all, not one for each
+	hot     bool // all clients share one mutex; false: each client has its own
 }
 
 func (l load) String() string {
@@ -37,11 +38,11 @@ func (l load) String() string {
 
 // figures are the results of a load.
 type figures struct {
-	tenures  int64               // while it was measured
+	tenures  int64               // how many tenures were measured
 	rate     float64             // tenures a second
 	took     simbatest.Latencies // of each tenure, from the acquire to the reply of the release
-	fairness float64             // Jain's index of the clients' tenures: 1 = all had as many
-	spent    spent               // by all of them
+	fairness float64             // Jain's index of the clients' tenures; 1 = equal shares
+	spent    spent               // the processor time of all tenures
 }
 
 // perTenure returns the share of one tenure in processor time, in µs.
@@ -51,15 +52,15 @@ func (f *figures) perTenure(t time.Duration) float64 {
 
 const warmUp = 300 * time.Millisecond
 
-// patience is how long a server may hang. It is shorter in tests.
+// patience is how long a server may take to reply. Tests set a shorter time.
 var patience = time.Minute
 
-// lifetime is how long a contender may live. When it ends, the contender's wait fails.
+// lifetime is how long a contender may run. After that its requests fail.
 func lifetime() time.Duration { return patience + warmUp + *during }
 
-var runs atomic.Int64 // numbers the loads, so that each has new mutexes
+var runs atomic.Int64 // counts the loads, so that each gets new mutexes
 
-// run has a load run on a subject for that long, after a warm-up.
+// run runs a load on a subject: first a warm-up, then the measurement, which lasts for during.
 func (s *site) run(l load, during time.Duration) (*figures, error) {
 	run := runs.Add(1)
 	var phase atomic.Int32
@@ -115,7 +116,7 @@ type worker struct {
 	c     contender
 	id    int
 	phase *atomic.Int32
-	took  simbatest.Latencies // of each tenure, while measuring
+	took  simbatest.Latencies // of each measured tenure
 	err   error
 }
 

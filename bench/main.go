@@ -1,10 +1,10 @@
-// Bench measures simba-resp beside its alternatives, in one run on one machine, and writes the page
-// docs/development/benchmarks.md with its pictures.
+// Bench measures simba-resp and its alternatives in one run on one machine. It writes the page
+// docs/development/benchmarks.md and the pictures of the page.
 //
 //	make bench
 //
-// It starts the servers and stores on private ports, with data on the disk below -dir. The page
-// lists those that are not installed.
+// It starts the servers and stores on private ports, with their data below the folder -dir. The
+// page lists the programs that are not installed.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() { os.Exit(simbatest.Main(program{})) }
 
 type program struct{}
 
-// Run measures; it returns the process' exit code.
+// Run measures everything, and returns the exit code of the process.
 func (program) Run() int {
 	began := time.Now()
 	b := &bench{
@@ -88,7 +88,7 @@ func (program) Run() int {
 	return 0
 }
 
-// try runs f. If f fails, it notes that, and the run continues.
+// try runs f. If f fails, try notes the failure, and the run continues.
 func (b *bench) try(what string, f func(*testbed)) {
 	if err := withTestbed(b.dir, f); err != nil {
 		b.failed(what, err)

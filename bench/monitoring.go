@@ -12,15 +12,15 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// monitoringLimit is how much processor time a tenure may take with metrics and HTTP, compared with
-// a server without them.
+// monitoringLimit is the largest ratio of the processor time of a tenure with metrics and HTTP to
+// that without them.
 const monitoringLimit = 1.05
 
-// scrapeInterval is far shorter than usual.
+// scrapeInterval is the time between two scrapes. Usual intervals are far longer.
 const scrapeInterval = time.Second
 
-// monitoring measures the processor time of a server that serves metrics and is scraped, and of one
-// that does not. It alternates between them, and reports the median ratio for each durability.
+// monitoring measures the processor time of a server whose metrics are scraped, and of a server
+// without metrics. It alternates between them, and reports the median ratio for each durability.
 func (b *bench) monitoring(tb *testbed, pairs int) {
 	for _, durability := range []string{"memory", "always"} {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(stores.FreePort(tb)))
@@ -51,8 +51,8 @@ func (b *bench) monitoring(tb *testbed, pairs int) {
 	}
 }
 
-// scrape reads the metrics at once and then at each interval, until stop. stop returns the first
-// error.
+// scrape reads the metrics now and then at each interval, until stop is called. stop returns the
+// first error.
 func scrape(url string) (stop func() error) {
 	var scraping sync.WaitGroup
 	var failure error

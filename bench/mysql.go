@@ -12,16 +12,16 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// mysqlContender does what one of Simba's JDBC contenders does, on a connection of its own.
+// mysqlContender sends the statements of Simba's JDBC contender. It has its own connection.
 type mysqlContender struct {
-	db        *sql.DB // of all
+	db        *sql.DB // shared by all contenders
 	conn      *sql.Conn
 	mutex, id string
-	ctx       context.Context // its end ends a request that waits
+	ctx       context.Context // when it ends, a request that waits fails
 	end       context.CancelFunc
 }
 
-// toMySQL connects contenders of Simba to a database of their own there.
+// toMySQL connects contenders of Simba to a MySQL server, in the database "direct".
 func toMySQL(tb *testbed, addr string) (connector, error) {
 	timeouts := fmt.Sprintf("timeout=%v&readTimeout=%[1]v&writeTimeout=%[1]v", patience)
 	root, err := sql.Open("mysql", "root@tcp("+addr+")/?"+timeouts)
@@ -71,7 +71,8 @@ func (c *mysqlContender) acquire() error {
 	}
 }
 
-// attempt is acquireAndGetOwner, and the delay that a contender which lost takes.
+// attempt is Simba's acquireAndGetOwner. If another contender owns the mutex, wait is the delay
+// until the next attempt.
 func (c *mysqlContender) attempt() (owner string, wait time.Duration, err error) {
 	tx, err := c.conn.BeginTx(c.ctx, nil)
 	if err != nil {
@@ -86,7 +87,7 @@ func (c *mysqlContender) attempt() (owner string, wait time.Duration, err error)
 	if err := tx.QueryRowContext(c.ctx, seeds.MySQLGet, c.mutex).Scan(&owner, &version, &transitionAt, &now); err != nil {
 		return "", 0, err
 	}
-	// The random part is the jitter of leases without a transition window.
+	// The random part is the jitter that Simba adds to leases without a transition window.
 	left := transitionAt - now + rand.Int64N(1000)
 	return owner, time.Duration(max(left, 0)) * time.Millisecond, tx.Commit()
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// unmeasured stands for a figure that is missing.
+// unmeasured is shown in place of a figure that is missing.
 const unmeasured = "–"
 
-// figure shows three digits, or all of a whole number of more.
+// figure formats a number with three significant digits. It shows all digits before the point.
 func figure(v float64) string {
 	switch {
 	case math.IsNaN(v):
@@ -25,7 +25,8 @@ func figure(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// figureBeside is figure with as many digits as show on which side of a limit the value is.
+// figureBeside is like figure. It adds digits until they show on which side of a limit the value
+// is.
 func figureBeside(v, limit float64) string {
 	text := figure(v)
 	for digits := 1; v != limit && isNumber(text, limit) && digits < 10; digits++ {
@@ -34,13 +35,13 @@ func figureBeside(v, limit float64) string {
 	return text
 }
 
-// isNumber reports whether a reader takes the text for that number.
+// isNumber reports whether the text has the value of the number.
 func isNumber(text string, number float64) bool {
 	v, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
 	return err == nil && v == number
 }
 
-// thousands puts commas into a whole number.
+// thousands separates groups of three digits of a whole number by commas.
 func thousands(text string) string {
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]
@@ -55,7 +56,7 @@ func withUnit(number, unit string) string {
 	return number + " " + unit
 }
 
-// clients is a number of clients in words.
+// clients returns a number of clients in words.
 func clients(n int) string {
 	if n == 1 {
 		return "1 client"

@@ -11,7 +11,7 @@ import (
 	"text/template"
 )
 
-// pageTemplate is the text of the page, which has the figures in it.
+// pageTemplate is the template of the page. The figures are inserted into it.
 //
 //go:embed page.tmpl
 var pageTemplate string
@@ -34,7 +34,7 @@ func (b *bench) writePage(path, disk, run string) error {
 	return os.WriteFile(path, []byte(page), 0o644)
 }
 
-// page is the page as Markdown. The pictures have those names.
+// page returns the page as Markdown. names are the file names of the pictures.
 func (b *bench) page(disk, run string, names []string) (string, error) {
 	t, err := template.New("page").Option("missingkey=error").Parse(pageTemplate)
 	if err != nil {
@@ -50,7 +50,7 @@ func (b *bench) page(disk, run string, names []string) (string, error) {
 	return strings.TrimRight(w.String(), "\n") + "\n", err
 }
 
-// rateRows has the absolute figures of each subject.
+// rateRows returns the rows of the table with the absolute figures of each subject.
 func (r *results) rateRows() string {
 	var w strings.Builder
 	for _, s := range subjects {
@@ -95,7 +95,7 @@ func subjectList() string {
 	return w.String()
 }
 
-// gaps lists the servers and figures that the page lacks.
+// gaps lists the servers that are not installed, and the measurements that failed.
 func (r *results) gaps() string {
 	if len(r.missing)+len(r.faults) == 0 {
 		return ""
@@ -125,7 +125,8 @@ func machine() string {
 	return fmt.Sprintf("%d processors (%s), %s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.Version())
 }
 
-// versions says which releases were measured. A program that is not installed has none.
+// versions returns the versions of the measured programs. It leaves out those that are not
+// installed.
 func versions() (all []string) {
 	for _, command := range [][]string{
 		{"redis-server", "--version"},

@@ -53,7 +53,7 @@ func TestTheShortRunOfThePageMeasuresBothSidesOfARatio(t *testing.T) {
 	}
 	for _, name := range []string{always, redisAlways} {
 		if !strings.Contains(name, match[1]) {
-			t.Errorf("-only %s leaves out %s", match[1], name)
+			t.Errorf("the page shows a run with -only %s, which leaves out %s", match[1], name)
 		}
 	}
 }
@@ -71,12 +71,12 @@ func TestAFaultOfEveryRoundIsOneLineOfThePage(t *testing.T) {
 		}
 	}
 	if n := strings.Count(page, "it hangs"); n != 1 {
-		t.Errorf("one fault is named %d times", n)
+		t.Errorf("the page names the same fault %d times, want once", n)
 	}
 }
 
 func TestThePartsOfABarAddUpToTheWhole(t *testing.T) {
 	if got := pictures[2].caption([]float64{17.6, 0, 17.7}); got != "36 = 18 + 18" {
-		t.Errorf("17.6 and 17.7 are shown as %q", got)
+		t.Errorf("the caption of 17.6 and 17.7 is %q", got)
 	}
 }

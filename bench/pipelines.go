@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// depth is how many commands a client of a pipeline sends at a time.
+	// depth is how many commands a client sends in one pipeline.
 	depth = 16
-	// acquires is the number of commands for all the names. One of three acquires a free mutex. The
-	// others find that their client owns the mutex already.
+	// acquires is the number of commands. One of three acquires a free mutex. The others find that
+	// their client owns the mutex already.
 	acquires   = 300_000
 	mutexNames = 100_000
 )
@@ -66,8 +66,8 @@ type pipeline struct {
 // randInt is what redis-benchmark puts in the place of __rand_int__.
 func randInt(i int) string { return fmt.Sprintf("%012d", i) }
 
-// redisBenchmark returns the commands a second. The program itself waits for ever for a server that
-// hangs.
+// redisBenchmark returns the number of commands a second. It stops redis-benchmark after some time,
+// because redis-benchmark would wait for ever for a server that hangs.
 func redisBenchmark(addr string, command []string) (float64, error) {
 	ctx, end := context.WithTimeout(context.Background(), lifetime())
 	defer end()

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// tick is the unit of processor time in /proc: Linux reports it to user space in hundredths of a
-// second, whatever its own timer does.
+// tick is the unit of processor time in /proc. Linux reports processor time in hundredths of a
+// second, whatever the frequency of its timer is.
 const tick = 10 * time.Millisecond
 
-// processes are those that a subject consists of. Zero means that it has no such process.
+// processes are the process ids of a subject; 0 = the subject has no such process.
 type processes struct {
 	server int // simba-resp
-	store  int // what keeps the mutexes: Redis, MariaDB, ZooKeeper or etcd
+	store  int // Redis, MariaDB, ZooKeeper or etcd, which keeps the mutexes
 }
 
-// spent is processor time, user and system, of the parts of a load.
+// spent is the processor time of the parts of a load, in user and system mode.
 type spent struct{ server, store, clients time.Duration }
 
-// spent returns what the processes have used since they started. The clients are goroutines of
-// this process.
+// spent returns the processor time that the processes have used since they started. The clients are
+// goroutines of this process.
 func (p processes) spent() (s spent, err error) {
 	if s.server, err = processorTime(p.server); err != nil {
 		return s, err
@@ -39,8 +39,8 @@ func (s spent) since(earlier spent) spent {
 	return spent{s.server - earlier.server, s.store - earlier.store, s.clients - earlier.clients}
 }
 
-// processorTime reads the kernel's account of a process from /proc/<pid>/stat. It includes threads
-// that have ended. Of process 0 it is 0.
+// processorTime reads the processor time of a process from /proc/<pid>/stat. It includes threads
+// that have ended. For process 0 it returns 0.
 func processorTime(pid int) (time.Duration, error) {
 	if pid == 0 {
 		return 0, nil
@@ -56,7 +56,7 @@ func processorTime(pid int) (time.Duration, error) {
 func timeOf(stat string) (time.Duration, error) {
 	// The second field is the program's name in brackets, which may contain spaces and brackets.
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	const user, system = 14 - 3, 15 - 3 // the page counts from 1, and fields begins with the third
+	const user, system = 14 - 3, 15 - 3 // in proc_pid_stat(5) fields[0] has the number 3
 	if len(fields) <= system {
 		return 0, fmt.Errorf("no processor time in %q", stat)
 	}

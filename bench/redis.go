@@ -13,11 +13,11 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// redisContender runs the scripts of Simba's Redis backend. It waits for a notice on its own
-// channel, at most until the lease that it saw has ended.
+// redisContender runs the scripts of Simba's Redis backend. A waiter waits for a notice on its own
+// channel, at most until the end of the lease that the script has returned.
 type redisContender struct {
 	w          *wire
-	sub        *wire // nil if nobody else wants the mutex
+	sub        *wire // the subscriber's connection; nil if no other contender wants the mutex
 	id         string
 	take, give []byte
 }
@@ -43,7 +43,7 @@ func toRedis(addr string) connector {
 	}
 }
 
-// prepare loads the scripts, and subscribes to the contender's channel if others want the mutex.
+// prepare loads the scripts. It subscribes to the contender's channel if others want the mutex.
 func (c *redisContender) prepare(addr, key string, hot bool) error {
 	for _, script := range []string{seeds.SimbaAcquire, seeds.SimbaRelease} {
 		if _, err := c.w.ask(frame("SCRIPT", "LOAD", script)); err != nil {
@@ -73,7 +73,7 @@ func (c *redisContender) acquire() error {
 			return err
 		}
 		if c.sub == nil {
-			return fmt.Errorf("%s owns it", owner)
+			return fmt.Errorf("%s owns the mutex", owner)
 		}
 		if err := c.sub.c.SetReadDeadline(time.Now().Add(left)); err != nil {
 			return err
@@ -93,7 +93,7 @@ func (c *redisContender) owner(command []byte) (id string, left time.Duration, e
 	id, text, _ := strings.Cut(string(got[0]), "@@")
 	ms, err := strconv.Atoi(text)
 	if err != nil {
-		return "", 0, fmt.Errorf("the answer is %q", got)
+		return "", 0, fmt.Errorf("the script returns %q, want an owner and a time", got)
 	}
 	return id, time.Duration(ms) * time.Millisecond, nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// held is a server that holds many mutexes.
+// held is a server with many mutexes that have an owner (held mutexes).
 type held struct {
 	*bench
 	tb      *testbed
@@ -23,8 +23,8 @@ type held struct {
 	mutexes int
 }
 
-// hold measures what many held mutexes cost in memory and on disk. It measures how long a killed
-// server takes until it serves them again, and how a checkpoint of them delays commits.
+// hold measures the memory and the disk space of many held mutexes. It also measures how long a
+// killed server takes to serve them again, and how their checkpoint delays commits.
 func (b *bench) hold(tb *testbed, mutexes int) {
 	h := held{b, tb, simbatest.Start(tb), mutexes}
 	killed, full := tb.TempDir()+"/killed", tb.TempDir()+"/full"
@@ -41,7 +41,7 @@ func (b *bench) hold(tb *testbed, mutexes int) {
 	}
 }
 
-// take acquires the mutexes, and measures the memory that they need.
+// take acquires the mutexes, and measures the memory that the server uses for them.
 func (h held) take() {
 	empty, err := resident(h.s.Pid())
 	h.tb.must(err)
@@ -52,8 +52,8 @@ func (h held) take() {
 	h.add(0, key{residentBytes, always, h.mutexes}, (full-empty)/float64(h.mutexes))
 }
 
-// measureDisk measures the checkpoint of a copy of a data directory, after a start has brought it
-// up to the journal's end.
+// measureDisk measures the size of the checkpoint in a copy of a data directory. It first starts a
+// server on the copy, which adds all changes of the journal to the checkpoint.
 func (h held) measureDisk(dir string) {
 	h.tb.must(copyDir(dir, h.s.Dir))
 	h.s.Start()
@@ -63,7 +63,7 @@ func (h held) measureDisk(dir string) {
 	h.add(0, key{diskBytes, always, h.mutexes}, float64(bytes)/float64(h.mutexes))
 }
 
-// measureCheckpoints measures commits beside the checkpoints of a copy of a data directory.
+// measureCheckpoints measures commits during checkpoints, on a copy of a data directory.
 func (h held) measureCheckpoints(dir string) {
 	h.tb.must(copyDir(dir, h.s.Dir))
 	h.s.Start()
@@ -73,8 +73,8 @@ func (h held) measureCheckpoints(dir string) {
 	}
 }
 
-// restart measures how long the server takes from its start until it serves, on a copy of a
-// directory, and kills it.
+// restart starts the server on a copy of a directory, measures the time until it serves, and kills
+// it.
 func (h held) restart(round int, q quantity, dir string) {
 	h.tb.must(copyDir(dir, h.s.Dir))
 	began := time.Now()
@@ -87,14 +87,14 @@ func (h held) restart(round int, q quantity, dir string) {
 	got, err := w.ask(frame("DBSIZE"))
 	h.tb.must(err)
 	if string(got[0]) != strconv.Itoa(h.mutexes) {
-		h.tb.Fatalf("%s of %d mutexes are held after the restart", got, h.mutexes)
+		h.tb.Fatalf("%s of %d mutexes have an owner after the restart", got, h.mutexes)
 	}
 	h.say("%s with %d mutexes: %.2f s", q, h.mutexes, took.Seconds())
 	h.add(round, key{q, always, h.mutexes}, took.Seconds())
 }
 
-// fillJournal renews mutexes of a data directory whose checkpoint stands still, until the journal
-// takes no more, and kills the server.
+// fillJournal starts a server whose checkpoints never end. It renews mutexes until the journal is
+// full, and kills the server.
 func (h held) fillJournal(dir string) {
 	p := startSlow(h.tb, dir, "--stall-checkpoint")
 	defer p.Kill()
@@ -112,18 +112,18 @@ func (h held) fillJournal(dir string) {
 	h.add(0, key{journalMiB, always, h.mutexes}, float64(size)/(1<<20))
 }
 
-// leastFull is how many bytes the files of a full journal have at least. They are two segments that
-// the checkpoint lacks, and the segment that is being written.
+// leastFull is the smallest size of a full journal in bytes. A full journal has two segments that
+// are not in the checkpoint, and the segment that the server writes.
 const leastFull = 48 << 20
 
-// proveFull returns an error unless the journal is full: a change waits, a server that does not
-// hang answers PING, and the files are there.
+// proveFull returns an error unless the journal is full. That is so if a renewal gets no reply, the
+// server still answers PING, and the journal has the size of a full one.
 func proveFull(renewed, ping error, size int64) error {
 	switch {
 	case !errors.Is(renewed, os.ErrDeadlineExceeded):
 		return fmt.Errorf("the journal does not fill up: SIMBA.GUARD ends with %v", renewed)
 	case ping != nil:
-		return fmt.Errorf("the journal may not be full, the server answers nothing: %w", ping)
+		return fmt.Errorf("the journal may not be full: the server does not answer PING: %w", ping)
 	case size < leastFull:
 		return fmt.Errorf("the journal is not full with %d bytes", size)
 	}
@@ -147,8 +147,7 @@ func heldName(i int) string { return fmt.Sprintf("m:%012d", i) }
 // guard is the renewal of a held mutex.
 func guard(i int) []byte { return frame("SIMBA.GUARD", heldName(i), "c", leaseMS) }
 
-// copyDir makes to a copy of a directory, in place of what is there, and has the kernel write it to
-// the disk.
+// copyDir replaces the directory to by a copy of from, and syncs the copy to the disk.
 func copyDir(from, to string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err
@@ -160,8 +159,7 @@ func copyDir(from, to string) error {
 	return nil
 }
 
-// onDisk returns how many bytes the files of a data directory have: those of the journal, and all
-// others.
+// onDisk returns the sizes of a data directory in bytes: of the journal, and of all other files.
 func onDisk(dir string) (others, journal int64, err error) {
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -193,5 +191,5 @@ func resident(pid int) (float64, error) {
 			return n * 1024, err
 		}
 	}
-	return 0, fmt.Errorf("process %d does not tell its memory", pid)
+	return 0, fmt.Errorf("/proc does not show the memory of process %d", pid)
 }

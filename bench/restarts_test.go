@@ -10,7 +10,7 @@ import (
 func TestAJournalThatIsNotFullIsNotMeasuredAsFull(t *testing.T) {
 	waits := fmt.Errorf("read: %w", os.ErrDeadlineExceeded)
 	if err := proveFull(waits, nil, leastFull); err != nil {
-		t.Errorf("a full one: %v", err)
+		t.Errorf("proveFull of a full journal returns %v", err)
 	}
 	for what, err := range map[string]error{
 		"changes do not wait":  proveFull(nil, nil, leastFull),
@@ -20,7 +20,7 @@ func TestAJournalThatIsNotFullIsNotMeasuredAsFull(t *testing.T) {
 		"a change was refused": proveFull(errors.New("ERR"), nil, leastFull),
 	} {
 		if err == nil {
-			t.Errorf("%s, and it counts as full", what)
+			t.Errorf("the journal counts as full, although %s", what)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// quantity is what is measured.
+// quantity is the name of a quantity that is measured.
 type quantity string
 
 // The quantities of the page.
@@ -41,15 +41,15 @@ type key struct {
 	size     int // clients, commands in a pipeline, or mutexes
 }
 
-// results are the values of a run, by the round that measured them.
+// results are the values of a run. Each value has the number of the round that measured it.
 type results struct {
-	rounds  int // of the run
+	rounds  int // how many rounds the run has
 	values  map[key]map[int]float64
 	missing []string // subjects that are not installed
 	faults  []fault
 }
 
-// fault is what failed, and how often.
+// fault is a failure, and how often it occurred.
 type fault struct {
 	text  string
 	times int
@@ -78,9 +78,9 @@ func (r *results) expected(q quantity) int {
 	return r.rounds
 }
 
-// fault notes what failed. A failure that recurs in other rounds is the same fault.
+// fault notes a failure. If it recurs in other rounds, it counts as the same fault.
 func (r *results) fault(what string, err error) {
-	// An error may hold several lines of a store's log.
+	// Join the lines: an error may contain several lines of a store's log.
 	text := strings.Join(strings.Fields(fmt.Sprintf("%s: %v", what, err)), " ")
 	for i := range r.faults {
 		if r.faults[i].text == text {
@@ -101,13 +101,13 @@ func (f fault) String() string {
 // of returns the values of all rounds.
 func (r *results) of(k key) []float64 { return slices.Collect(maps.Values(r.values[k])) }
 
-// median returns the median of the rounds, NaN if none measured it.
+// median returns the median of all rounds. It returns NaN if no round has measured the quantity.
 func (r *results) median(quantity quantity, subject string, size int) float64 {
 	return median(r.of(key{quantity, subject, size}))
 }
 
-// ratios returns a/b of each round that measured both. Two values of one round are seconds apart,
-// so what slows the machine down for longer slows both down.
+// ratios returns a/b for each round that measured both. The two values of a round are measured
+// within seconds, so a machine that is slow for longer affects both.
 func (r *results) ratios(a, b key) (all []float64) {
 	for round, value := range r.values[a] {
 		if other, ok := r.values[b][round]; ok && other > 0 {

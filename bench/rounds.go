@@ -18,7 +18,8 @@ type bench struct {
 	say    func(format string, args ...any)
 }
 
-// start starts all subjects that are wanted. All run at the same time, but only one has a load.
+// start starts all subjects of the run. They run at the same time, but only one at a time has a
+// load.
 func (b *bench) start() {
 	for _, s := range subjects {
 		if !b.wanted(s.name) {
@@ -51,8 +52,8 @@ type comparison struct {
 	subjects []string
 }
 
-// comparisons returns the loads of a round, in their order. The two subjects that sync each change
-// are compared apart from the others. Each follows the other equally often.
+// comparisons returns the loads of a round, in their order. It compares the two subjects that sync
+// each change separately from the others. Each of the two follows the other equally often.
 func comparisons(round int) (all []comparison) {
 	pair := orderOf(round, []string{always, redisAlways})
 	var rest []string
@@ -71,8 +72,8 @@ func comparisons(round int) (all []comparison) {
 	return append(all, comparison{load{clients: 1}, rest}, comparison{load{clients: manyClients}, rest}, comparison{load{clients: manyClients, hot: true}, rest})
 }
 
-// orderOf returns the order of all in a round. Every other round has the opposite order, so that
-// none of two always comes first.
+// orderOf returns the order of all in a round. Every other round has the reverse order, so that no
+// subject always runs before another.
 func orderOf[T any](round int, all []T) []T {
 	all = slices.Clone(all)
 	if round%2 == 1 {
@@ -92,7 +93,8 @@ func (b *bench) round(round int) {
 	}
 }
 
-// flushDisk writes the data of the previous subject to the disk, so that it delays no later one.
+// flushDisk syncs the data of the previous subject to the disk, so that it does not delay the next
+// subject.
 func flushDisk() {
 	syscall.Sync()
 	time.Sleep(200 * time.Millisecond)

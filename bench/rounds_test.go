@@ -12,7 +12,7 @@ func TestEachLoadHasTheOppositeOrderInTheNextRound(t *testing.T) {
 			d.subjects = slices.Clone(d.subjects) // comparisons share them
 			slices.Reverse(d.subjects)
 			if !slices.Equal(d.subjects, next[i].subjects) {
-				t.Errorf("load %d: round %d has %v, backwards; the next one has %v", i, round, d.subjects, next[i].subjects)
+				t.Errorf("load %d: round %d has the reverse order of %v, want that of the next round, %v", i, round, d.subjects, next[i].subjects)
 			}
 		}
 	}
@@ -23,7 +23,7 @@ func TestAlwaysAndRedisWithFsyncRunApartFromAllOthers(t *testing.T) {
 		for _, d := range comparisons(round) {
 			if slices.Contains(d.subjects, always) != slices.Contains(d.subjects, redisAlways) ||
 				slices.Contains(d.subjects, always) && len(d.subjects) != 2 {
-				t.Errorf("round %d, %v: %v run one after the other", round, d.load, d.subjects)
+				t.Errorf("round %d, %v: %v must not be compared with each other", round, d.load, d.subjects)
 			}
 		}
 	}

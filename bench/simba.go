@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// lease is the ttl of every lease: longer than a run, so that none ends while something is
-// measured.
+// lease is the TTL of every lease. It is longer than a run, so that no lease ends during a
+// measurement.
 const lease = time.Hour
 
 var leaseMS = fmt.Sprint(lease.Milliseconds())
@@ -37,22 +37,22 @@ func toSimba(addr string) connector {
 
 func (c *simbaContender) acquire() error { return c.wants(c.take, "acquired") }
 
-// wants sends a command whose reply is a record with that status.
+// wants sends a command, and returns an error unless the reply is a record with the given status.
 func (c *simbaContender) wants(command []byte, status string) error {
 	got, err := c.w.ask(command)
 	if err == nil && (len(got) < 2 || string(got[1]) != status) {
-		err = fmt.Errorf("the answer is %q, not %s", got, status)
+		err = fmt.Errorf("the reply is %q, want the status %s", got, status)
 	}
 	return err
 }
 
 func (c *simbaContender) release() error { return c.w.yes(c.give) }
 
-// yes sends a command whose reply is 1.
+// yes sends a command, and returns an error unless the reply is 1.
 func (w *wire) yes(command []byte) error {
 	got, err := w.ask(command)
 	if err == nil && string(got[0]) != "1" {
-		err = fmt.Errorf("the answer is %q, not 1", got)
+		err = fmt.Errorf("the reply is %q, want 1", got)
 	}
 	return err
 }

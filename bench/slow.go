@@ -20,12 +20,12 @@ type slowDisk struct {
 // The syncs that are measured.
 var slowSyncs = []time.Duration{time.Millisecond, 20 * time.Millisecond}
 
-// slowName is the subject of the results.
+// slowName is the name of the subject in the results.
 func slowName(sync time.Duration) string { return always + ", a sync of " + milliseconds(sync) }
 
 func milliseconds(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }
 
-// startSlow starts a slowdisk.
+// startSlow starts the program bench/slowdisk.
 func startSlow(tb *testbed, dir string, args ...string) *slowDisk {
 	p := simbatest.Run(tb, simbatest.Build(tb, "bench/slowdisk"), append([]string{"--data-dir", dir}, args...)...)
 	return &slowDisk{Process: p, addr: p.Wants(tb, `ready addr=(.*)`)[1]}
@@ -48,8 +48,8 @@ func (b *bench) startSlowDisks() {
 	}
 }
 
-// probes measures how long PING and CHECK take while 16 clients acquire and release a mutex each.
-// So there always is a sync.
+// probes measures the times of PING and CHECK while 16 clients each acquire and release a mutex. So
+// a sync is always in progress.
 func (b *bench) probes(round int) {
 	for _, d := range b.slow {
 		flushDisk()
@@ -69,7 +69,7 @@ func (b *bench) probes(round int) {
 // probed is how many clients acquire and release during a probe.
 const probed = 16
 
-// probe returns how long each PING and each CHECK took, and the tenures a second beside them.
+// probe returns the times of each PING and each CHECK, and the rate of the tenures meanwhile.
 func (d *slowDisk) probe(during time.Duration) (ping, check simbatest.Latencies, rate float64, err error) {
 	w, err := dial(d.addr, lifetime())
 	if err != nil {
@@ -88,7 +88,7 @@ func (d *slowDisk) probe(during time.Duration) (ping, check simbatest.Latencies,
 		}
 	}
 	if _, err := strconv.ParseUint(token, 10, 64); err != nil {
-		return nil, nil, 0, fmt.Errorf("the answer is %q", got)
+		return nil, nil, 0, fmt.Errorf("the reply to SIMBA.ACQUIRE is %q, want a token", got)
 	}
 	var all sync.WaitGroup
 	errs := make([]error, 3)
@@ -106,8 +106,8 @@ func (d *slowDisk) probe(during time.Duration) (ping, check simbatest.Latencies,
 	return ping, check, rate, errors.Join(errs...)
 }
 
-// timed repeatedly sends a command, with a pause of a millisecond, and returns how long each reply
-// took.
+// timed repeatedly sends a command, with a pause of a millisecond. It returns the time of each
+// reply.
 func timed(addr string, command []byte, want string, during time.Duration) (took simbatest.Latencies, err error) {
 	w, err := dial(addr, lifetime())
 	if err != nil {
@@ -121,7 +121,7 @@ func timed(addr string, command []byte, want string, during time.Duration) (took
 			return nil, err
 		}
 		if string(got[0]) != want {
-			return nil, fmt.Errorf("the answer is %q, not %s", got, want)
+			return nil, fmt.Errorf("the reply is %q, want %s", got, want)
 		}
 		took = append(took, time.Since(began))
 	}

@@ -8,12 +8,12 @@ import (
 // subject is a server that is measured: simba-resp in one configuration, or an alternative to it.
 type subject struct {
 	name  string
-	about string // how it is set up, for the page
-	group string // subjects of one group promise the same after a crash
+	about string // its configuration, for the page
+	group string // subjects of one group give the same guarantees after a crash
 	start func(*testbed) (*site, error)
 }
 
-// The groups, in the order of the pictures.
+// The groups of subjects, in the order of the pictures.
 const (
 	inMemory     = "In memory: a crash of the process or of the machine loses the locks"
 	onDiskSoon   = "On disk soon: after a crash, grants pause until lost leases have ended"
@@ -23,7 +23,7 @@ const (
 // site is a running subject.
 type site struct {
 	connect   connector
-	addr      string // of one that speaks RESP, else ""
+	addr      string // the address, if the subject speaks RESP; else ""
 	processes processes
 }
 
@@ -75,14 +75,14 @@ var subjects = []subject{
 	}},
 }
 
-// durable has a MariaDB sync each commit, with the sizes that it has when it is installed.
+// durable are flags of a MariaDB that syncs each commit. The sizes are the defaults of MariaDB.
 var durable = []string{"--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=96M", "--innodb-buffer-pool-size=128M"}
 
 func embedded(durability string) func(*testbed) (*site, error) {
 	return func(tb *testbed) (*site, error) { return simba(tb, 0, "--durability", durability), nil }
 }
 
-// simba starts a simba-resp before a store.
+// simba starts a simba-resp that uses a store.
 func simba(tb *testbed, store int, args ...string) *site {
 	s := simbatest.Start(tb, append([]string{"--maxclients", "20000"}, args...)...)
 	return &site{connect: toSimba(s.Addr), addr: s.Addr, processes: processes{server: s.Pid(), store: store}}

@@ -9,7 +9,7 @@ import (
 
 // testbed starts servers and stores for a measurement. It implements stores.TB in place of a test.
 type testbed struct {
-	dir    string // on the disk that is measured
+	dir    string // a folder on the disk that is measured
 	undo   []func()
 	faults []string
 }
@@ -20,7 +20,7 @@ type failure struct{ err error }
 // errMissing is returned when a program is not installed.
 var errMissing = errors.New("not installed")
 
-// withTestbed runs f with a testbed of its own. Then it stops everything that f started.
+// withTestbed runs f with a new testbed. Then it stops everything that f has started.
 func withTestbed(dir string, f func(*testbed)) error {
 	tb := &testbed{dir: dir}
 	defer tb.cleanUp()
@@ -52,7 +52,7 @@ func (tb *testbed) must(err error) {
 	}
 }
 
-// cleanUp stops everything that was started, the last first.
+// cleanUp stops everything that was started, in reverse order.
 func (tb *testbed) cleanUp() {
 	for _, undo := range slices.Backward(tb.undo) {
 		undo()
@@ -85,5 +85,6 @@ func (tb *testbed) TempDir() string {
 	return dir
 }
 
-// StoreDir has stores keep their data on the disk that is measured, as the server does.
+// StoreDir returns a new folder for a store's data. It is on the disk that is measured, like the
+// data of the server.
 func (tb *testbed) StoreDir() string { return tb.TempDir() }

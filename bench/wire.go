@@ -10,16 +10,16 @@ import (
 )
 
 // wire is a connection that speaks RESP2. It uses as little processor time as possible, because the
-// cost of a client library is no property of a server. Only close is safe for concurrent use.
+// benchmarks measure servers, not client libraries. Only close is safe for concurrent use.
 type wire struct {
 	c      net.Conn
 	r      *bufio.Reader
-	fields [][]byte // of the last reply
-	text   []byte   // what they point into
+	fields [][]byte // the fields of the last reply
+	text   []byte   // the memory that the fields point into
 }
 
-// dial connects to a server. A request that has no reply when the connection is older than life
-// fails with os.ErrDeadlineExceeded.
+// dial connects to a server. When the connection is older than life, each request that has no reply
+// yet fails with os.ErrDeadlineExceeded.
 func dial(addr string, life time.Duration) (*wire, error) {
 	c, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {
@@ -43,8 +43,8 @@ func frame(args ...string) []byte {
 	return b
 }
 
-// ask sends a command and returns the reply, an array's elements in order, any other as one. It is
-// valid until the next call.
+// ask sends a command and returns the reply: the elements of an array, or one element for any other
+// type. The result is valid until the next call.
 func (w *wire) ask(command []byte) ([][]byte, error) {
 	if _, err := w.c.Write(command); err != nil {
 		return nil, err
@@ -52,8 +52,8 @@ func (w *wire) ask(command []byte) ([][]byte, error) {
 	return w.receive()
 }
 
-// pipe sends the commands from 0 to n, a thousand at a time, on a connection of its own. It fails
-// if a thousand replies take longer than patience, or if one is an error.
+// pipe sends the commands 0 to n-1 on a new connection, in pipelines of a thousand. It fails if a
+// pipeline takes longer than patience, or if a reply is an error.
 func pipe(addr string, n int, command func(i int) []byte, patience time.Duration) error {
 	w, err := dial(addr, patience)
 	if err != nil {
@@ -140,9 +140,9 @@ func (w *wire) bulk(n int) error {
 	return err
 }
 
-// add copies a field: the reader's buffer moves on.
+// add adds a copy of a field, because the reader reuses its buffer.
 func (w *wire) add(b []byte) {
 	from := len(w.text)
-	w.text = append(w.text, b...) // a field that was there before keeps the old memory
+	w.text = append(w.text, b...) // if text moves, earlier fields keep the old memory
 	w.fields = append(w.fields, w.text[from:])
 }

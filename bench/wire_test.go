@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// mute is a server that accepts and never answers. Its kernel accepts for it.
+// mute starts a server that never replies. The kernel accepts its connections.
 func mute(t *testing.T) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -27,7 +27,7 @@ func TestARequestToAServerThatHangsFails(t *testing.T) {
 	}
 	defer w.close()
 	if got, err := w.ask(frame("PING")); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("it answers %q, %v", got, err)
+		t.Errorf("ask returns %q, %v, want os.ErrDeadlineExceeded", got, err)
 	}
 }
 
@@ -40,7 +40,7 @@ func TestALoadOnAServerThatHangsFailsAtItsConnect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if c, err := connect("m", "c", true); err == nil {
 				c.close()
-				t.Error("it is connected")
+				t.Error("the connector returns no error, although the server does not reply")
 			}
 		})
 	}
@@ -48,7 +48,7 @@ func TestALoadOnAServerThatHangsFailsAtItsConnect(t *testing.T) {
 		tb := new(testbed)
 		defer tb.cleanUp()
 		if _, err := toMySQL(tb, addr); err == nil {
-			t.Error("it is connected")
+			t.Error("the connector returns no error, although the server does not reply")
 		}
 	})
 	t.Run("redis-benchmark", func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestALoadOnAServerThatHangsFailsAtItsConnect(t *testing.T) {
 			t.Skip("redis-benchmark is not installed")
 		}
 		if rate, err := redisBenchmark(addr, []string{"PING"}); err == nil {
-			t.Errorf("it makes %v a second", rate)
+			t.Errorf("redisBenchmark returns %v a second, although the server does not reply", rate)
 		}
 	})
 }
@@ -67,6 +67,6 @@ func TestALoadOnAServerThatHangsFailsAtItsConnect(t *testing.T) {
 func TestAPipelineToAServerThatHangsFails(t *testing.T) {
 	ping := func(int) []byte { return frame("PING") }
 	if err := pipe(mute(t), 10, ping, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("it ends with %v", err)
+		t.Errorf("pipe returns %v, want os.ErrDeadlineExceeded", err)
 	}
 }

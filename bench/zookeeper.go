@@ -12,14 +12,14 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// zookeeperContender is ZooKeeper's lock recipe, as Curator's latch has it: a node of a sequence,
-// and a watch on the node before it. Each has a session of its own.
+// zookeeperContender uses ZooKeeper's lock recipe like Curator's latch: it creates a sequential
+// node, and watches the node before it. Each contender has its own session.
 type zookeeperContender struct {
 	conn  *zk.Conn
 	path  string
 	id    string
 	own   string      // its node
-	death *time.Timer // closes conn, whose requests know no deadline
+	death *time.Timer // closes conn, because requests on it have no deadline
 	end   chan struct{}
 }
 
@@ -68,10 +68,10 @@ func (z *zookeeperContender) acquire() (err error) {
 	}
 }
 
-// number is what orders the nodes: the ten digits at the end.
+// number returns the ten digits at the end of a node's name, which order the nodes.
 func number(node string) string { return node[len(node)-10:] }
 
-// before returns the child whose number is the last before own, "" if own is the first.
+// before returns the child with the largest number below that of own; "" if own is the first.
 func before(children []string, own string) (ahead string) {
 	children = slices.DeleteFunc(children, func(c string) bool { return number(c) >= own })
 	if len(children) == 0 {

@@ -8,28 +8,29 @@ import (
 
 var errClientClosed = fmt.Errorf("the Client is %w", ErrClosed)
 
-// activeSet is the set of what runs by a Client. Safe for concurrent use.
+// activeSet is the set of the running contenders and observers of a Client. Safe for concurrent
+// use.
 type activeSet struct {
 	mu      sync.Mutex // guards what follows
 	closed  bool
 	all     map[*active]struct{}
 	ids     map[[2]string]struct{} // mutex and contender id of each
 	empty   chan struct{}          // closed when the set is closed and empty; nil = not closed
-	failure error                  // of the first that left something at the server, since closed
+	failure error                  // the first error of remove after close, except ErrLost
 }
 
-// active is something that runs until it is stopped.
+// active is a contender or observer that runs until it is stopped.
 type active struct {
-	mutex, id string // id "" = it does not contend
-	stop      func() // does not wait
+	mutex, id string // an observer has none
+	stop      func() // begins to stop; does not wait
 }
 
 func newActiveSet() *activeSet {
 	return &activeSet{all: make(map[*active]struct{}), ids: make(map[[2]string]struct{})}
 }
 
-// add adds a before it begins to run. No two contenders of a mutex may have the same id: the
-// server takes them for one.
+// add adds a before it begins to run. It refuses a second contender with the same mutex and id,
+// because the server would take the two for one.
 func (s *activeSet) add(a *active) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +48,8 @@ func (s *activeSet) add(a *active) error {
 	return nil
 }
 
-// remove is called when nothing of a runs any more. err is why something is left at the server.
+// remove is called when a has ended. err says why the server may still keep a lease or queue entry
+// of a; nil means that it keeps none.
 func (s *activeSet) remove(a *active, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +65,8 @@ func (s *activeSet) remove(a *active, err error) {
 	}
 }
 
-// close makes add fail and stops all. It returns a channel that is closed when the set is empty.
+// close makes add fail and begins to stop each member. It returns a channel that is closed when
+// the set is empty.
 func (s *activeSet) close() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +83,7 @@ func (s *activeSet) close() <-chan struct{} {
 	return s.empty
 }
 
-// err returns why something is left at the server, when the set is empty.
+// err returns why the server may still keep a lease or queue entry. Call it when the set is empty.
 func (s *activeSet) err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/client/internal/names"
 )
 
-// NoTransition as a Transition is a lease without a transition window.
+// NoTransition is the Transition of a lease without a transition window.
 const NoTransition time.Duration = -1
 
 const (
@@ -28,25 +28,25 @@ const (
 // Options of a Client. The zero value is ready to use.
 type Options struct {
 	// Timeout bounds the time of a request, and the time of a release in Stop, Unlock and Close.
-	// It is 1 ms or more; 0 means 3 s. The go-redis client obeys it only with
-	// ContextTimeoutEnabled. Without that option, its own timeouts and retries hold its
-	// connections longer, and the request continues in the background.
+	// It is 1 ms or more; 0 means 3 s. The go-redis client obeys it only if its option
+	// ContextTimeoutEnabled is set. If not, a request may continue in the background after
+	// Timeout, until the timeouts and retries of go-redis end it.
 	Timeout time.Duration
 
 	// TTL and Transition are the windows of all leases that do not set their own. 0 means 10 s
-	// and 2 s. NoTransition means no transition window. See ContenderConfig.
+	// and 2 s. The Transition NoTransition means no transition window. See ContenderConfig.
 	TTL, Transition time.Duration
 
 	// Logger logs outages, refusals, lost mutexes, overdue callbacks, and panics of scheduled
-	// work. nil means slog.Default(). Its handler must not wait for anything of the Client.
+	// work. nil means slog.Default(). The log handler must not wait for a call of the Client.
 	Logger *slog.Logger
 
 	// Hooks are called when contenders acquire, release or lose mutexes. The zero value means none.
 	Hooks Hooks
 }
 
-// Client has what its contenders share: the go-redis client and the subscriber's connection. It
-// is safe for concurrent use.
+// Client creates contenders and observers. They share its go-redis client and its subscriber's
+// connections. It is safe for concurrent use.
 type Client struct {
 	rdb             redis.UniversalClient
 	timeout         time.Duration
@@ -62,9 +62,9 @@ type Client struct {
 // New returns a Client that sends its requests with rdb. It does not connect. The caller closes
 // rdb after the Client. The error names the option that is not valid.
 //
-// Give the Client a go-redis client of its own. Blocking commands of other code (BLPOP, XREAD
-// BLOCK) take connections from the same pool, and a leader that cannot renew in time loses its
-// mutex. Set its ContextTimeoutEnabled. New refuses a redis.Ring and a redis.ClusterClient.
+// Give the Client a go-redis client of its own, and set ContextTimeoutEnabled. In a shared pool,
+// blocking commands of other code (BLPOP, XREAD BLOCK) can take all connections. A leader that
+// then cannot renew in time loses its mutex. New refuses a redis.Ring and a redis.ClusterClient.
 func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 	if err := checkRedis(rdb); err != nil {
 		return nil, err
@@ -109,20 +109,20 @@ func checkRedis(rdb redis.UniversalClient) error {
 	return nil
 }
 
-// contextTimeouts reports whether requests end with their contexts. It reports true if rdb is of
-// an unknown type.
+// contextTimeouts reports whether the requests of rdb end with their contexts. It returns true if
+// the type of rdb is unknown.
 func contextTimeouts(rdb redis.UniversalClient) bool {
 	r, ok := rdb.(*redis.Client)
 	return !ok || r.Options().ContextTimeoutEnabled
 }
 
-// Close stops everything that runs by the Client, as Stop and Unlock do, and closes the
-// subscriber's connection. It waits for that until Timeout. Later calls of the Client return
-// ErrClosed. Close does not close the go-redis client.
+// Close stops all contenders and observers of the Client, unlocks all its Locks, and closes the
+// subscriber's connections. It waits at most Options.Timeout for that. Later calls of the Client
+// return ErrClosed. Close does not close the go-redis client.
 //
-// An error means that something may be left at the server until its lease ends. It matches
-// ErrUnavailable if the server has not replied in time, or if a callback or the work of Do has
-// not returned. It matches ErrClosed if the go-redis client was closed before.
+// If Close returns an error, the server may keep a mutex for this Client until the lease ends. The
+// error matches ErrUnavailable if the server has not replied in time, or if a callback or the work
+// of Do has not returned. It matches ErrClosed if the go-redis client was closed before.
 func (c *Client) Close() error {
 	empty := c.active.close()
 	t := time.NewTimer(c.timeout)
@@ -147,7 +147,7 @@ func (c *Client) Close() error {
 }
 
 // Owner returns the owner of a mutex and does not contend for it. The zero Owner means that the
-// mutex is free. The error is that of ctx, ErrUnavailable, ErrClosed, or the server's error
+// mutex is free. The error is the error of ctx, ErrUnavailable, ErrClosed, or the server's error
 // reply.
 func (c *Client) Owner(ctx context.Context, mutex string) (owner Owner, err error) {
 	err = c.query(ctx, mutex, func(ctx context.Context) (err error) {
@@ -157,12 +157,13 @@ func (c *Client) Owner(ctx context.Context, mutex string) (owner Owner, err erro
 	return owner, err
 }
 
-// Check reports whether the tenure with that fencing token still owns the mutex. A resource calls
-// it before it acts for a client that claims to be the owner. The tenure may end between the
-// reply and the action. A resource that can store a number needs no Check: it keeps the largest
-// token that it has received, and refuses a smaller one. The errors are those of Owner.
+// Check reports whether the tenure with this fencing token is still the present one. A resource
+// calls Check before it acts for a client that claims to be the owner. The tenure may end between
+// the reply and the action. A resource that can store a number needs no Check: it keeps the
+// largest token that it has received, and refuses smaller ones. Check returns the same errors as
+// Owner.
 func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
-	if token == 0 || token > math.MaxInt64 { // no tenure has it
+	if token == 0 || token > math.MaxInt64 { // no tenure has such a token
 		return false, names.CheckMutex(mutex)
 	}
 	err = c.query(ctx, mutex, func(ctx context.Context) (err error) {
@@ -172,7 +173,7 @@ func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds b
 	return holds, err
 }
 
-// query sends a request that changes nothing.
+// query calls ask, which sends a read-only request, with a context that ends after Timeout.
 func (c *Client) query(ctx context.Context, mutex string, ask func(context.Context) error) error {
 	if err := names.CheckMutex(mutex); err != nil {
 		return err
@@ -190,13 +191,13 @@ func (c *Client) query(ctx context.Context, mutex string, ask func(context.Conte
 		return ctx.Err()
 	}
 	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-		<-ctx.Done() // a connection's timer fired before the timer of ctx
+		<-ctx.Done() // ctx ends in a moment: the timer of a connection fired before its timer
 		return ctx.Err()
 	}
 	return err
 }
 
-// windows returns the windows of a lease, with the Client's defaults instead of zeros.
+// windows replaces a window of 0 by the Client's default, and NoTransition by 0.
 func (c *Client) windows(ttl, transition time.Duration) (time.Duration, time.Duration) {
 	if ttl == 0 {
 		ttl = c.ttl
@@ -210,7 +211,7 @@ func (c *Client) windows(ttl, transition time.Duration) (time.Duration, time.Dur
 	return ttl, transition
 }
 
-// terms are what a contender sends in its requests.
+// terms are the arguments that a contender sends with each request.
 type terms struct {
 	mutex, id       string
 	ttl, transition time.Duration

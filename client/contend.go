@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp/client/internal/contend"
 )
 
-// init sets the variables of package contend, for the subpackages of this one.
+// init sets the variables of package contend, which packages worker and registry use.
 func init() {
 	contend.Start = func(client any, cfg contend.Config) (contend.Run, error) {
 		return startRun(client.(*Client), cfg)

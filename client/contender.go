@@ -16,43 +16,45 @@ type ContenderConfig struct {
 	Mutex string // 1 to 255 bytes, see SIMBA.ACQUIRE
 
 	// ID is the contender's id; "" means a new one, counter:pid@host~random. Two contenders of a
-	// mutex must not share an id. In one Client the second is refused with ErrInUse.
+	// mutex must not share an id. A Client refuses the second with ErrInUse.
 	ID string
 
-	// TTL is the TTL window of the lease: how long the owner works before it renews. A shorter TTL
-	// reveals a dead owner sooner, but costs more requests. Simba (for the JVM) recommends 5 to
-	// 15 s. 0 means the TTL of the Client, which is 10 s by default.
+	// TTL is the TTL window of the lease: how long the owner works before it renews. With a shorter
+	// TTL another contender replaces a dead owner sooner, but the owner sends more requests. Simba
+	// (for the JVM) recommends 5 to 15 s. 0 means the TTL of the Client, which is 10 s by default.
 	TTL time.Duration
 
-	// Transition is the transition window, which follows the TTL window: the owner may still
-	// renew, and nobody else may take the mutex. One slow reply then does not cost the lease. Simba
+	// Transition is the transition window, which follows the TTL window. In it the owner may still
+	// renew, and nobody else may take the mutex. So one slow reply does not cost the lease. Simba
 	// (for the JVM) recommends 1 to 3 s. 0 means the Transition of the Client, which is 2 s by
-	// default. NoTransition means none.
+	// default. NoTransition means no transition window.
 	Transition time.Duration
 
 	// InitialDelay is the time from Start to the first request. A random delay spreads the
 	// requests of many processes that start together. 0 means no delay.
 	InitialDelay time.Duration
 
-	// OnAcquired is called when the contender has acquired the mutex. The context ends when the
-	// contender is not the owner any more. It has the values of the context of Run. [Token](ctx)
-	// returns the tenure's fencing token. The callback may return early: renewal goes on until the
-	// context ends. To release the mutex, call Resign or Quit. OnAcquired must not be nil.
+	// OnAcquired is called when the contender has acquired the mutex. The ownership context ends
+	// when the contender is not the owner any more. It has the values of the context of Run, and
+	// [Token] returns its fencing token. OnAcquired may return before the ownership ends: the
+	// contender keeps renewing. To release the mutex, call Resign or Quit. OnAcquired must not be
+	// nil.
 	OnAcquired func(ownership context.Context, s State)
 
-	// OnReleased is called once ownership has ended and OnAcquired has returned. It may be nil. A
-	// panic in a callback ends the process.
+	// OnReleased is called when the ownership has ended and OnAcquired has returned. It may be nil.
+	// A panic in OnAcquired or OnReleased ends the process.
 	//
 	// Until OnReleased returns, the contender neither releases the mutex nor asks for it again. So
-	// work that OnReleased stops does not overlap with the work of the next owner, unless the
-	// mutex was lost. Meanwhile the contender does not renew the lease. Usually a third of the
-	// lease remains for the callbacks. If they take longer, the lease expires.
+	// if OnReleased stops the work, it does not overlap with the work of the next owner, unless the
+	// mutex was lost. The contender does not renew the lease while the callbacks run after the end
+	// of the ownership. Usually a third of the lease is left for them. If they take longer, the
+	// lease expires.
 	OnReleased func(State)
 }
 
-// Contender contends for a mutex as long as it runs: Simba's contention service. It is stopped at
-// first, and may be started again after each stop. Its callbacks are called one at a time, in
-// order. It is safe for concurrent use.
+// Contender contends for a mutex as long as it runs, like the contention service of Simba. A new
+// Contender is stopped, and a stopped one may be started again. It calls its callbacks one at a
+// time, in order. It is safe for concurrent use.
 //
 // To lock a mutex for one piece of work, use [Client.Do].
 type Contender struct {
@@ -63,9 +65,9 @@ type Contender struct {
 	trace     contend.Hooks
 
 	mu    sync.Mutex    // guards what follows
-	run   *contenderRun // the last; nil = never started
+	run   *contenderRun // the last run; nil = never started
 	own   *ownership    // nil = not the owner
-	owner Owner         // in the last reply or notice
+	owner Owner         // the owner of the mutex in the last reply
 }
 
 // NewContender returns a stopped Contender. The error names the field that is not valid.
@@ -88,14 +90,14 @@ func (c *Client) NewContender(cfg ContenderConfig) (*Contender, error) {
 // ID returns the contender's id.
 func (k *Contender) ID() string { return k.terms.id }
 
-// Run starts the Contender, waits until ctx ends, and stops it. It returns when the callbacks
-// have returned and the mutex is released. If the server is silent, Run returns after Timeout. It
-// also returns after Stop or Quit. Failed requests are logged and tried again.
+// Run starts the Contender, waits until ctx ends or another goroutine calls Stop or Quit, and stops
+// the Contender. It returns when the callbacks have returned and the mutex is released. It waits
+// at most Options.Timeout for the reply to the release. While it runs, it logs and repeats failed
+// requests.
 //
-// Run returns Stop's error, ErrInUse or ErrClosed. ErrInUse means that the Contender runs already.
-// ErrClosed means that the Client or the go-redis client is closed. nil means that nothing is left
-// at the server. ErrUnavailable does no harm at the end of a process: the mutex is free when the
-// lease ends.
+// Run returns nil if the server has confirmed the release. It returns ErrInUse if the Contender
+// runs already, ErrClosed if the Client or the go-redis client is closed, or the error of Stop. At
+// the end of a process ErrUnavailable does no harm: the mutex is free when the lease ends.
 func (k *Contender) Run(ctx context.Context) error {
 	r, err := k.start(ctx)
 	if err != nil {
@@ -104,12 +106,12 @@ func (k *Contender) Run(ctx context.Context) error {
 	return r.waitDone(ctx, k.c, k.name())
 }
 
-// Start starts the Contender and does not wait for the server. Failed requests are logged and
-// tried again.
+// Start starts the Contender and does not wait for the server. The Contender logs and repeats
+// failed requests.
 //
 // Start returns ErrInUse if the Contender runs already, or if its last run has not released the
-// mutex yet. It returns ErrInUse, too, if another contender of the Client has its id. It returns
-// ErrClosed if the Client is closed.
+// mutex yet. Start also returns ErrInUse if another contender of the Client has the same mutex and
+// id. It returns ErrClosed if the Client is closed.
 func (k *Contender) Start() error {
 	_, err := k.start(context.Background())
 	return err
@@ -122,7 +124,7 @@ func (k *Contender) start(base context.Context) (*contenderRun, error) {
 		return nil, fmt.Errorf("start %s: %w", k.name(), ErrInUse)
 	}
 	var r *contenderRun
-	called := false // OnAcquired was called for the present tenure; used by callbacks only
+	called := false // whether OnAcquired was called for the present tenure; only callbacks use it
 	h := stepsFor(k.trace)
 	acquired, lost, waiting := h.acquired, h.lost, h.waiting
 	h.acquired = func(o *ownership, s State) {
@@ -164,17 +166,18 @@ func (k *Contender) name() string {
 	return fmt.Sprintf("the contender %s of %s", k.terms.id, k.terms.mutex)
 }
 
-// Stop stops the Contender: the ownership context ends, OnReleased is called, and then the mutex
-// or the queue entry is released. Stop returns when that is done. On a stopped Contender, Stop
-// returns its last error. Given a callback's ownership context, Stop returns nil at once.
+// Stop stops the Contender: it ends the ownership context, waits for OnReleased, and releases the
+// mutex or the queue entry. On a stopped Contender, Stop returns the error of the last run. If ctx
+// is the ownership context of the Contender, as in a callback, Stop does not wait and returns nil.
 //
-// If ctx ends first, Stop returns the error of ctx and the rest continues in the background. It
-// returns ErrLost if the mutex was lost meanwhile. It returns ErrUnavailable if the server does
-// not reply within Timeout. The Contender then keeps trying until the lease ends; until then Start
-// returns ErrInUse. After any other error the mutex is free when its lease ends.
+// If ctx ends first, Stop returns the error of ctx, and the Contender continues to stop in the
+// background. Stop returns ErrLost if the mutex was lost meanwhile. It returns ErrUnavailable if
+// the server does not reply within Options.Timeout. The Contender then repeats the release until
+// it succeeds or the lease ends, and Start returns ErrInUse until then. After any other error the
+// mutex is free when its lease ends.
 func (k *Contender) Stop(ctx context.Context) error { return k.lastRun().end(ctx, "stop "+k.name()) }
 
-// Quit stops the Contender in the background. Unlike Stop it may be called in every callback.
+// Quit stops the Contender in the background. Unlike Stop, it may be called in every callback.
 func (k *Contender) Quit() {
 	if r := k.lastRun(); r != nil {
 		r.stop()
@@ -192,9 +195,9 @@ func (k *Contender) lastRun() *run {
 }
 
 // Resign releases the mutex and contends again, at the end of the queue. If nobody waits, the
-// contender acquires the mutex again. The ownership context ends at once, and the mutex is
-// released when the callbacks have returned. Resign does not wait for that, so it may be called
-// in a callback. It does nothing if the contender is not the owner.
+// contender acquires the mutex again. Resign ends the ownership context at once. The contender
+// releases the mutex when the callbacks have returned. Resign does not wait for the release, so it
+// may be called in a callback. It does nothing if the contender is not the owner.
 func (k *Contender) Resign() { k.resign(resignNow) }
 
 func (k *Contender) resign(how resignation) {
@@ -212,8 +215,8 @@ func (k *Contender) IsOwner() bool {
 	return k.own != nil && k.own.left() > 0
 }
 
-// Owner returns the owner of the mutex in the last reply or notice. Its own lease gives the windows
-// while it is the owner.
+// Owner returns the owner of the mutex in the last reply. While the contender itself is the owner,
+// Owner returns the windows of its present lease.
 func (k *Contender) Owner() Owner {
 	k.mu.Lock()
 	defer k.mu.Unlock()

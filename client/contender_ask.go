@@ -10,18 +10,18 @@ import (
 // errOwnershipEnded means that the ownership ended while its renewal was in progress.
 var errOwnershipEnded = errors.New("the ownership has ended")
 
-// answer is what came of one request.
+// answer is the outcome of one request.
 type answer struct {
 	n     uint64 // the number of the request
-	token uint64 // of the tenure that it renews; 0 = it was an ACQUIRE
+	token uint64 // the tenure that a GUARD renews; 0 = the request was an ACQUIRE
 	sent  instant
 	reply reply
 	err   error
 }
 
-// ask sends the request that is due: GUARD for an owner, ACQUIRE for all others. It does not wait
-// for the reply longer than Timeout, and not after stop. The request itself may take longer: a
-// later ask returns the reply if it still concerns the present tenure.
+// ask sends a GUARD if the contender is the owner, else an ACQUIRE. It waits for the reply until
+// Timeout, or until stop is called. The request may take longer: a later ask returns its reply if
+// the reply still concerns the present tenure.
 func (r *contenderRun) ask() (got reply, sent instant, err error) {
 	limit, life, token := r.c.timeout, r.c.timeout, uint64(0)
 	if r.own != nil {
@@ -56,7 +56,7 @@ func (r *contenderRun) ask() (got reply, sent instant, err error) {
 	}
 }
 
-// send sends a request and returns its number. Its caller has taken a slot.
+// send sends a request and returns its number. The caller has taken a slot.
 func (r *contenderRun) send(token uint64, life time.Duration) uint64 {
 	if r.asking != nil {
 		r.asking(token != 0)
@@ -81,22 +81,22 @@ func (r *contenderRun) send(token uint64, life time.Duration) uint64 {
 		} else {
 			a.reply, a.err = r.c.acquire(ctx, r.terms, r.noQueue)
 		}
-		<-r.slots // before the answer: its receiver knows that this request is not in progress
+		<-r.slots // before the answer: ask then counts only the other requests in progress
 		select {
 		case r.answers <- a:
-		default: // nobody waits for so many
+		default: // the buffer is full of older answers that no ask has received
 		}
 	})
 	return a.n
 }
 
-// fail handles a request that failed, and waits until the next is due. It returns false when the
-// run is over.
+// fail handles a request that failed, and waits until the next one is due. It returns false when
+// the run is over.
 func (r *contenderRun) fail(err error) bool {
 	closed := errors.Is(err, ErrClosed)
 	r.report.failed(err)
 	if r.fresh && refused(err) && !r.uncertain && len(r.slots) == 0 {
-		r.present = false // nothing is to be released
+		r.present = false // the server has refused all requests, so there is nothing to release
 	}
 	final, longest := closed || refused(err), min(r.ttl, retryPauseMax)
 	if misconfigured(err) {
@@ -133,7 +133,7 @@ func (r *contenderRun) fail(err error) bool {
 	r.subscribe() // a new subscription shows that the server is back
 	d := r.pause
 	if errors.Is(err, errNoAnswer) {
-		d = retryPause // the timeout was a pause, too
+		d = retryPause // the contender has already waited for the timeout
 	} else {
 		r.pause = min(2*r.pause, longest)
 	}

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// requestResign ends an ownership and makes the run resign. It does not wait.
+// requestResign ends an ownership and makes the goroutine of the run resign. It does not wait.
 func (r *contenderRun) requestResign(own *ownership, how resignation) {
 	r.resign.Store(int32(how))
-	_ = own.Err() // if the lease has ended by the clock, that is the cause
+	_ = own.Err() // ends the ownership with ErrLost if the lease has ended
 	own.end(ErrReleased)
 	r.askNow()
 }
 
-// doResign releases the mutex when the callbacks have returned, and contends again.
+// doResign waits for the callbacks and releases the mutex. It returns true when the run may contend
+// again, and false when the run is over.
 func (r *contenderRun) doResign() bool {
 	if r.own != nil && !r.lose(ErrReleased, Owner{}) || !r.afterLoss() {
 		return false
@@ -37,7 +38,7 @@ func (r *contenderRun) doResign() bool {
 	return !r.stopping()
 }
 
-// releaseEnded releases a tenure that has ended here and not at the server.
+// releaseEnded releases a tenure that has ended in this process but not at the server.
 func (r *contenderRun) releaseEnded() bool {
 	if _, err := r.release(r.lastToken, r.quit); err != nil {
 		return !r.stopping() && r.fail(err)
@@ -45,8 +46,9 @@ func (r *contenderRun) releaseEnded() bool {
 	return !r.stopping()
 }
 
-// release releases the tenure with that token; 0 means any, and the queue entry. It waits for the
-// reply until Timeout or until enough is closed. The request itself may take longer.
+// release releases the tenure with the given token. Token 0 releases any tenure, and the queue
+// entry. It waits for the reply until Timeout or until enough is closed. The request may continue
+// after that.
 func (r *contenderRun) release(token uint64, enough <-chan struct{}) (released bool, err error) {
 	type outcome struct {
 		released bool
@@ -70,10 +72,11 @@ func (r *contenderRun) release(token uint64, enough <-chan struct{}) (released b
 	return false, errNoAnswer
 }
 
-// giveUp ends the ownership, waits for the callbacks and releases what the server may have. It
-// returns when nothing is left, or when what is left at the server has expired.
+// giveUp ends the ownership, waits for the callbacks, and releases the lease or queue entry that
+// the server may have. It returns when the server has confirmed or refused the release, or when
+// the lease has expired.
 func (r *contenderRun) giveUp() error {
-	r.stop() // if the run ends by itself
+	r.stop() // for a run that ends by itself
 	token := uint64(0)
 	if r.own != nil {
 		token = r.own.token
@@ -94,14 +97,14 @@ func (r *contenderRun) giveUp() error {
 	})
 	defer late.Stop()
 	err := r.releaseAll(token)
-	r.requests.Wait() // for releases that took too long
+	r.requests.Wait() // a RELEASE that took longer than Timeout may still be in progress
 	r.report.released(err)
 	return err
 }
 
-// releaseAll tries to release what the server may have, until that has expired.
+// releaseAll sends RELEASE until the server confirms or refuses it, or the lease has expired.
 func (r *contenderRun) releaseAll(token uint64) error {
-	r.requests.Wait() // none may come after the release
+	r.requests.Wait() // an ACQUIRE must not reach the server after the RELEASE
 	if !r.present {
 		return nil
 	}

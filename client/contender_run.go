@@ -13,21 +13,22 @@ import (
 )
 
 const (
-	// retryPause follows a failed request of a contender. It doubles up to the TTL, at most
-	// retryPauseMax, or misconfiguredPauseMax while the server's store is misconfigured.
+	// retryPause is the pause after a failed request of a contender. It doubles with each failure,
+	// up to the TTL or retryPauseMax, whichever is less. While the server's store is
+	// misconfigured, the limit is misconfiguredPauseMax.
 	retryPause            = 100 * time.Millisecond
 	retryPauseMax         = 15 * time.Second
 	misconfiguredPauseMax = 20 * time.Second
-	// renewalPauses divides the rest of a lease into pauses between attempts to renew it.
+	// An owner whose renewal fails pauses for one renewalPauses-th of the time that is left.
 	renewalPauses = 8
-	// renewalPauseMin is the shortest of these pauses. Without it, an owner whose requests fail at
-	// once would spin when its lease ends, and in fake time for ever.
+	// renewalPauseMin is the shortest such pause. Without this limit, an owner whose requests fail
+	// at once would retry without a pause near the end of its lease.
 	renewalPauseMin = time.Millisecond
-	// subscribeAfter is how long an owner owns the mutex before it subscribes to notices, to
-	// learn at once that its tenure is broken. A shorter tenure needs no subscription.
+	// subscribeAfter is how long an owner owns the mutex before it subscribes to notices. From a
+	// notice it learns at once that its tenure was broken. A shorter tenure needs no subscription.
 	subscribeAfter = 800 * time.Millisecond
-	// maxRequests is how many requests of a contender may be in progress. The contender waits
-	// only for the last of them.
+	// maxRequests is how many requests of a contender may be in progress at the same time. The
+	// contender waits for the reply to the last one only.
 	maxRequests = 4
 )
 
@@ -35,20 +36,20 @@ const (
 // must not block. All but acquired and lost may be nil.
 type steps struct {
 	acquired  func(*ownership, State)
-	lost      func(*ownership, State)            // its context has ended
-	renewed   func()                             // the lease has begun anew
+	lost      func(*ownership, State)            // the ownership context has ended
+	renewed   func()                             // a new lease has begun
 	asking    func(renewal bool)                 // a request is about to be sent
 	waiting   func(Owner)                        // another contender owns the mutex or is next
-	failed    func(err error, final, owner bool) // a request failed; final: the server refuses it
+	failed    func(err error, final, owner bool) // a request failed; final: a retry does not help
 	releasing func()                             // a release is about to be sent
 	ended     func()                             // the run is done
-	// callbacksDone returns a channel that is closed when the callbacks that acquired and lost
-	// have started have returned. Only then does the run ask for the mutex again, or release it.
+	// callbacksDone returns a channel that is closed when all callbacks have returned that acquired
+	// and lost started. The run waits for that before it releases the mutex or asks for it again.
 	callbacksDone func() <-chan struct{}
 }
 
-// contenderRun is one run of a contender, from its start until what it had is released. Only its
-// goroutine sends requests.
+// contenderRun is one run of a contender, from its start until its mutex or queue entry is
+// released. Only the goroutine of the run decides when to send a request.
 //
 //	   ┌──────── lost, or not renewed in time ──────────┐
 //	   ▼                                                │
@@ -57,31 +58,31 @@ type steps struct {
 //	   ▼  │ a notice, or the owner's lease has ended
 //	 waiting
 //
-// From every state stop leads to: end the ownership, wait for the callbacks, RELEASE. The run is
-// done after that, or when that has taken as long as a request may. The release is tried until
-// the lease has ended.
+// In every state, stop ends the loop. The run then ends the ownership, waits for the callbacks, and
+// sends RELEASE until the server replies or the lease has ended. The run is done when the server
+// has replied, or after Timeout.
 type contenderRun struct {
 	*run
 	c *Client
 	terms
 	steps
-	report  report          // to the Hooks of the Client
-	base    context.Context // of its ownerships: it does not end
+	report  report          // calls the Hooks of the Client
+	base    context.Context // the parent of the ownership contexts; it does not end
 	active  *active
 	delay   time.Duration // before the first request
 	noQueue bool          // take no queue entry
-	once    bool          // end when the mutex is not free, or lost
+	once    bool          // end the run when the mutex is not acquired at once, or is lost
 	manual  bool          // renew only after askNow
-	every   time.Duration // not 0: the pause between requests of a waiter; no notice shortens it
+	every   time.Duration // not 0: the pause between requests of a waiter; it gets no notices
 	renewal time.Duration // not 0: the longest time from a request of the owner to its next renewal
 
-	wake   chan struct{} // send a request now
-	owning atomic.Bool   // own is not nil; for notices, which come on another goroutine
+	wake   chan struct{} // askNow sends to it: send a request now
+	owning atomic.Bool   // whether own is set; notified reads it on another goroutine
 	resign atomic.Int32  // a resignation; not noResignation: release the mutex and contend again
 
 	// Used by the goroutine of the run only.
 	own       *ownership // nil = not the owner
-	lastToken uint64     // of the last tenure, which has ended; 0 = none
+	lastToken uint64     // the token of the last tenure that has ended; 0 = none
 	seen      Owner      // the owner in the last reply
 	listener  *listener  // nil = no subscription
 	sequence  uint64     // how many requests were sent
@@ -90,31 +91,30 @@ type contenderRun struct {
 	requests  sync.WaitGroup // requests in progress
 	sent      instant        // when the last ACQUIRE or GUARD was sent
 	present   bool           // the server may know the contender as the owner or a waiter
-	uncertain bool           // as which of the two is not known
-	left      error          // why something may be left at the server; read it when gone is closed
-	fresh     bool           // the server has not replied yet since present was set
-	refused   bool           // a request was refused since the last one that was answered
-	pause     time.Duration  // after the next failure
+	uncertain bool           // it is not known whether as the owner or as a waiter
+	left      error          // why the server may keep a lease; read it when gone is closed
+	fresh     bool           // the server has not replied since present was set
+	refused   bool           // the server refused a request and has accepted none since
+	pause     time.Duration  // the pause after the next failure
 
-	// A GUARD has the context guards, which ends when the run gives up: a late one finds nothing
-	// to renew. A late ACQUIRE could begin a tenure, so the run waits for it.
+	// guards is the context of each GUARD. It ends when the run gives up, because a GUARD that
+	// arrives later has no effect. A late ACQUIRE could begin a tenure, so the run waits for it.
 	guards    context.Context
 	endGuards context.CancelFunc
 
 	callEnded func() // calls the step ended; later calls do nothing
 }
 
-// resignation says when a contender contends again after it has released the mutex.
+// resignation is a request to release the mutex, and says when the contender contends again.
 type resignation int32
 
 const (
 	noResignation resignation = iota
 	resignNow                 // contend again at once
-	resignForTTL              // contend again after a TTL: another contender has time to acquire
+	resignForTTL              // contend again after a TTL, so that another contender can acquire
 )
 
-// newContenderRun returns a run that has not begun. The contexts of its ownerships have the
-// values of base.
+// newContenderRun returns a run that has not begun. Its ownership contexts have the values of base.
 func (c *Client) newContenderRun(base context.Context, t terms, h steps) *contenderRun {
 	r := &contenderRun{
 		run: newRun(), c: c, terms: t, steps: h, pause: retryPause, wake: make(chan struct{}, 1),
@@ -141,8 +141,8 @@ func (r *contenderRun) begin() error {
 	return nil
 }
 
-// loop is the goroutine of the run. The run is done when nothing of it is left, so that it may be
-// begun again at once, or when that takes too long.
+// loop is the goroutine of the run. It contends until the run is over, and then gives up what the
+// server may have.
 func (r *contenderRun) loop() {
 	if r.delay == 0 || r.sleep(r.delay, nil) {
 		for r.step() {
@@ -159,16 +159,16 @@ func (r *contenderRun) loop() {
 // step sends one request and waits until the next is due. It returns false when the run is over.
 func (r *contenderRun) step() bool {
 	select {
-	case <-r.wake: // the request below serves it
+	case <-r.wake: // the request below is the one that askNow asked for
 	default:
 	}
 	expired := r.own != nil && r.own.left() <= 0
-	switch { // resign or quit is set before the ownership ends
+	switch { // resignation and stop come first: they are set before they end the ownership
 	case resignation(r.resign.Load()) != noResignation:
 		return r.doResign()
 	case r.stopping():
 		return false
-	case expired: // the process was stopped, or the server did not reply
+	case expired: // the process was frozen, or the server did not reply
 		return r.lose(ErrLost, Owner{}) && r.afterLoss()
 	}
 	reply, sent, err := r.ask()
@@ -199,11 +199,11 @@ func (r *contenderRun) step() bool {
 	return r.wait(reply)
 }
 
-// hold handles the reply that acquired or renewed the mutex, to a request that was sent at from.
+// hold handles a reply that acquired or renewed the mutex. from is when the request was sent.
 func (r *contenderRun) hold(reply reply, from instant) bool {
 	if r.own == nil && reply.token == r.lastToken {
-		// The server still renews a tenure that has ended here: release it, so that acquired is
-		// called once for each token.
+		// The server has renewed a tenure that has ended in this process. Release it, so that
+		// acquired is called only once for each token.
 		return r.releaseEnded()
 	}
 	lease := min(r.lease(), reply.transition)
@@ -215,7 +215,7 @@ func (r *contenderRun) hold(reply reply, from instant) bool {
 	}
 	if o.left() <= 0 {
 		if r.own != nil {
-			return true // step finds why it has ended
+			return true // the next step handles the end of the ownership
 		}
 		o.end(ErrLost) // the reply took longer than the lease
 		r.uncertain = true
@@ -262,19 +262,19 @@ func (r *contenderRun) sleepUntilExpired(o *ownership) bool {
 			return true
 		}
 	}
-	o.end(ErrLost) // two readings of the clock may differ: once expired, it stays expired
+	o.end(ErrLost) // a later reading of the clock could again show time left
 	return !r.stopping()
 }
 
-// renewIn returns the time from a request that acquired or renewed a lease to the next renewal.
-// That is the end of the TTL window, as in Simba, but at the latest when a third of the lease is
-// left. So one slow or lost reply does not lose the lease.
+// renewIn returns the time from a request that acquired or renewed a lease to the next renewal. The
+// owner renews at the end of the TTL window, as in Simba, or when a third of the lease is left,
+// whichever is earlier. So one slow or lost reply does not lose the lease.
 func renewIn(ttl, transition time.Duration) time.Duration {
 	return min(ttl, (ttl+transition)*2/3)
 }
 
-// wait waits until the owner's lease or the reservation of the next waiter ends, or a notice
-// comes.
+// wait handles a reply that the mutex is not free. It waits until the owner's lease or the
+// reservation of the next waiter ends, or until a notice comes.
 func (r *contenderRun) wait(reply reply) bool {
 	r.pause = retryPause
 	r.seen = ownerOf(reply, time.Now())
@@ -292,9 +292,9 @@ func (r *contenderRun) wait(reply reply) bool {
 	return r.sleep(contendIn(reply.ttl, reply.transition), r.wake)
 }
 
-// contendIn returns the time until a waiter that gets no notice asks again. ttl and transition
-// are the rest of the owner's windows. That is the end of the lease, with a jitter, so that not
-// all waiters ask at the same moment (Simba, "Contender Delay").
+// contendIn returns the time after which a waiter that gets no notice asks again: about the end of
+// the owner's lease. ttl and transition are the times until the ends of the owner's windows. A
+// random part keeps the waiters from asking at the same moment (Simba, "Contender Delay").
 func contendIn(ttl, transition time.Duration) time.Duration {
 	const early, late = 200 * time.Millisecond, time.Second
 	if transition == ttl {
@@ -306,7 +306,7 @@ func contendIn(ttl, transition time.Duration) time.Duration {
 // lose ends the ownership. It returns false if the run ends with it.
 func (r *contenderRun) lose(cause error, after Owner) bool {
 	o := r.own
-	_ = o.Err() // if the lease has ended by the clock, that is the cause
+	_ = o.Err() // ends the ownership with ErrLost if the lease has ended
 	expired := errors.Is(context.Cause(o), ErrLost)
 	o.end(cause)
 	cause = context.Cause(o)
@@ -327,8 +327,8 @@ func (r *contenderRun) afterLoss() bool {
 	return r.awaitCallbacks(r.quit) && !r.stopping()
 }
 
-// awaitCallbacks waits until the callbacks have returned, and reports true, or until enough is
-// closed.
+// awaitCallbacks waits until the callbacks have returned, or until enough is closed. It reports
+// whether the callbacks have returned.
 func (r *contenderRun) awaitCallbacks(enough <-chan struct{}) bool {
 	if r.callbacksDone == nil {
 		return true
@@ -356,10 +356,14 @@ func (r *contenderRun) subscribe() {
 	}
 }
 
-// notified handles a notice; it is called by a subscriber's connection. A waiter asks when it is
-// next, by its own channel, or when the mutex is free and nobody is next, by the mutex' channel.
-// An owner asks when the mutex' channel announces another owner or the end of its own tenure, and
-// ignores the end of an earlier one. After a gap in the notices both ask.
+// notified handles a notice. A subscriber's connection calls it.
+//
+// A notice on the contender's own channel means that the contender is next. A notice on the channel
+// of the mutex announces a new owner, or that the mutex is free and nobody is next.
+//
+// A waiter sends a request if it is next or the mutex is free. An owner sends a request if another
+// owner is announced or its own tenure has ended; it ignores the end of an earlier tenure. A new
+// subscription may have missed notices, so both send a request then.
 func (r *contenderRun) notified(n notice) {
 	next := n.channel == names.ContenderChannel(r.mutex, r.id)
 	free := !next && strings.HasPrefix(n.payload, names.ReleasedPrefix)
@@ -367,7 +371,7 @@ func (r *contenderRun) notified(n notice) {
 	if r.owning.Load() {
 		another := !next && !n.subscribed && !free && n.payload != names.AcquiredNotice(r.id)
 		ended := free && n.payload == names.ReleasedPrefix+r.id
-		// A gap must not renew a manual lease.
+		// A new subscription must not renew a lease that only askNow may renew.
 		ask = another || ended || (n.subscribed || next) && !r.manual
 	}
 	if ask {
@@ -383,15 +387,15 @@ func (r *contenderRun) askNow() {
 	}
 }
 
-// sleep waits for d, for early, or for the end of the ownership. It returns false if the run is
-// to stop.
+// sleep waits until d has passed, early has an element, or the ownership has ended. It returns
+// false if the run is to stop.
 func (r *contenderRun) sleep(d time.Duration, early <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-early:
-		r.askNow() // step takes it
+		r.askNow() // put the element back: step takes it
 	case <-r.ownershipEnded():
 	case <-r.quit:
 		return false

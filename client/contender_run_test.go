@@ -21,7 +21,7 @@ func TestOwnerRenewsAtItsTTLOrWithAThirdOfTheLeaseLeft(t *testing.T) {
 		{time.Millisecond, 0, time.Millisecond * 2 / 3},
 	} {
 		if got := renewIn(c.ttl, c.transition); got != c.want {
-			t.Errorf("%v and %v: %v, want %v", c.ttl, c.transition, got, c.want)
+			t.Errorf("TTL %v, transition %v: renewal in %v, want %v", c.ttl, c.transition, got, c.want)
 		}
 	}
 }
@@ -42,15 +42,15 @@ func TestWaiterAsksAgainAtTransitionAtPlusJitter(t *testing.T) {
 			least, most = min(least, d), max(most, d)
 		}
 		if least < c.lowest || most >= c.highest {
-			t.Errorf("%v and %v: %v to %v, not %v to %v", c.ttl, c.transition, least, most, c.lowest, c.highest)
+			t.Errorf("TTL ends in %v, transition in %v: a waiter asks after %v to %v, want %v to %v", c.ttl, c.transition, least, most, c.lowest, c.highest)
 		}
 		if least > c.lowest+20*ms || most < c.highest-20*ms {
-			t.Errorf("%v and %v: %v to %v, is narrower than %v to %v", c.ttl, c.transition, least, most, c.lowest, c.highest)
+			t.Errorf("TTL ends in %v, transition in %v: a waiter asks after %v to %v, which is narrower than %v to %v", c.ttl, c.transition, least, most, c.lowest, c.highest)
 		}
 	}
 }
 
-// A process was stopped for longer than its lease, and no timer has fired since.
+// After a freeze of the process, the lease may have ended before its timer has fired.
 func TestOwnershipEndsByTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOwnership(t.Context(), new(suspendWatch), 7, now(), 10*time.Second)
@@ -58,25 +58,24 @@ func TestOwnershipEndsByTheClock(t *testing.T) {
 		defer cancel()
 		time.Sleep(9899 * time.Millisecond)
 		if err := o.Err(); err != nil || Token(child) != 7 {
-			t.Fatalf("before its end: %v, token %d", err, Token(child))
+			t.Fatalf("before the end of the lease: Err is %v, the token %d", err, Token(child))
 		}
 		time.Sleep(time.Millisecond) // 1 % before the end
 		if err := o.Err(); !errors.Is(err, context.Canceled) || !errors.Is(context.Cause(o), ErrLost) {
-			t.Errorf("at its end: %v, cause %v", err, context.Cause(o))
+			t.Errorf("at the end of the lease: Err is %v, the cause %v", err, context.Cause(o))
 		}
 		synctest.Wait()
 		if err := child.Err(); err == nil || !errors.Is(context.Cause(child), ErrLost) {
-			t.Errorf("what was made from it: %v, cause %v", err, context.Cause(child))
+			t.Errorf("a derived context: Err is %v, the cause %v", err, context.Cause(child))
 		}
 		o.renew(now(), time.Minute)
 		if o.Err() == nil || o.left() > 0 {
-			t.Error("an ownership that has ended begins anew")
+			t.Error("a renewal revives an ownership that has ended")
 		}
 	})
 }
 
-// The monotonic clock stands still while the machine is suspended, and the windows of the lease do
-// not.
+// The monotonic clock stands still while the machine is suspended, but the lease runs on.
 func TestWindowsOfAnOwnershipRunWhileTheMachineIsSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		terms := terms{ttl: time.Minute, transition: time.Second}
@@ -84,16 +83,16 @@ func TestWindowsOfAnOwnershipRunWhileTheMachineIsSuspended(t *testing.T) {
 		defer o.end(ErrReleased)
 		before := o.owner(terms)
 		if want := time.Now().Add(time.Minute); !before.TTLAt.Equal(want) || !before.TransitionAt.Equal(want.Add(time.Second)) {
-			t.Errorf("%+v, want %v", before, want)
+			t.Errorf("the owner is %+v, want %v", before, want)
 		}
 		defer suspend.Pretend(10 * time.Second)()
 		after := o.owner(terms)
 		if ttl, transition := before.TTLAt.Sub(after.TTLAt), before.TransitionAt.Sub(after.TransitionAt); ttl != 10*time.Second || transition != ttl {
-			t.Errorf("the windows end %v and %v earlier", ttl, transition)
+			t.Errorf("after a suspension of an hour the windows end %v and %v earlier", ttl, transition)
 		}
 		o.renew(now(), 30*time.Second) // the server granted less
 		if got := o.owner(terms); !got.TTLAt.Equal(time.Now().Add(30*time.Second)) || !got.TransitionAt.Equal(got.TTLAt) {
-			t.Errorf("a short lease: %+v", got)
+			t.Errorf("after the grant of a shorter lease the owner is %+v", got)
 		}
 	})
 }
@@ -118,7 +117,7 @@ func TestNoticeWakesOnlyTheContendersItConcerns(t *testing.T) {
 	own, shared := names.ContenderChannel("job", "me"), names.MutexChannel("job")
 	for _, c := range []struct {
 		n                     notice
-		waiter, owner, manual bool // whether it asks; manual: an owner that does not renew
+		waiter, owner, manual bool // whether it asks; manual is an owner that does not renew
 	}{
 		{notice{channel: own, payload: "released@@a"}, true, true, false},
 		{notice{channel: own, subscribed: true}, true, true, false},
@@ -135,7 +134,7 @@ func TestNoticeWakesOnlyTheContendersItConcerns(t *testing.T) {
 			return len(r.wake) == 1
 		}
 		if w, o, s := asks(false, false), asks(true, false), asks(true, true); w != c.waiter || o != c.owner || s != c.manual {
-			t.Errorf("%+v: a waiter asks: %v, an owner: %v, one that does not renew: %v", c.n, w, o, s)
+			t.Errorf("after %+v a waiter asks: %v, an owner asks: %v, a manual owner asks: %v", c.n, w, o, s)
 		}
 	}
 }

@@ -13,8 +13,8 @@
 // [Client.TryDo] does nothing if another contender owns the mutex. [Client.Lock] and
 // [Client.TryLock] return a [Lock], for work that does not fit into a function. Locks are not
 // reentrant: a Do inside a Do of the same mutex waits for itself. [Client.Owner] returns the
-// owner of a mutex. With [Client.Check] a resource can reject a caller that no longer owns the
-// mutex.
+// owner of a mutex. With [Client.Check] a resource can reject a caller that does not own the
+// mutex any more.
 //
 // A Client also creates
 //
@@ -28,40 +28,43 @@
 //	err = contender.Run(ctx)
 //
 // Two packages build on a Client. Package worker has the state machine of a job processor that
-// works while it is the leader. Package registry has reentrant locks by key, as Spring's
-// RedisLockRegistry. [Hooks] report what happens to all of these, for metrics and traces.
+// works while it is the leader. Package registry has reentrant locks by key, like Spring's
+// RedisLockRegistry. [Hooks] report what happens to the contenders of all these types, for metrics
+// and traces.
 //
 // # Leases and tenures
 //
 // A tenure is one unbroken ownership of a mutex. It has a fencing token, which is larger than
-// that of every earlier tenure. A lease is how long the server keeps the mutex for an owner that
-// sends nothing. It has two windows, the TTL and the transition window. In the transition window
-// the owner still owns the mutex and may renew. The owner renews at the end of the TTL window, or
-// when a third of the lease is left, whichever is earlier.
+// that of every earlier tenure of the mutex. A lease is how long the server keeps the mutex for an
+// owner that sends nothing. A lease has two windows: first the TTL window, then the transition
+// window. In the transition window the owner still owns the mutex and may renew. The owner renews
+// at the end of the TTL window, or when a third of the lease is left, whichever is earlier.
 //
-// A contender is identified by its id. A repeated request with the same id is the same request,
-// so a lost reply does no harm. Two contenders must never have the same id. One Client refuses
-// the second.
+// A contender is identified by its id. The server takes a repeated request with the same id for
+// the same request, so a lost reply does no harm. Two contenders of a mutex must never have the
+// same id at the same time. A Client refuses the second.
 //
 // # When an ownership ends
 //
-// The client counts a lease from before the request that acquired or renewed it. It gives the
-// lease up a little before its end: 1 % of the lease, at most 250 ms. So the ownership context
+// The ownership context ends when the client releases the mutex or loses it. The client counts a
+// lease from the moment before it sends the request that acquires or renews the mutex. It gives
+// the lease up a little before the end: 1 % of the lease, at most 250 ms. So the ownership context
 // ends before the server grants the mutex to another contender, even if the owner's clock is 1 %
-// slow. Only SIMBA.BREAK, an administrator's command, gives the mutex to another contender at
-// once. The owner gets a notice of that if it has owned the mutex for a second.
+// slow. Only SIMBA.BREAK, an administrator's command, ends a lease at once. The owner gets a
+// notice of the break if it has owned the mutex for a second.
 //
 // After a freeze of the process or the machine, Err of the ownership context reads the clock and
-// reports the loss at once. So does Err of the context of Do. Err of a context that is derived
-// from them (context.WithTimeout, errgroup) may still be nil at the first call. Work that began
-// before continues, so the resource should check the fencing token ([Client.Check]).
+// reports the loss at once. Err of the context of Do does so, too. Err of a context that is
+// derived from them (context.WithTimeout, errgroup) may still be nil at the first call. Work that
+// began before the freeze continues, so the resource should check the fencing token
+// ([Client.Check]).
 //
 // # Connections
 //
 // No contender holds a connection. A waiter has an entry in the server's queue and gets a notice
 // when it is next. All contenders of a Client share one subscriber's connection, or one for each
-// 4,096 of them. If notices cannot be delivered, a waiter asks when the owner's lease ends.
+// 4,096 of them. A waiter that gets no notice asks again when the owner's lease ends.
 //
-// All types are safe for concurrent use. Durations go to the server in milliseconds: a fraction
-// of one is an error.
+// All types are safe for concurrent use. The client sends durations in milliseconds. A TTL or
+// transition window that is not a whole number of milliseconds is an error.
 package client

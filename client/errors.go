@@ -11,33 +11,33 @@ import (
 // Errors that errors.Is matches.
 var (
 	// ErrLost is the cause of an ownership context that ended because the lease was not renewed
-	// in time or was broken. Unlock, Do and Stop return it then. Another contender may own the
-	// mutex.
+	// in time, or was ended by SIMBA.BREAK. Another contender may own the mutex. Unlock, Do and
+	// Stop return ErrLost if the mutex was lost.
 	ErrLost = errors.New("mutex lost")
 	// ErrReleased is the cause of an ownership context that ended because the mutex is released.
 	ErrReleased = errors.New("mutex released")
 	// ErrNotAcquired is matched by a [NotAcquiredError].
 	ErrNotAcquired = errors.New("mutex not acquired")
 	// ErrUnavailable is returned when the server cannot be reached, does not reply in time, or
-	// cannot reach its store. A later attempt may succeed. It does not match
+	// cannot reach its store. A later attempt may succeed. An ErrUnavailable does not match
 	// context.DeadlineExceeded.
 	ErrUnavailable = errors.New("server unavailable")
 	// ErrInUse is returned by Start and Run of a contender or observer that runs already. It is
-	// also returned for an id that another contender of the mutex has in the same Client.
+	// also returned if another contender of the Client has the same mutex and id.
 	ErrInUse = errors.New("already in use")
 	// ErrClosed is returned when the Client, the Registry or the go-redis client is closed.
 	ErrClosed = errors.New("closed")
 )
 
-// NotAcquiredError is returned when another contender owned the mutex, or when the context ended
-// while this one waited. It matches ErrNotAcquired, and what Err matches.
+// NotAcquiredError is returned by TryLock when another contender owns the mutex or is next, and by
+// Lock when its context ends first. It matches ErrNotAcquired, and what Err matches.
 type NotAcquiredError struct {
 	Mutex string
 	// Owner is the owner in the last reply. The zero Owner means that another waiter is next, or
 	// that the owner is not known.
 	Owner Owner
-	// Err is the reason why the wait ended: the error of the context, joined with that of the
-	// last request if it failed. nil means that there was no wait.
+	// Err is the reason why the wait ended: the error of the context. If the last request failed,
+	// its error is joined. nil means that there was no wait.
 	Err error
 }
 
@@ -56,7 +56,7 @@ func (e *NotAcquiredError) Error() string {
 	return text
 }
 
-// Unwrap implements what errors.Is and errors.As look for.
+// Unwrap returns the errors that errors.Is and errors.As compare.
 func (e *NotAcquiredError) Unwrap() []error {
 	if e.Err == nil {
 		return []error{ErrNotAcquired}
@@ -64,13 +64,13 @@ func (e *NotAcquiredError) Unwrap() []error {
 	return []error{ErrNotAcquired, e.Err}
 }
 
-// unavailableError is ErrUnavailable with its cause.
+// unavailableError matches ErrUnavailable and has a cause.
 type unavailableError struct{ cause error }
 
 func (e *unavailableError) Error() string        { return ErrUnavailable.Error() + ": " + e.cause.Error() }
 func (e *unavailableError) Is(target error) bool { return target == ErrUnavailable }
 
-// Unwrap hides the deadline of a request: it is not a deadline of the caller.
+// Unwrap does not return a context error: the deadline of a request is not the caller's deadline.
 func (e *unavailableError) Unwrap() error {
 	if isContextError(e.cause) {
 		return nil
@@ -82,7 +82,7 @@ func isContextError(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// errNoAnswer is returned for a request that took longer than Timeout.
+// errNoAnswer is the error of a request that took longer than Options.Timeout.
 var errNoAnswer error = &unavailableError{noReply{}}
 
 // noReply implements net.Error.
@@ -92,8 +92,8 @@ func (noReply) Error() string   { return "no reply in time" }
 func (noReply) Timeout() bool   { return true }
 func (noReply) Temporary() bool { return true }
 
-// requestError returns the error of a request as the caller gets it: ErrClosed, ErrUnavailable
-// with its cause, or a final error reply of the server.
+// requestError translates an error of go-redis into the one that the caller gets: ErrClosed, or
+// ErrUnavailable with a cause. It returns an error reply that refuses the request as it is.
 func requestError(err error) error {
 	var unavailable *unavailableError
 	switch {

@@ -35,7 +35,7 @@ func ExampleOptions() {
 
 func ExampleClient() {
 	c, done := connect()
-	defer done() // closes it
+	defer done() // closes c
 	fmt.Println(c.Do(context.Background(), "report", func(ctx context.Context) error { return ctx.Err() }))
 	// Output: <nil>
 }
@@ -98,7 +98,7 @@ func ExampleClient_NewContender() {
 	// Output: OnAcquired is nil
 }
 
-// Work that heeds the ownership context ends when leadership does.
+// The work ends when its ownership context ends.
 func ExampleContenderConfig() {
 	cfg := client.ContenderConfig{
 		Mutex:        "leader",
@@ -183,7 +183,7 @@ func ExampleContender_Owner() {
 	// Output: shop-1 1
 }
 
-// The resource that is worked on can refuse what comes with an old token, see Client.Check.
+// A resource can refuse a write with the token of an earlier tenure, see Client.Check.
 func ExampleToken() {
 	c, done := connect()
 	defer done()

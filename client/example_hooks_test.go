@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/client/internal/testserver"
 )
 
-// A warning for each lock that was hard to get, and for each that was lost.
+// Log a warning for each lock that took long to acquire, and for each lock that was lost.
 func ExampleHooks() {
 	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
 	c, done := testserver.ConnectWith(client.Options{Hooks: client.Hooks{

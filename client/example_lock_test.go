@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// Only one of all processes writes the report at a time.
+// Only one process writes the report at a time.
 func ExampleClient_Do() {
 	c, done := connect()
 	defer done()
@@ -47,7 +47,7 @@ func ExampleClient_Lock() {
 	// Output: work with token 1 until <nil>
 }
 
-// How long to wait comes by the context.
+// The context limits the wait.
 func ExampleLock() {
 	c, done := connect()
 	defer done()
@@ -108,7 +108,7 @@ func ExampleLock_Owner() {
 	// Output: shop-1 1 2s
 }
 
-// A second Unlock does nothing, so a deferred one may follow an early one.
+// A second Unlock does nothing, so a deferred Unlock may follow an explicit one.
 func ExampleLock_Unlock() {
 	c, done := connect()
 	defer done()
@@ -127,7 +127,7 @@ func ExampleLockOption() {
 	// Output: lock report: TTL is 48h0m0s, not 1ms to 24h0m0s
 }
 
-// A process that dies leaves the mutex locked for a minute, and no longer.
+// If the process dies, the mutex stays locked for at most a minute.
 func ExampleWithTTL() {
 	c, done := connect()
 	defer done()
@@ -169,7 +169,7 @@ func ExampleWithID() {
 	// Output: shop-1
 }
 
-// The resource that is worked on asks before it acts.
+// A resource checks the token before it acts.
 func ExampleClient_Check() {
 	c, done := connect()
 	defer done()

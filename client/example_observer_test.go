@@ -85,7 +85,7 @@ func ExampleObserver_Run() {
 	// <nil>
 }
 
-// An Observer runs once at a time, and may be started again when it is stopped.
+// A running Observer cannot be started again; a stopped one can.
 func ExampleObserver_Start() {
 	c, done := connect()
 	defer done()
@@ -111,7 +111,7 @@ func ExampleObserver_Stop() {
 	// Output: <nil>
 }
 
-// Wait for the first owner, and watch no longer.
+// Stop the Observer when it has seen an owner.
 func ExampleObserver_Quit() {
 	c, done := connect()
 	defer done()

@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// Run fits errgroup: it lasts until its context ends, and leaves nothing at the server.
+// Run lasts until its context ends, as errgroup needs it. It returns when the mutex is released.
 func ExampleContender_Run() {
 	c, done := connect()
 	defer done()
@@ -30,7 +30,7 @@ func ExampleContender_Run() {
 	// <nil>
 }
 
-// Quit may be called in a callback: Run returns.
+// Quit may be called in a callback. Run then returns.
 func ExampleContender_Quit() {
 	c, done := connect()
 	defer done()
@@ -44,7 +44,7 @@ func ExampleContender_Quit() {
 	// Output: <nil>
 }
 
-// Nobody else waits, so it leads again, by another token.
+// No other contender waits, so the contender becomes the leader again, with a new token.
 func ExampleContender_Resign() {
 	c, done := connect()
 	defer done()

@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// Run in many processes, the work is done in one of them.
+// If many processes run this Scheduler, only one of them does the work.
 func ExampleScheduler() {
 	c, done := connect()
 	defer done()

@@ -10,17 +10,16 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// The five everyday tasks, with their errors handled. Each is a function of a program that has a
-// Client.
+// Five common tasks with error handling. Each function is part of a program that has a Client.
 
 const report, leader, cleanup = "report", "leader", "cleanup" // mutexes
 
-// lockAround writes the report while nobody else does. It waits for its turn until ctx ends.
+// lockAround writes the report while no other process does. It waits for the mutex until ctx ends.
 func lockAround(ctx context.Context, c *client.Client, write func(context.Context) error) error {
 	return c.Do(ctx, report, write)
 }
 
-// tryLock writes the report unless somebody else does.
+// tryLock writes the report unless another process is writing it.
 func tryLock(ctx context.Context, c *client.Client, write func(context.Context) error) error {
 	err := c.TryDo(ctx, report, write)
 	var held *client.NotAcquiredError
@@ -31,7 +30,7 @@ func tryLock(ctx context.Context, c *client.Client, write func(context.Context) 
 	return err
 }
 
-// leaderLoop leads whenever it can, until ctx ends.
+// leaderLoop contends for leadership until ctx ends, and calls lead each time it is the leader.
 func leaderLoop(ctx context.Context, c *client.Client, lead func(context.Context)) error {
 	k, err := c.NewContender(client.ContenderConfig{
 		Mutex:      leader,
@@ -43,7 +42,7 @@ func leaderLoop(ctx context.Context, c *client.Client, lead func(context.Context
 	return k.Run(ctx)
 }
 
-// scheduledJob cleans up on every full hour, in one of all processes, until ctx ends.
+// scheduledJob runs until ctx ends. On every full hour, one of all processes cleans up.
 func scheduledJob(ctx context.Context, c *client.Client, cleanUp func(context.Context) error) error {
 	s, err := c.NewScheduler(client.ScheduleConfig{Mutex: cleanup, Period: time.Hour, AlignToClock: true, Work: cleanUp})
 	if err != nil {
@@ -52,9 +51,9 @@ func scheduledJob(ctx context.Context, c *client.Client, cleanUp func(context.Co
 	return s.Run(ctx)
 }
 
-// checkedWrite is the resource's side: it refuses a writer whose tenure is over. One that ends
-// during the write gets through: a resource that can store a number refuses smaller tokens than
-// it has seen.
+// checkedWrite is a part of the resource. It refuses a writer whose tenure is over. It does not
+// notice a tenure that ends during the write. A resource that can store a number should store the
+// largest token, and refuse smaller ones.
 func checkedWrite(ctx context.Context, c *client.Client, token uint64, write func() error) error {
 	holds, err := c.Check(ctx, report, token)
 	if err != nil {

@@ -7,23 +7,23 @@ import (
 )
 
 // Hooks are functions that a Client calls when something happens to its contenders: for metrics,
-// traces and tests. Those that are nil are not called. They report everything that contends by the
-// Client: Do, Lock, Contender, Scheduler, and the types of the packages worker and registry.
+// traces and tests. A hook may be nil. The Client calls them for all its contenders: Do, Lock,
+// Contender, Scheduler, and the types of the packages worker and registry.
 //
-// An attempt to acquire a mutex begins with its first request. It ends with Acquired or
-// NotAcquired, once. Before that comes Contended, at most once, if the mutex is not free. A tenure
-// begins with Acquired and ends with Released or Lost, once.
+// An attempt to acquire a mutex begins with its first request. If another contender owns the mutex
+// or is next, the Client calls Contended once. The attempt ends with one call of Acquired or
+// NotAcquired. A tenure begins with Acquired and ends with one call of Released or Lost.
 //
-// Hooks of several contenders are called at the same time. Those of one contender are called one at
-// a time and in order, except WorkDone, which may overlap with another. Acquired is called before
-// Do runs its work, and before Lock returns. Released is called before Do and Unlock return if the
-// server has replied by then.
+// Hooks of different contenders may be called at the same time. Hooks of one contender are called
+// one at a time and in order, except WorkDone, which may overlap with another. Acquired is called
+// before Do runs its work, and before Lock returns. If the server has replied to the release,
+// Released is called before Do and Unlock return.
 //
-// A hook must not block: its contender does not renew the lease meanwhile. It must not wait for
-// anything of the Client. The Client does not recover a panic of a hook, which ends the process.
+// A hook must not block: its contender cannot renew the lease until the hook returns. A hook must
+// not wait for a call of the Client. A hook that panics ends the process.
 //
-// The context of a hook has the values of the context of Do, Lock or Run, such as the span of a
-// trace. It does not end.
+// The context of a hook has the values of the caller's context in Do, Lock or Run, such as the span
+// of a trace. The context of a hook does not end.
 type Hooks struct {
 	// Contended is called when an attempt finds that another contender owns the mutex or is next.
 	Contended func(context.Context, HookEvent)
@@ -31,24 +31,25 @@ type Hooks struct {
 	// Acquired is called when a tenure begins. Took is the time from the first request.
 	Acquired func(context.Context, HookEvent)
 
-	// NotAcquired is called when an attempt ends without a tenure. The mutex of a TryLock is not
-	// free, the context of Lock has ended, the contender is stopped, or the server refuses it. Took
-	// is the time from the first request. Err is the error of the last request, nil if the server
-	// has replied. If the context of Lock has ended, the call may come after Lock has returned.
+	// NotAcquired is called when an attempt ends without a tenure. The reason may be that TryLock
+	// did not get the mutex, the context of Lock ended, the contender was stopped, or the server
+	// refused it. Took is the time from the first request. Err is the error of the last request;
+	// nil means that the server replied. If the context of Lock has ended, the call may come after
+	// Lock has returned.
 	NotAcquired func(context.Context, HookEvent)
 
-	// Released is called when a tenure has ended because its owner gives it up, and the server has
-	// replied to the release. Took is the length of the tenure. If the server has not confirmed the
-	// release, Err says why, and the call may come when the lease has ended.
+	// Released is called when the owner has given up its tenure and the server has replied to the
+	// release. Took is the length of the tenure. If the server does not confirm the release, Err
+	// says why, and the call may come as late as the end of the lease.
 	Released func(context.Context, HookEvent)
 
-	// Lost is called when a tenure has ended because its lease has expired or was broken. Took is
-	// the length of the tenure, and Err matches ErrLost.
+	// Lost is called when a tenure has ended because its lease expired or was ended by SIMBA.BREAK.
+	// Took is the length of the tenure, and Err matches ErrLost.
 	Lost func(context.Context, HookEvent)
 
 	// WorkDone is called when the work of Do, TryDo or a Scheduler has returned, and when StopWork
-	// of a worker has returned. Took is the time since the work was started, and Err its error. If
-	// the work has panicked or ended its goroutine, Err says so.
+	// of a worker has returned. Took is the time since the start of the work. Err is the error of
+	// the work, or says that the work panicked or ended its goroutine.
 	WorkDone func(context.Context, HookEvent)
 }
 
@@ -56,17 +57,19 @@ type Hooks struct {
 type HookEvent struct {
 	Mutex string
 	ID    string // the contender's id
-	Token uint64 // the fencing token of the tenure; 0 = Contended, NotAcquired
+	Token uint64 // the fencing token of the tenure; 0 in Contended and NotAcquired
 
-	// Took is how long the attempt, the tenure or the work lasted that has ended. Contended has 0.
+	// Took is the length of the attempt, tenure or work that has ended; 0 in Contended.
 	Took time.Duration
 
-	// Owner is the owner in the server's last reply, for Contended, NotAcquired and Lost. The zero
-	// Owner means that the mutex is free, that another waiter is next, or that it is not known.
+	// Owner is the owner in the server's last reply, in Contended, NotAcquired and Lost. The zero
+	// Owner means that the mutex is free, that another waiter is next, or that the owner is not
+	// known.
 	Owner Owner
 
-	// Expired is true for Lost if the lease has ended by the clock of this process. False means
-	// that the server has replied that the tenure is over, as after SIMBA.BREAK.
+	// Expired tells in Lost how the tenure ended. True means that the lease ended by the clock of
+	// this process. False means that the server replied that the tenure is over, for example after
+	// SIMBA.BREAK.
 	Expired bool
 
 	Err error // see each hook
@@ -75,7 +78,8 @@ type HookEvent struct {
 // errWorkEnded is the Err of WorkDone if the work has not returned.
 var errWorkEnded = errors.New("the work panicked or ended its goroutine")
 
-// beginWork begins to measure work. done calls WorkDone with the error of the work.
+// beginWork notes the time at which work starts. The caller calls done with the error of the work;
+// done calls the hook WorkDone.
 func (c *Client) beginWork(t terms, ownership context.Context) (done func(error)) {
 	began := now()
 	return func(err error) {

@@ -33,14 +33,14 @@ var (
 	})
 )
 
-// NewHostID returns a contender id that people can read, counter:pid@host, as Simba's
-// HostContenderIdGenerator does. The counter numbers the ids of this process.
+// NewHostID returns a contender id that people can read, counter:pid@host, like Simba's
+// HostContenderIdGenerator. The counter numbers the ids of this process.
 //
-// The id is not unique where hosts have the same name and processes the same number, as in
-// containers. The server takes two contenders with the same id for one.
+// Two processes may get the same id if they have the same process id and host name, as can happen
+// in containers. The server takes two contenders with the same id for one.
 func NewHostID() string { return strconv.FormatUint(counter.Add(1), 10) + origin() }
 
-// defaultID returns a NewHostID with a random suffix, which is chosen once for the process.
+// defaultID returns a NewHostID with a random suffix. All ids of a process have the same suffix.
 func defaultID() string { return NewHostID() + "~" + process() }
 
 var process = sync.OnceValue(func() string {

@@ -17,55 +17,55 @@ type lockOptions struct {
 	renewal         time.Duration
 }
 
-// WithTTL sets the TTL of the lease, 1 ms to 24 h; 0 means the Client's. The lease is renewed
-// until Unlock. The TTL and the transition window are how long the mutex stays locked when the
-// process dies.
+// WithTTL sets the TTL of the lease, 1 ms to 24 h; 0 means the TTL of the Client. The Client
+// renews the lease until Unlock. If the process dies, the mutex stays locked for the rest of the
+// TTL and transition windows.
 func WithTTL(ttl time.Duration) LockOption { return func(o *lockOptions) { o.ttl = ttl } }
 
-// WithTransition sets the transition window of the lease, up to 24 h; 0 means the Client's,
-// NoTransition none. The owner may still renew in it, and nobody else may take the mutex.
+// WithTransition sets the transition window of the lease, up to 24 h. 0 means the Transition of the
+// Client; NoTransition means no window. In this window the owner may still renew, and nobody else
+// may take the mutex.
 func WithTransition(d time.Duration) LockOption { return func(o *lockOptions) { o.transition = d } }
 
-// WithRenewal sets the longest time from the request that acquired or renewed the lease to the next
-// renewal. 0 means the end of the TTL window, or a third of the lease before its end if that is
-// earlier. A later time has no effect. With a third of the TTL, a renewal that fails is repeated
-// before the TTL window ends.
+// WithRenewal sets the longest time between two renewals. By default (0) the owner renews at the
+// end of the TTL window, or when a third of the lease is left, whichever is earlier.
+// A longer time than that has no effect. With a third of the TTL, the owner can repeat a failed
+// renewal before the TTL window ends.
 func WithRenewal(d time.Duration) LockOption { return func(o *lockOptions) { o.renewal = d } }
 
-// WithID sets the contender's id, 1 to 128 bytes; "" means counter:pid@host~random. No two
-// contenders of a mutex may have the same at one time. In one Client the second is refused with
-// ErrInUse. The id is in use until the mutex is released, also after a Lock whose context has
-// ended.
+// WithID sets the contender's id, 1 to 128 bytes; "" means counter:pid@host~random. Two contenders
+// of a mutex must not have the same id at the same time. A Client refuses the second with ErrInUse.
+// If the context of Lock ends, the id stays in use until the attempt is released in the background.
 func WithID(id string) LockOption { return func(o *lockOptions) { o.id = id } }
 
-// Lock is a locked mutex: Simba's locker. It is safe for concurrent use.
+// Lock is a locked mutex, like the locker of Simba. It is safe for concurrent use.
 type Lock struct {
 	run *contenderRun
 	own *ownership
 }
 
-// Do locks a mutex, runs work, and unlocks the mutex. It waits for the mutex until ctx ends,
-// first come, first served. The context of work ends with ctx or with the ownership, whichever
-// ends first. It has the values and the deadline of ctx, and [Token] returns its fencing token.
-// Do returns when work has returned and the mutex is unlocked, or after Timeout if the server
-// does not reply.
+// Do locks a mutex, runs work, and unlocks the mutex. It waits for the mutex until ctx ends. The
+// server grants the mutex first come, first served. The context of work ends with ctx or with the
+// ownership, whichever ends first. It has the values and the deadline of ctx, and [Token] returns
+// its fencing token. Do returns when work has returned and the mutex is unlocked. For the reply to
+// the unlock it waits at most Options.Timeout.
 //
-// Do returns the error of [Client.Lock], or the error of work unchanged. If the mutex was lost
-// while work ran, the error matches ErrLost, and the error of work if there is one. Another owner
-// may then have changed what the mutex protects. Check for ErrLost first, since work may have
-// returned the error of its context.
+// If [Client.Lock] fails, Do returns its error. Otherwise Do returns the error of work unchanged.
+// If the mutex was lost while work ran, the error matches ErrLost, and the error of work if there
+// is one. Another owner may then have changed what the mutex protects. Check for ErrLost first:
+// the error of work may be that of its context.
 //
-// If work panics or ends its goroutine, Do unlocks the mutex, too. If the server does not confirm
-// the release, Do logs that: the mutex is free when its lease ends.
+// Do unlocks the mutex also if work panics or ends its goroutine. If the server does not confirm
+// the unlock, Do logs a warning, and the mutex is free when its lease ends.
 //
 // Locks are not reentrant: a Do of the same mutex inside work waits until ctx ends.
 func (c *Client) Do(ctx context.Context, mutex string, work func(context.Context) error, opts ...LockOption) error {
 	return c.do(ctx, mutex, work, false, opts)
 }
 
-// TryDo is like Do, and does not wait: if the mutex is not free, it returns the error of
-// [Client.TryLock]. The error of work is returned unchanged. If work may itself fail to lock
-// another mutex, compare the Mutex of the [NotAcquiredError].
+// TryDo is like Do, but does not wait: if [Client.TryLock] fails, TryDo returns its error. The
+// error of work may be a [NotAcquiredError], too, if work locks another mutex. To tell the two
+// apart, compare the Mutex of the error.
 func (c *Client) TryDo(ctx context.Context, mutex string, work func(context.Context) error, opts ...LockOption) error {
 	return c.do(ctx, mutex, work, true, opts)
 }
@@ -74,9 +74,9 @@ func (c *Client) do(ctx context.Context, mutex string, work func(context.Context
 	if work == nil {
 		return fmt.Errorf("lock %s: work is nil", mutex)
 	}
-	worked := make(chan struct{}) // the mutex is not released before this is closed, even by Close
+	worked := make(chan struct{}) // until it is closed, nothing releases the mutex, not even Close
 	end := sync.OnceFunc(func() { close(worked) })
-	defer end() // if the mutex is not acquired
+	defer end() // for the case that the mutex is not acquired
 	l, err := c.lock(ctx, mutex, once, worked, end, opts)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (l *Lock) do(ctx context.Context, work func(context.Context) error, worked 
 	stop := context.AfterFunc(l.own, func() { both.cancel(context.Cause(l.own)) })
 	defer func() { // also if work panics
 		_ = both.Err()
-		both.cancel(ErrReleased) // goroutines that work has left end before the mutex is free
+		both.cancel(ErrReleased) // before the unlock, for goroutines that work has left running
 		stop()
 		worked()
 		failure := l.Unlock(context.WithoutCancel(ctx))
@@ -112,8 +112,8 @@ func (l *Lock) do(ctx context.Context, work func(context.Context) error, worked 
 	return err
 }
 
-// workContext is derived from the context of Do, and ends with the ownership, too. Its Err calls
-// that of the ownership, which reads the clock.
+// workContext is the context of the work of Do. It ends with the context of Do or with the
+// ownership. Its Err calls the Err of the ownership, which reads the clock.
 type workContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -136,7 +136,8 @@ func (w *workContext) Value(key any) any {
 	return w.Context.Value(key)
 }
 
-// Lock waits until it owns the mutex, first come, first served. The caller unlocks the Lock:
+// Lock waits until it owns the mutex. The server grants the mutex first come, first served. The
+// caller must unlock the Lock:
 //
 //	l, err := c.Lock(ctx, "report")
 //	if err != nil {
@@ -145,32 +146,33 @@ func (w *workContext) Value(key any) any {
 //	defer l.Unlock(context.WithoutCancel(ctx))
 //	return work(l.Context())
 //
-// [Client.Do] does that, and returns ErrLost if the mutex was lost.
+// [Client.Do] does all this, and returns ErrLost if the mutex was lost.
 //
 // If ctx ends first, the error is a *[NotAcquiredError] that matches the error of ctx, and
-// ErrUnavailable if the last request failed. Lock does not acquire the mutex after it has
-// returned: it releases the attempt in the background, and Close waits for that. Lock retries
-// while the server is not available. It returns a refusal of the server at once, and ErrClosed if
-// the Client or the go-redis client is closed.
+// ErrUnavailable if the last request failed. The Client then releases the attempt in the
+// background, and Close waits for the release. Lock retries while the server is not available. If
+// the server refuses the request, Lock returns the refusal at once. Lock returns ErrClosed if the
+// Client or the go-redis client is closed.
 func (c *Client) Lock(ctx context.Context, mutex string, opts ...LockOption) (*Lock, error) {
 	return c.lock(ctx, mutex, false, nil, nil, opts)
 }
 
-// TryLock sends one request and takes no queue entry. The error is a *[NotAcquiredError] if
-// another contender owns the mutex or is next; otherwise it is as with Lock, or ErrUnavailable.
+// TryLock sends one request and takes no queue entry. If another contender owns the mutex or is
+// next, the error is a *[NotAcquiredError]. TryLock returns ErrUnavailable if the request fails.
+// All other errors are those of Lock.
 func (c *Client) TryLock(ctx context.Context, mutex string, opts ...LockOption) (*Lock, error) {
 	return c.lock(ctx, mutex, true, nil, nil, opts)
 }
 
-// result is what came of a request to lock.
+// result is the outcome of a request to lock.
 type result struct {
 	owner   Owner      // in the reply
 	own     *ownership // nil = another contender owns the mutex, or the owner is not known
 	failure error      // of the last request
 }
 
-// lock locks a mutex, which is not released before worked is closed. end closes it. Both may be
-// nil.
+// lock locks a mutex. The run does not release the mutex before worked is closed; end closes
+// worked. Both may be nil.
 func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-chan struct{}, end func(), opts []LockOption) (*Lock, error) {
 	var o lockOptions
 	for _, set := range opts {
@@ -186,7 +188,7 @@ func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-cha
 	if err := ctx.Err(); err != nil {
 		return nil, &NotAcquiredError{Mutex: mutex, Err: err}
 	}
-	results := make(chan result, 1) // has the last
+	results := make(chan result, 1) // holds the newest result only
 	put := func(a result) {
 		select {
 		case <-results:
@@ -230,7 +232,7 @@ func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-cha
 			return nil, &NotAcquiredError{Mutex: mutex, Owner: last.owner, Err: joined(ctx.Err(), last.failure)}
 		case <-r.quit:
 			select {
-			case last = <-results: // the reason
+			case last = <-results: // the reason why the run has stopped
 			default:
 				return nil, fmt.Errorf("lock %s: %w", mutex, errClientClosed)
 			}
@@ -242,7 +244,7 @@ func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-cha
 			if end != nil {
 				end()
 			}
-			<-r.done // nothing of the run is left: the id may be used again
+			<-r.done // then the caller may use the id again
 			return nil, &NotAcquiredError{Mutex: mutex, Owner: last.owner}
 		case last.failure != nil && (once || isFinal(last.failure)):
 			r.stop()
@@ -251,10 +253,10 @@ func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-cha
 	}
 }
 
-// isFinal reports whether a retry does not help.
+// isFinal reports whether it is useless to retry after err.
 func isFinal(err error) bool { return errors.Is(err, ErrClosed) || refused(err) }
 
-// joined returns err, with the failure if there is one.
+// joined returns an error that matches err, and failure unless it is nil.
 func joined(err, failure error) error {
 	if failure == nil {
 		return err
@@ -263,37 +265,38 @@ func joined(err, failure error) error {
 }
 
 // Context returns the ownership context. It ends when the mutex is lost (cause ErrLost) or
-// unlocked (cause ErrReleased). It has the values of the context of Lock and does not end with
-// it. [Token] returns its fencing token.
+// unlocked (cause ErrReleased). It has the values of the context that was given to Lock, but does
+// not end when that one ends. [Token] returns its fencing token.
 func (l *Lock) Context() context.Context { return l.own }
 
 // Token returns the fencing token of the tenure. It is larger than that of every earlier tenure
 // of the mutex.
 func (l *Lock) Token() uint64 { return l.own.token }
 
-// Owner returns the id, the token and the windows of the lease. After the tenure it returns those
-// of the last lease. While the machine is suspended the windows run on, so read them again after
-// each wait.
+// Owner returns the id, the token and the windows of the present lease, or of the last one after
+// the tenure. Call Owner again after each wait. If the machine was suspended meanwhile, the result
+// of an earlier call shows the ends of the windows too late.
 func (l *Lock) Owner() Owner { return l.own.owner(l.run.terms) }
 
 // Unlock ends the ownership and releases the mutex. If ctx ends first, it returns the error of
 // ctx, and the release continues in the background. A second Unlock waits for the same release
 // and returns its result.
 //
-// A context that is derived from [Lock.Context] ends with the lock, so it does not bound Unlock.
+// Unlock ignores the end of a context that is derived from [Lock.Context], because Unlock itself
+// ends that context.
 //
-// Unlock returns ErrLost if the mutex was lost before: another owner may have changed what it
-// protects. It returns ErrUnavailable if the server does not reply within Timeout. The mutex is
-// then free when its lease ends, or when the release gets through.
+// Unlock returns ErrLost if the mutex was lost before: another owner may have changed what the
+// mutex protects. It returns ErrUnavailable if the server does not reply within Options.Timeout.
+// The mutex is then free when its lease ends, or earlier if a repeated release succeeds.
 func (l *Lock) Unlock(ctx context.Context) error {
 	r := l.run
-	_ = l.own.Err() // if the lease has ended by the clock, the mutex is lost
-	r.stop()        // before the ownership ends, which is no loss then
+	_ = l.own.Err() // ends the ownership with ErrLost if the lease has ended
+	r.stop()        // first, so that the run does not take the end of the ownership for a loss
 	l.own.end(ErrReleased)
 	if errors.Is(context.Cause(l.own), ErrLost) {
 		return fmt.Errorf("unlock %s: %w: another owner may have changed what it protects", r.mutex, ErrLost)
 	}
-	if ctx.Value(runKey{r.run}) != nil { // it has ended, and must not end the wait
+	if ctx.Value(runKey{r.run}) != nil { // derived from Lock.Context, which has just ended
 		ctx = context.Background()
 	}
 	return r.end(ctx, "unlock "+r.mutex)

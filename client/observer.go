@@ -13,36 +13,36 @@ import (
 type ObserverConfig struct {
 	Mutex string // 1 to 255 bytes, see SIMBA.ACQUIRE
 
-	// OnChange is called with the first owner after each start, also when the mutex is free or
-	// the owner is the same as before. From then on it is called once for each change of the
-	// owner or the token. It must not be nil.
+	// OnChange is called after each start, even if the mutex is free or the owner is the same as
+	// before. After that it is called once for each change of the owner or the token. It must not
+	// be nil.
 	//
-	// Calls come in order and one at a time, and the next waits until OnChange has returned.
-	// Before is the After of the call before, and zero in the first call ever. TTLAt and
-	// TransitionAt of After are zero if the Observer could not query them: the tenure ended
-	// before, or the server did not reply.
+	// Calls come in order and one at a time. Before is the After of the previous call, and the zero
+	// Owner in the very first call. TTLAt and TransitionAt of After are zero if the Observer could
+	// not query them: the tenure had ended already, or the server did not reply.
 	//
-	// If more than 1,024 notices wait for OnChange, the Observer drops those beyond. It then
-	// queries the owner, and reports that as one change.
+	// At most 1,024 notices wait for OnChange. The Observer drops further ones. It then queries the
+	// owner, and reports the changes that it has missed as one.
 	OnChange func(State)
 }
 
-// Observer observes the owner of a mutex and does not contend for it: Simba's retrieval service.
-// It begins stopped, and may be started again after each stop. It is safe for concurrent use.
+// Observer observes the owner of a mutex and does not contend for it, like the retrieval service of
+// Simba. A new Observer is stopped, and a stopped one may be started again. It is safe for
+// concurrent use.
 //
-// The server sends it a notice of each change. As long as the connection holds, OnChange is
-// called for every change after the first call, however late the notices are. After a lost
-// connection the Observer subscribes again and asks who owns the mutex: of several changes in
-// between it reports the last. While the server cannot be reached it reports nothing.
+// The server sends the Observer a notice of each change. As long as the connection lasts, OnChange
+// is called for every change after the first call, however late the notices come. After a lost
+// connection the Observer subscribes again and queries the owner. If the owner has changed several
+// times, it reports these changes as one. While the server cannot be reached, it reports nothing.
 //
-// In case a notice is lost, the Observer also queries the owner at the end of each lease, and
-// every 15 s. If a reply shows a change without a notice, it reports the change 6 s later.
+// A notice may be lost. So the Observer also queries the owner at the end of each lease, and every
+// 15 s. If a reply shows a change and no notice follows, it reports the change 6 s later.
 type Observer struct {
 	c   *Client
 	cfg ObserverConfig
 
 	mu    sync.Mutex   // guards what follows
-	run   *observerRun // the last; nil = never started
+	run   *observerRun // the last run; nil = never started
 	owner Owner        // After of the last call of OnChange, with the newest windows
 }
 
@@ -57,13 +57,13 @@ func (c *Client) NewObserver(cfg ObserverConfig) (*Observer, error) {
 	return &Observer{c: c, cfg: cfg}, nil
 }
 
-// Run starts the Observer, waits until ctx ends, and stops it. It returns when the last call of
-// OnChange has returned, so it suits an errgroup. It also ends by Stop or Quit. In all these
-// cases it returns nil: the Observer retries what fails. It ends with ErrClosed when the Client
-// or the go-redis client is closed.
+// Run starts the Observer, waits until ctx ends or another goroutine calls Stop or Quit, and stops
+// the Observer. Run returns nil when the last call of OnChange has returned. While it runs, the
+// Observer repeats queries that fail. Run returns ErrClosed when the Client or the go-redis client
+// is closed.
 //
-// Run returns ErrInUse at once if the Observer runs already, or if a call of OnChange of
-// its last run has not returned yet.
+// Run returns ErrInUse at once if the Observer runs already, or if a call of OnChange of its last
+// run has not returned yet.
 func (o *Observer) Run(ctx context.Context) error {
 	r, err := o.start()
 	if err != nil {
@@ -72,8 +72,8 @@ func (o *Observer) Run(ctx context.Context) error {
 	return r.waitDone(ctx, o.c, o.name())
 }
 
-// Start starts the Observer and does not wait for the server. It retries what fails. Most
-// programs use [Observer.Run] instead.
+// Start starts the Observer and does not wait for the server. The Observer repeats queries that
+// fail. Most programs use [Observer.Run] instead.
 //
 // Start returns ErrInUse if the Observer runs already, or if a call of OnChange of its last run
 // has not returned yet. It returns ErrClosed if the Client is closed.
@@ -96,7 +96,7 @@ func (o *Observer) start() (*observerRun, error) {
 	}
 	o.run = r
 	go func() {
-		defer func() { // also if OnChange ends the goroutine
+		defer func() { // deferred, because OnChange may end the goroutine (runtime.Goexit)
 			o.c.active.remove(a, nil)
 			close(r.gone)
 			r.finish(r.closed)
@@ -109,20 +109,20 @@ func (o *Observer) start() (*observerRun, error) {
 // name names the Observer in errors.
 func (o *Observer) name() string { return "the observer of " + o.cfg.Mutex }
 
-// Stop stops the Observer and waits until a call of OnChange that is in progress has returned.
-// OnChange is not called after that, until the next start. Stop returns nil at once if the
-// Observer is stopped or was never started.
+// Stop stops the Observer. It waits for a call of OnChange that is in progress; no call follows
+// until the next start. Stop returns at once if the Observer is stopped or was never started. It
+// returns ErrClosed if the last run has ended because the go-redis client is closed.
 //
-// If ctx ends first, Stop returns an error that matches ctx.Err(). The Observer stops all the
-// same.
+// If ctx ends first, Stop returns an error that matches ctx.Err(), and the Observer continues to
+// stop in the background.
 //
-// OnChange cannot wait for its own return: in OnChange call [Observer.Quit], or Stop with a
-// context that has ended.
+// OnChange must not call Stop, which would wait for OnChange to return: call [Observer.Quit], or
+// Stop with a context that has ended.
 func (o *Observer) Stop(ctx context.Context) error { return o.lastRun().end(ctx, "stop "+o.name()) }
 
-// Quit begins to stop and does not wait for it: unlike Stop it may be called in a callback. A
-// call of OnChange may still be in progress when Quit returns. Quit does nothing if the Observer
-// is stopped or was never started.
+// Quit stops the Observer in the background. Unlike Stop, it may be called in OnChange. A call of
+// OnChange may still be in progress when Quit returns. Quit does nothing if the Observer is stopped
+// or was never started.
 func (o *Observer) Quit() {
 	if r := o.lastRun(); r != nil {
 		r.stop()
@@ -140,16 +140,17 @@ func (o *Observer) lastRun() *run {
 }
 
 // Owner returns the owner that the Observer has reported last, with its newest windows. The zero
-// Owner means that the mutex is free, or that the Observer has not reported yet. While the server
-// cannot be reached, and after Stop, the owner stays the same: compare its windows with the time.
+// Owner means that the mutex is free, or that the Observer has not reported yet. The Observer does
+// not update the owner after Stop or while the server cannot be reached. So check that
+// TransitionAt has not passed.
 func (o *Observer) Owner() Owner {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.owner
 }
 
-// set stores the owner of the mutex, and calls OnChange if the owner has changed or if this is
-// the first report of r. It does nothing after r was stopped.
+// set stores the owner of the mutex. It calls OnChange if the owner has changed or if first is
+// true. It does nothing after r was stopped.
 func (o *Observer) set(r *observerRun, owner Owner, first bool) {
 	o.mu.Lock()
 	if r.ctx.Err() != nil {

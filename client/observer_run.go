@@ -14,42 +14,42 @@ import (
 const (
 	// queryEvery is the longest time between two queries of the owner.
 	queryEvery = 15 * time.Second
-	// queryPause is the shortest time to the query at the end of a lease: the owner may renew
-	// late.
+	// queryPause is the shortest time until the query at the end of a lease. The owner may renew
+	// just then.
 	queryPause = 10 * time.Millisecond
 	// queryRetryMax is the longest pause after a query that failed, and queryRefusedMax while the
 	// server refuses queries.
 	queryRetryMax   = 2 * time.Second
 	queryRefusedMax = 20 * time.Second
-	// A reply may be ahead of its notices for aheadQueries queries, with aheadPause before each.
-	// That is 2 x pingEvery in all, in which the subscriber's connection delivers something or is
-	// replaced. One long pause would not do: a process that was frozen for as long has not read
-	// its notices.
+	// A reply may show an owner before the notice of that owner has come. The Observer waits for
+	// the notice during aheadQueries queries, with aheadPause before each: 2 x pingEvery in all. In
+	// this time the subscriber's connection delivers something or is replaced. One long pause could
+	// pass while the process is frozen and reads no notices.
 	aheadPause   = 2 * pingEvery / aheadQueries
 	aheadQueries = 3
 	// maxEvents is how many events may wait for OnChange. Those beyond are dropped.
 	maxEvents = 1024
 )
 
-// ownerEvent is a notice of the mutex' event channel. Its other fields are not needed here.
+// ownerEvent is a notice of the mutex' event channel: the fields that an Observer needs.
 type ownerEvent struct {
 	Kind  string `json:"event"`
 	Owner string `json:"owner"`
 	Token uint64 `json:"token"`
 
-	gap bool // no notice: notices between the event before and the next may be missed
+	gap bool // not a notice: notices may be missing here
 }
 
 // observerRun is one run of an Observer. Only its goroutine changes the owner that the Observer
-// knows.
+// reports.
 //
-// As long as notices come without a gap, they alone change the owner. A reply to SIMBA.OWNER may
-// be ahead of notices in flight, so it only adds the windows of the owner that is known already.
-// A reply changes the owner
+// Usually only notices change this owner. A reply to SIMBA.OWNER may show an owner whose notice is
+// still in flight. So a reply adds only the windows of the owner that the Observer knows already.
+// A reply changes the owner in two cases:
 //
-//   - in a gap: at the start, and when notices may be missed;
-//   - if the notice of the owner in the reply is lost: the notice of a later owner comes, or
-//     aheadQueries more queries pass without it.
+//   - In a gap: at the start, and when notices may be missing.
+//   - When the notice of the owner in the reply is lost. That is so if the notice of a later owner
+//     comes, or if aheadQueries more queries pass without the notice.
 type observerRun struct {
 	*run
 	o    *Observer
@@ -64,11 +64,11 @@ type observerRun struct {
 	reported   bool          // OnChange was called in this run
 	subscribed bool          // the channel was subscribed to in this run
 	gap        bool          // the next reply changes the owner
-	newest     uint64        // the largest token known; smaller ones are old
+	newest     uint64        // the largest token known; a smaller one is of an earlier tenure
 	ahead      *Owner        // the owner in a reply whose notice has not come; nil = none
-	aheadAt    time.Time     // when the query before was counted
-	queries    int           // queries since ahead was set
-	pause      time.Duration // after the next query that fails
+	aheadAt    time.Time     // when ahead was set, or when a query was counted last
+	queries    int           // how many queries were counted since ahead was set
+	pause      time.Duration // the pause after the next query that fails
 	refused    bool          // the server refused the last query
 }
 
@@ -87,9 +87,8 @@ func newObserverRun(o *Observer) *observerRun {
 	return r
 }
 
-// loop is the goroutine of the run. It first subscribes and then queries, so that no change after
-// the first report is missed. If the subscription takes longer than Timeout, it queries all the
-// same.
+// loop is the goroutine of the run. It subscribes before it queries, so that it misses no change
+// after the first report. If the subscription takes longer than Timeout, it queries without it.
 func (r *observerRun) loop() {
 	l := r.o.c.subscriptions.add(r.notified, names.EventChannel(r.o.cfg.Mutex))
 	defer r.o.c.subscriptions.remove(l)
@@ -111,8 +110,8 @@ func (r *observerRun) loop() {
 	}
 }
 
-// notified adds an event; it is called by the subscriber's connection. A notice that is not valid
-// is added as the zero ownerEvent.
+// notified adds an event. A subscriber's connection calls it. For an invalid notice it adds the
+// zero ownerEvent, which leads to a query.
 func (r *observerRun) notified(n notice) {
 	e := ownerEvent{gap: n.subscribed}
 	if !n.subscribed && json.Unmarshal([]byte(n.payload), &e) != nil {
@@ -154,7 +153,8 @@ func (r *observerRun) hasEvents() bool {
 	return len(r.events) != 0
 }
 
-// follow reports the change of an event. If query is true, d is the time until the next query.
+// follow handles an event and reports the change of the owner. If query is true, the run sends the
+// next query after d.
 func (r *observerRun) follow(e ownerEvent) (d time.Duration, query bool) {
 	switch {
 	case e.gap:
@@ -167,16 +167,16 @@ func (r *observerRun) follow(e ownerEvent) (d time.Duration, query bool) {
 			r.reportNotice(Owner{})
 			return 0, false
 		}
-		return 0, e.Token > r.newest // the notice of its beginning is lost
+		return 0, e.Token > r.newest // larger: the notice that this tenure began is lost
 	}
-	return 0, true // an old token, as a store that counts anew sends; or an unknown kind
+	return 0, true // an unknown kind; or a smaller token: the server's store may count anew
 }
 
 // acquired reports a new owner, and returns the time until the next query. It first queries the
-// windows, unless the next event has come: then the owner is not the owner any more.
+// windows of the owner. If another event has come, the tenure is over, and it does not query.
 func (r *observerRun) acquired(owner Owner) time.Duration {
 	if r.ahead != nil && r.newest < r.ahead.Token && r.ahead.Token < owner.Token {
-		r.report(*r.ahead) // its own notice is lost, since this later one has come
+		r.report(*r.ahead) // its own notice is lost: the notice of a later owner has come
 	}
 	r.newest, r.gap = owner.Token, false
 	if r.hasEvents() {
@@ -195,8 +195,7 @@ func (r *observerRun) acquired(owner Owner) time.Duration {
 	return r.compare(reply)
 }
 
-// reportNotice reports the owner by a notice. If notices have reached the token of r.ahead, no
-// query needs to report it.
+// reportNotice reports the owner in a notice. It clears r.ahead if notices have reached its token.
 func (r *observerRun) reportNotice(owner Owner) {
 	if r.ahead != nil && r.newest >= r.ahead.Token {
 		r.ahead = nil
@@ -215,24 +214,24 @@ func (r *observerRun) query() time.Duration {
 		}
 		r.pause = min(2*d, longest)
 		return d/2 + rand.N(d)
-	case r.hasEvents(): // follow these first
+	case r.hasEvents(): // loop handles these first
 		return 0
 	}
 	r.pause = retryPause
 	if r.gap {
 		r.gap = !r.subscribed  // without a subscription each reply changes the owner
-		r.newest = reply.Token // it may be another server, which counts anew
+		r.newest = reply.Token // even if it is smaller: another server may count anew
 		r.report(reply)
 	}
 	return r.compare(reply)
 }
 
-// compare compares a reply outside a gap with the owner that is known, and returns the time until
-// the next query.
+// compare compares a reply with the owner that was reported last, and returns the time until the
+// next query.
 func (r *observerRun) compare(reply Owner) time.Duration {
 	known := sameTenure(reply, r.o.Owner())
 	if known {
-		r.report(reply) // its windows
+		r.report(reply) // stores the new windows
 	}
 	switch {
 	case r.ahead != nil:
@@ -244,8 +243,9 @@ func (r *observerRun) compare(reply Owner) time.Duration {
 	return aheadPause
 }
 
-// count counts a query after the one whose reply is r.ahead. The last of them reports r.ahead,
-// not its own reply: notices of changes after r.ahead may still be in flight.
+// count counts a query that follows the one with the reply r.ahead. After aheadQueries of them it
+// reports r.ahead. It does not report the newest reply, because notices of changes after r.ahead
+// may still be in flight.
 func (r *observerRun) count(reply Owner) time.Duration {
 	if early := aheadPause - time.Since(r.aheadAt); early > 0 {
 		return early
@@ -260,13 +260,14 @@ func (r *observerRun) count(reply Owner) time.Duration {
 		r.newest = owner.Token
 	}
 	if sameTenure(owner, reply) {
-		owner = reply // renewed since
+		owner = reply // has the newer windows
 	}
 	r.report(owner)
 	return 0
 }
 
-// report has OnChange called if the owner has changed, or if this is the first report of the run.
+// report stores the owner. It calls OnChange if the owner has changed, or if this is the first
+// report of the run.
 func (r *observerRun) report(owner Owner) {
 	first := !r.reported
 	r.reported = true
@@ -287,7 +288,7 @@ func (r *observerRun) ask() (Owner, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, r.o.c.timeout)
 	defer cancel()
 	owner, err := r.o.c.owner(ctx, r.o.cfg.Mutex)
-	owner.Since, owner.Connection = time.Time{}, Connection{} // notices do not have them
+	owner.Since, owner.Connection = time.Time{}, Connection{} // only Client.Owner sets them
 	switch {
 	case err == nil && r.refused:
 		r.refused = false

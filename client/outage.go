@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// outageGap is how long the server must have answered before a failed request begins another
-// outage. An outage that begins sooner is logged when it has lasted as long.
+// outageGap is the time after an outage in which the next one is not logged at once. Such an outage
+// is logged when it has lasted for outageGap.
 const outageGap = time.Second
 
-// outage logs once that the server does not answer, whatever request fails, and once that it
-// answers again. Safe for concurrent use.
+// outage logs one warning for all requests that fail while the server does not answer, and one line
+// when it answers again. Safe for concurrent use.
 type outage struct {
 	log *slog.Logger
 
 	mu     sync.Mutex // guards what follows
 	on     bool
-	logged bool // the outage that is on
-	began  time.Time
-	ended  time.Time // when the last one ended
+	logged bool      // whether the present outage is logged
+	began  time.Time // when the present outage began
+	ended  time.Time // when the last outage ended
 }
 
 // failed notes a request that the server did not answer.
@@ -31,7 +31,7 @@ func (o *outage) failed(t terms, err error) {
 	first := !o.logged && (time.Since(o.ended) >= outageGap || time.Since(o.began) >= outageGap)
 	o.logged = o.logged || first
 	o.mu.Unlock()
-	if first { // not under the lock: a logger may hang
+	if first { // not under the lock: a log handler may block
 		o.log.Warn("the server does not answer; logged once for all contenders", "mutex", t.mutex, "contender", t.id, "err", err)
 	} else {
 		o.log.Debug("the server does not answer", "mutex", t.mutex, "contender", t.id, "err", err)

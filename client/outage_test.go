@@ -22,7 +22,7 @@ func TestOutageSoonAfterAnotherIsLoggedIfItLasts(t *testing.T) {
 		}
 		o.answered()
 		if got := log.String(); strings.Count(got, "does not answer") != 2 || strings.Count(got, "answers again") != 2 {
-			t.Errorf("the log:\n%s", got)
+			t.Errorf("the log must have two outages and their ends:\n%s", got)
 		}
 	})
 }

@@ -4,25 +4,23 @@ import (
 	"time"
 )
 
-// Owner is the owner of a mutex, as a reply shows it. The zero Owner means that the mutex is
-// free.
+// Owner is the owner of a mutex, as the server has reported it. The zero Owner means that the mutex
+// is free, or that the owner is not known.
 type Owner struct {
 	ID    string // the contender's id
 	Token uint64 // the fencing token of the tenure
 
 	// TTLAt and TransitionAt are the ends of the two windows, on the monotonic clock of this
-	// process. For a tenure of this process they are never later than at the server. For another
-	// tenure they are late by the time that the reply took.
+	// process. For a tenure of this process they are never later than the ends at the server. For
+	// another tenure they may be later, by the time that the server's reply took to arrive.
 	TTLAt        time.Time
 	TransitionAt time.Time
 
-	// Only Client.Owner sets the next two.
-
-	// Since is when the tenure began, by the server's wall clock. It is the zero time if the
-	// server's engine does not know that.
+	// Since is when the tenure began, by the server's wall clock. It is zero if the server's engine
+	// does not know when. Only Client.Owner sets it.
 	Since time.Time
-	// Connection is the one that the lease is bound to by SESSION. It is the zero Connection if
-	// there is none, or if it is one of another server.
+	// Connection is the connection to which SIMBA.ACQUIRE with SESSION has bound the lease. It is
+	// zero if there is none, or if it is a connection of another server. Only Client.Owner sets it.
 	Connection Connection
 }
 
@@ -30,10 +28,10 @@ type Owner struct {
 type Connection struct {
 	ID   int64
 	Addr string
-	Name string // by CLIENT SETNAME
+	Name string // set by CLIENT SETNAME
 }
 
-// IsZero reports whether the mutex is free.
+// IsZero reports whether o is the zero Owner.
 func (o Owner) IsZero() bool { return o.ID == "" }
 
 // InTTL reports whether now lies in the TTL window.
@@ -48,10 +46,10 @@ func (o Owner) InTransition(now time.Time) bool {
 // State is a change of the owner of a mutex.
 type State struct {
 	Mutex         string
-	Before, After Owner // the zero Owner: the mutex is free, or the owner is not known
+	Before, After Owner // zero: the mutex is free, or the owner is not known
 }
 
-// ownerOf returns the owner in a reply that came at the time at.
+// ownerOf returns the owner in a reply that arrived at the given time.
 func ownerOf(r reply, at time.Time) Owner {
 	if r.owner == "" {
 		return Owner{}

@@ -9,8 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp/client/internal/suspend"
 )
 
-// An owner gives up a lease before its end: by one marginShare-th of the lease, at most by
-// marginMax. Clocks run at slightly different speeds, and timers fire late.
+// An owner gives up a lease a little before its end: by one marginShare-th of the lease, but by
+// marginMax at most. Clocks run at slightly different speeds, and timers fire late.
 const (
 	marginShare = 100
 	marginMax   = 250 * time.Millisecond
@@ -22,7 +22,7 @@ func margin(lease time.Duration) time.Duration { return min(lease/marginShare, m
 // instant is a point in time on a clock that runs while the machine is suspended.
 type instant struct {
 	at        time.Time
-	suspended time.Duration // of the machine, until then
+	suspended time.Duration // how long the machine was suspended until then
 }
 
 func now() instant { return instant{time.Now(), suspend.Time()} }
@@ -31,7 +31,8 @@ func (i instant) since(earlier instant) time.Duration {
 	return i.at.Sub(earlier.at) + i.suspended - earlier.suspended
 }
 
-// span is a lease, from the request that acquired or renewed it.
+// span is a lease and the moment from which it counts: just before the request that acquired or
+// renewed it.
 type span struct {
 	from  instant
 	lease time.Duration
@@ -40,8 +41,9 @@ type span struct {
 // left returns the time until the owner gives the lease up.
 func (s *span) left() time.Duration { return s.lease - margin(s.lease) - now().since(s.from) }
 
-// ownership is one tenure of this process, and its context. The context ends no later than the
-// tenure. Err reads the clock, so a process that was stopped meanwhile knows at once.
+// ownership is one tenure of this process, and is its context. The context ends no later than the
+// tenure. Err reads the clock. So after a freeze of the process it reports the end of the lease
+// before the timer has fired.
 type ownership struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -51,8 +53,8 @@ type ownership struct {
 	timer  *time.Timer // ends the ownership when the lease ends
 }
 
-// newOwnership begins an ownership by the reply to a request that was sent at from. Its context
-// has the values of base, which does not end.
+// newOwnership begins an ownership. from is when the request that acquired the mutex was sent. The
+// context has the values of base, which does not end.
 func newOwnership(base context.Context, w *suspendWatch, token uint64, from instant, lease time.Duration) *ownership {
 	ctx, cancel := context.WithCancelCause(base)
 	o := &ownership{Context: ctx, cancel: cancel, token: token, watch: w}
@@ -72,19 +74,19 @@ func (o *ownership) expire() {
 	o.end(ErrLost)
 }
 
-// end ends the ownership; the first cause counts.
+// end ends the ownership. Only the first call sets the cause.
 func (o *ownership) end(cause error) {
 	o.cancel(cause)
 	o.timer.Stop()
 	o.watch.remove(o)
 }
 
-// renew begins the windows anew.
+// renew begins a new lease.
 func (o *ownership) renew(from instant, lease time.Duration) {
 	o.span.Store(&span{from, lease})
 }
 
-// left returns for how long the mutex is still owned; not above 0 if it is not.
+// left returns the time until the ownership ends. It is 0 or less if the ownership has ended.
 func (o *ownership) left() time.Duration {
 	if o.Context.Err() != nil {
 		return 0
@@ -92,8 +94,8 @@ func (o *ownership) left() time.Duration {
 	return o.span.Load().left()
 }
 
-// owner returns the ownership as an Owner. Its windows are earlier by the time for which the
-// machine was suspended since they began: the monotonic clock stood still meanwhile.
+// owner returns the ownership as an Owner. The monotonic clock stands still while the machine is
+// suspended, so owner subtracts the time of suspension since the lease began from the windows.
 func (o *ownership) owner(t terms) Owner {
 	s := o.span.Load()
 	from := s.from.at.Add(s.from.suspended - now().suspended)
@@ -118,8 +120,8 @@ func (o *ownership) Value(key any) any {
 
 type tokenKey struct{}
 
-// Token returns the fencing token of the tenure that an ownership context, or a context derived
-// from it, belongs to. It returns 0 for any other context.
+// Token returns the fencing token of an ownership context, or of a context derived from one. It
+// returns 0 for any other context.
 func Token(ctx context.Context) uint64 {
 	token, _ := ctx.Value(tokenKey{}).(uint64)
 	return token

@@ -16,12 +16,12 @@ func TestFullServerIsNotARefusal(t *testing.T) {
 		"ERR max number of clients reached": false,
 		"ERR max number of blocked clients reached, three quarters of maxclients: ask again later, or without WAIT": false,
 		"TRYAGAIN engine redis unavailable: EOF":         false,
-		"LOADING Redis is loading the dataset in memory": true, // not of a simba-resp server
+		"LOADING Redis is loading the dataset in memory": true, // never sent by simba-resp
 		"ERR syntax error":                               true,
 		"NOPERM User a has no permissions to run":        true,
 	} {
 		if got := refused(serverError(text)); got != want {
-			t.Errorf("refused(%s) is %v", text, got)
+			t.Errorf("refused(%s) is %v, want %v", text, got, want)
 		}
 	}
 }
@@ -35,10 +35,10 @@ func TestMisconfiguredMatchesOnlyTheEngineError(t *testing.T) {
 		"TRYAGAIN engine mysql unavailable: misconfigured: maybe":          false,
 	} {
 		if got := misconfigured(serverError(text)); got != want {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("misconfigured(%q) is %v, want %v", text, got, want)
 		}
 		if misconfigured(errors.New(text)) {
-			t.Errorf("%q: matches an error that is no reply", text)
+			t.Errorf("misconfigured(%q) is true for an error that is not a reply", text)
 		}
 	}
 }

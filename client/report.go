@@ -5,21 +5,21 @@ import (
 	"errors"
 )
 
-// report calls the Hooks for one contenderRun. Its methods are called by the goroutine of the run.
-// A method does nothing in a phase that it does not end.
+// report calls the Hooks for one contenderRun. Only the goroutine of the run calls its methods. A
+// method that ends a phase does nothing if the run is in another phase.
 type report struct {
 	hooks *Hooks
-	ctx   context.Context // of the hooks
+	ctx   context.Context // the context that the hooks get
 	terms terms
 
 	phase     phase
 	since     instant // when the phase began
-	token     uint64  // of the tenure
-	contended bool    // Contended was called for this attempt
-	failure   error   // of the last request of this attempt
+	token     uint64  // the token of the tenure; 0 = no tenure
+	contended bool    // whether Contended was called for this attempt
+	failure   error   // the error of the last request of this attempt
 }
 
-// phase is what a run may report the end of.
+// phase is the phase of a run: nothing, an attempt to acquire the mutex, or a tenure.
 type phase int
 
 const (
@@ -28,7 +28,7 @@ const (
 	owning
 )
 
-// asked begins an attempt, if none has begun, by a request that is sent at that time.
+// asked notes that an ACQUIRE is sent. It begins an attempt if none has begun.
 func (p *report) asked(sent instant) {
 	if p.phase == idle {
 		p.phase, p.since, p.contended, p.failure = attempting, sent, false, nil
@@ -69,7 +69,7 @@ func (p *report) gaveUp(owner Owner) {
 	call(p.hooks.NotAcquired, p.ctx, e)
 }
 
-// lost ends the tenure. owner is the owner after it, if known.
+// lost ends the tenure with Lost. owner is the next owner if it is known, else zero.
 func (p *report) lost(owner Owner, expired bool) {
 	if p.phase != owning {
 		return
@@ -80,7 +80,8 @@ func (p *report) lost(owner Owner, expired bool) {
 	call(p.hooks.Lost, p.ctx, e)
 }
 
-// released ends the tenure after its release, whose error is err.
+// released ends the tenure with Released, or with Lost if err matches ErrLost. err is the error of
+// the release.
 func (p *report) released(err error) {
 	switch {
 	case errors.Is(err, ErrLost):

@@ -20,13 +20,14 @@ func (c *Client) acquire(ctx context.Context, t terms, noQueue bool) (reply, err
 	return parseReply(c.rdb.Do(ctx, args...))
 }
 
-// guard sends SIMBA.GUARD, which renews the tenure with that token.
+// guard sends SIMBA.GUARD, which renews the lease if the tenure has the given token.
 func (c *Client) guard(ctx context.Context, t terms, token uint64) (reply, error) {
 	return parseReply(c.rdb.Do(ctx, "simba.guard", t.mutex, t.id, t.ttl.Milliseconds(),
 		"transition", t.transition.Milliseconds(), "token", token))
 }
 
-// release sends SIMBA.RELEASE for the tenure with that token; 0 means any, and the queue entry.
+// release sends SIMBA.RELEASE, which ends the tenure with the given token. Token 0 ends any tenure
+// of the contender, and removes its queue entry.
 func (c *Client) release(ctx context.Context, t terms, token uint64) (released bool, err error) {
 	args := []any{"simba.release", t.mutex, t.id}
 	if token != 0 {
@@ -44,8 +45,8 @@ func (c *Client) check(ctx context.Context, mutex string, token uint64) (holds b
 	return n == 1, requestError(err)
 }
 
-// once is a command that go-redis does not repeat: the reply to a second RELEASE is that there
-// was nothing to release.
+// once is a command that go-redis does not repeat. The reply to a repeated RELEASE would say that
+// there was nothing to release, although the first one has released the mutex.
 type once struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.
@@ -72,18 +73,17 @@ func (c *Client) owner(ctx context.Context, mutex string) (Owner, error) {
 const (
 	statusAcquired = "acquired" // a new tenure
 	statusRenewed  = "renewed"  // already the owner: the lease is extended, the token is the same
-	statusQueued   = "queued"   // not now; the contender has a queue entry
-	statusBusy     = "busy"     // not now, and NOQUEUE was sent
-	statusLost     = "lost"     // GUARD by a contender that is not the owner
+	statusQueued   = "queued"   // not acquired; the contender has a queue entry
+	statusBusy     = "busy"     // not acquired; no queue entry, because NOQUEUE was sent
+	statusLost     = "lost"     // the sender of GUARD is not the owner
 )
 
-// reply is that of the server to ACQUIRE and GUARD. Its times are what is left of the owner's
-// windows when the server replied.
+// reply is the server's reply to ACQUIRE and GUARD.
 type reply struct {
 	status          string
-	owner           string // "" = the mutex is free
-	token           uint64 // of the present tenure; 0 = the mutex is free
-	ttl, transition time.Duration
+	owner           string        // "" = the mutex is free
+	token           uint64        // the token of the present tenure; 0 = the mutex is free
+	ttl, transition time.Duration // the times until the ends of the owner's windows
 }
 
 func parseReply(cmd *redis.Cmd) (reply, error) {
@@ -105,10 +105,10 @@ func parseReply(cmd *redis.Cmd) (reply, error) {
 	return out, r.fault
 }
 
-// fields are those of a record: a map in RESP3, a flat array in RESP2.
+// fields are the fields of a record. In RESP3 a record is a map, in RESP2 a flat array.
 type fields struct {
 	byName map[any]any
-	fault  error // the first field that is missing or of a wrong type
+	fault  error // of the first field that is missing or has the wrong type
 }
 
 func record(cmd *redis.Cmd) (*fields, error) {
@@ -122,7 +122,7 @@ func record(cmd *redis.Cmd) (*fields, error) {
 	return nil, fmt.Errorf("the server replies with a %T, not a record: not a simba-resp server?", reply)
 }
 
-// toMap returns the fields of a record, nil if value is none.
+// toMap returns the fields of a record; nil if value is not a record.
 func toMap(value any) map[any]any {
 	switch r := value.(type) {
 	case map[any]any:
@@ -145,7 +145,8 @@ func (f *fields) millis(name string) time.Duration {
 	return time.Duration(f.number(name)) * time.Millisecond
 }
 
-// moment returns a time in Unix milliseconds, the zero time for null or no field.
+// moment returns a field that has a time in Unix milliseconds. If the field is null or missing, it
+// returns the zero time.
 func (f *fields) moment(name string) (at time.Time) {
 	if f.byName[name] != nil {
 		at = time.UnixMilli(f.number(name))
@@ -153,7 +154,8 @@ func (f *fields) moment(name string) (at time.Time) {
 	return at
 }
 
-// connection returns a record of a connection, the zero Connection for null or no field.
+// connection returns a field that has a connection. If the field is null or missing, it returns the
+// zero Connection.
 func (f *fields) connection(name string) (c Connection) {
 	if f.byName[name] == nil {
 		return c
@@ -172,20 +174,21 @@ func field[T any](f *fields, name string) (value T) {
 	return value
 }
 
-// misconfigured reports whether the server's store refuses what its engine needs, until an
-// operator changes the store. The request may have been done in part.
+// misconfigured reports whether err says that the server's store is misconfigured. The store
+// refuses operations of the server's engine until an operator changes the store. The server may
+// have done a part of the request.
 func misconfigured(err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return false
 	}
 	text, engine := strings.CutPrefix(reply.Error(), "ERR engine ")
-	_, rest, _ := strings.Cut(text, " ") // of the engine's name
+	_, rest, _ := strings.Cut(text, " ") // removes the engine's name
 	return engine && strings.HasPrefix(rest, "misconfigured: ")
 }
 
-// refused reports whether the server has refused a request for good: a retry does not help before
-// somebody has changed something.
+// refused reports whether err is an error reply for which a retry is useless. Somebody must first
+// change the request, the user's permissions, or the server.
 func refused(err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {

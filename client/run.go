@@ -8,11 +8,11 @@ import (
 
 // run is one run of a contender or an observer, from its start until nothing of it is left.
 type run struct {
-	stop func()        // begins to stop and does not wait; it may be called often
-	quit chan struct{} // closed by stop
+	stop func()        // begins to stop and does not wait; it may be called repeatedly
+	quit chan struct{} // stop closes it
 	gone chan struct{} // closed when nothing of the run is left
-	done chan struct{} // closed right after gone, or earlier if that takes longer than Timeout
-	err  error         // why something is left at the server; read it when done is closed
+	done chan struct{} // closed right after gone, or earlier if the release exceeds Timeout
+	err  error         // the error of Stop; read it when done is closed
 
 	finish func(error) // closes done; later calls do nothing
 }
@@ -30,10 +30,11 @@ func newRun() *run {
 	return r
 }
 
-// runKey is the key of a value that the contexts of a run's callbacks have.
+// runKey is the key by which end recognizes the contexts of a run's callbacks.
 type runKey struct{ *run }
 
-// context returns a context for callbacks: it has the values of base and does not end.
+// context returns a context for the callbacks of the run. It has the values of base and does not
+// end.
 func (r *run) context(base context.Context) context.Context {
 	return context.WithValue(context.WithoutCancel(base), runKey{r}, true)
 }
@@ -41,7 +42,7 @@ func (r *run) context(base context.Context) context.Context {
 // stopping reports whether stop was called.
 func (r *run) stopping() bool { return isClosed(r.quit) }
 
-// over reports whether nothing of the run is left. A nil run was never begun.
+// over reports whether nothing of the run is left. A nil run was never started.
 func (r *run) over() bool { return r == nil || isClosed(r.gone) }
 
 func isClosed(c <-chan struct{}) bool {
@@ -53,14 +54,14 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// end stops the run and waits until it is done, or until ctx ends. what names the action in the
-// error. A nil run was never begun.
+// end stops the run and waits until it is done, or until ctx ends. The error begins with what. A
+// nil run was never started.
 func (r *run) end(ctx context.Context, what string) error {
 	if r == nil {
 		return nil
 	}
 	r.stop()
-	if ctx.Value(runKey{r}) != nil { // called in a callback of the run, which ends before the run
+	if ctx.Value(runKey{r}) != nil { // a callback calls end, and the run waits for the callback
 		return nil
 	}
 	if !isClosed(r.done) {
@@ -76,8 +77,8 @@ func (r *run) end(ctx context.Context, what string) error {
 	return nil
 }
 
-// waitDone waits until the run is done, and stops it when ctx ends. what names the run in the
-// error.
+// waitDone waits until the run is done, and stops it when ctx ends. what is the name of the run in
+// the error.
 func (r *run) waitDone(ctx context.Context, c *Client, what string) error {
 	select {
 	case <-ctx.Done():

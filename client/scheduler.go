@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// Strategy is from when a Scheduler counts its Period.
+// Strategy says whether a Scheduler counts its Period from the start or the end of the last work.
 type Strategy int
 
 const (
-	// FixedRate starts the work every Period, however long the work takes. If the work takes
-	// longer than a Period, the starts that it missed are dropped, except the last, which follows
-	// at once. (Java's scheduleAtFixedRate, which Simba uses, makes up for all of them.)
+	// FixedRate starts the work every Period, however long the work takes. If the work takes longer
+	// than a Period, it misses start times. The Scheduler then starts the next work at once, for
+	// the last missed start time, and drops the others. (Java's scheduleAtFixedRate, which Simba
+	// uses, starts the work for each of them.)
 	FixedRate Strategy = iota
-	// FixedDelay starts the work a Period after the last work has ended.
+	// FixedDelay starts the work one Period after the end of the last work.
 	FixedDelay
 )
 
@@ -39,33 +40,35 @@ type ScheduleConfig struct {
 	ID              string
 	TTL, Transition time.Duration
 
-	InitialDelay time.Duration // from becoming the leader to the first work; 0 = at once
+	InitialDelay time.Duration // how long a new leader waits before its first work; 0 = not at all
 	Period       time.Duration // more than 0
 	Strategy     Strategy      // the zero value is FixedRate
 
 	// AlignToClock starts the work at multiples of Period on the wall clock in UTC. With a Period
-	// of an hour that is the full hour, and with 24 h midnight. So a new leader does not repeat the
-	// last work of the leader before. It goes with FixedRate and without InitialDelay.
+	// of 1 h that is each full hour, with 24 h midnight. So a new leader does not repeat work that
+	// the previous leader has done. AlignToClock needs FixedRate, and InitialDelay 0.
 	//
-	// A start time at which no process leads, or at which the last work still runs, is skipped.
-	// So a leader that dies at 09:59:55 may cost the work of 10:00, and one that dies during the
-	// work leaves it unfinished. If the clocks of two processes differ, a work may run twice when
-	// the leader changes just then.
+	// The Scheduler skips a start time if no process leads then, or if the last work still runs. If
+	// the leader dies at 09:59:55, the work of 10:00 may be skipped. If the leader dies during the
+	// work, nobody finishes it. If the clocks of two processes differ and the leader changes near a
+	// start time, the work may run twice.
 	//
-	// Without AlignToClock the period is counted from becoming the leader.
+	// Without AlignToClock, a new leader counts the period from the moment when it becomes the
+	// leader.
 	AlignToClock bool
 
-	// Work is called each time. Its context ends when leadership ends. It should return soon
-	// then: if the mutex was lost, the next leader may work already. An error is logged. A panic
-	// is logged with its stack. In both cases the schedule continues. If Work ends its goroutine
-	// (runtime.Goexit), the Scheduler logs that, resigns, and contends again after a TTL.
+	// Work is called at each start time. Its context ends when the leadership ends. Work should
+	// return soon then: if the mutex was lost, the next leader may work already. The Scheduler logs
+	// an error of Work, and a panic with its stack. In both cases the schedule continues. If Work
+	// ends its goroutine (runtime.Goexit), the Scheduler logs that, resigns, and contends again
+	// after a TTL.
 	Work func(ownership context.Context) error
 }
 
-// Scheduler does periodic work in one of many processes: Simba's scheduler. It begins the work
-// when it acquires the mutex, and ends it at once when the mutex is lost or released. Work never
-// overlaps with itself in one process. A Scheduler is stopped at first, and may be started again
-// after each stop. It is safe for concurrent use.
+// Scheduler does periodic work in one of many processes, like the scheduler of Simba. It begins the
+// schedule when it acquires the mutex, and ends it when the mutex is lost or released. One
+// Scheduler never calls Work twice at the same time. A new Scheduler is stopped, and a stopped one
+// may be started again. It is safe for concurrent use.
 type Scheduler struct {
 	cfg       ScheduleConfig
 	contender *Contender
@@ -107,11 +110,11 @@ func (s *Scheduler) Run(ctx context.Context) error { return s.contender.Run(ctx)
 // Start starts the Scheduler, see [Contender.Start].
 func (s *Scheduler) Start() error { return s.contender.Start() }
 
-// Stop stops the Scheduler, see [Contender.Stop]. Called by Work with its context it does not
-// wait.
+// Stop stops the Scheduler, see [Contender.Stop]. If Work calls Stop with its own context, Stop
+// does not wait.
 func (s *Scheduler) Stop(ctx context.Context) error { return s.contender.Stop(ctx) }
 
-// Quit begins to stop and does not wait. Work may call it.
+// Quit stops the Scheduler in the background. Work may call it.
 func (s *Scheduler) Quit() { s.contender.Quit() }
 
 // Resign releases the mutex for the next waiter, see [Contender.Resign].
@@ -149,10 +152,11 @@ func (s *Scheduler) lead(ownership context.Context, _ State) {
 // schedule computes the start times of the work of one leader.
 type schedule struct {
 	cfg  *ScheduleConfig
-	next time.Time // with AlignToClock without a monotonic reading
+	next time.Time // without a monotonic reading if AlignToClock is set
 }
 
-// clockCheckEvery bounds a wait for the wall clock, which may be set meanwhile.
+// clockCheckEvery bounds each wait for a time of the wall clock, because the clock may be set
+// during the wait.
 const clockCheckEvery = time.Minute
 
 // first returns the schedule of a leader that begins now.
@@ -175,7 +179,8 @@ func (n *schedule) wait(now time.Time) time.Duration {
 // isDue reports whether the work is due.
 func (n *schedule) isDue(now time.Time) bool { return n.wait(now) <= 0 }
 
-// adjust corrects the next start time if the wall clock was set back by more than a period.
+// adjust moves the next start time if the wall clock was set back, and the time is now more than
+// two periods away.
 func (n *schedule) adjust(now time.Time) {
 	if n.cfg.AlignToClock && n.next.Sub(now.Round(0)) > 2*n.cfg.Period {
 		n.next = n.multipleAfter(now)
@@ -188,7 +193,7 @@ func (n *schedule) advance(now time.Time) {
 	switch {
 	case n.cfg.AlignToClock:
 		n.next = n.multipleAfter(now)
-		if n.next.Equal(last) { // the clock was set back a little
+		if n.next.Equal(last) { // the clock was set back a little, and the work of last is done
 			n.next = n.next.Add(n.cfg.Period)
 		}
 	case n.cfg.Strategy == FixedDelay:
@@ -196,7 +201,7 @@ func (n *schedule) advance(now time.Time) {
 	default:
 		n.next = last.Add(n.cfg.Period)
 		if late := now.Sub(n.next); late > 0 {
-			n.next = n.next.Add(late.Truncate(n.cfg.Period)) // the last of the missed start times
+			n.next = n.next.Add(late.Truncate(n.cfg.Period)) // the last missed start time
 		}
 	}
 }

@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// When the clock of the machine is set, only the wall clock reading of a time.Time changes.
+// When somebody sets the clock of the machine, the wall clock reading of time.Now changes, and the
+// monotonic reading does not.
 func TestAlignedScheduleFollowsTheWallClock(t *testing.T) {
 	day := time.Date(2030, 1, 7, 0, 0, 0, 0, time.UTC)
 	at := func(h, m int) time.Time { return day.Add(time.Duration(h)*time.Hour + time.Duration(m)*time.Minute) }
 	n := &schedule{cfg: &ScheduleConfig{Period: time.Hour, AlignToClock: true}, next: at(4, 0)}
 	for _, step := range []struct{ now, next time.Time }{
-		{at(3, 59).Add(59999 * time.Millisecond), at(5, 0)}, // the timer came early by this clock
+		{at(3, 59).Add(59999 * time.Millisecond), at(5, 0)}, // the timer fired early
 		{at(5, 0), at(6, 0)},
-		{at(5, 50), at(7, 0)}, // set back by ten minutes at 6:00, which was worked on
+		{at(5, 50), at(7, 0)}, // the work of 6:00 is done, and the clock was set back to 5:50
 		{at(7, 0), at(8, 0)},
-		{at(3, 0), at(4, 0)},   // by hours: they come again
-		{at(9, 30), at(10, 0)}, // or do not come
+		{at(3, 0), at(4, 0)},   // the clock was set back by hours: their work is repeated
+		{at(9, 30), at(10, 0)}, // the clock was set forward by hours: their work is skipped
 	} {
 		n.advance(step.now)
 		if !n.next.Equal(step.next) {
@@ -24,13 +25,13 @@ func TestAlignedScheduleFollowsTheWallClock(t *testing.T) {
 		}
 	}
 	if n.adjust(at(8, 30)); !n.next.Equal(at(10, 0)) {
-		t.Errorf("set back by less than two periods, the next work is at %v", n.next)
+		t.Errorf("the clock was set back by less than two periods: the next work is at %v, want 10:00", n.next)
 	}
 	if n.adjust(at(1, 30)); !n.next.Equal(at(2, 0)) {
-		t.Errorf("set back by hours, the next work is at %v", n.next)
+		t.Errorf("the clock was set back by hours: the next work is at %v, want 2:00", n.next)
 	}
 	n.next = at(10, 0)
 	if n.isDue(at(9, 59)) || !n.isDue(at(10, 0)) || n.wait(at(9, 30)) != clockCheckEvery {
-		t.Error("the work must be due at its time, and the clock checked every minute")
+		t.Error("the work is due at a wrong time, or the wait is longer than clockCheckEvery")
 	}
 }

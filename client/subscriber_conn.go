@@ -10,12 +10,14 @@ import (
 )
 
 const (
-	// batchChannels is how many channels go into one SUBSCRIBE. The server takes 1,024 arguments.
+	// batchChannels is the largest number of channels in one SUBSCRIBE. The server allows 1,024
+	// arguments.
 	batchChannels = 512
-	// pingEvery is the time between two PINGs. The connection is replaced if nothing has come
-	// since the last PING, not even its reply.
+	// pingEvery is the time between two PINGs. If the server has sent nothing since the last PING,
+	// not even the reply, the connection is replaced.
 	pingEvery = 3 * time.Second
-	// redialPause is the pause between attempts to connect. It doubles up to redialPauseMax.
+	// redialPause is the first pause between two attempts to connect. The pause doubles with each
+	// attempt, up to redialPauseMax.
 	redialPause    = 50 * time.Millisecond
 	redialPauseMax = 2 * time.Second
 	// idleAfter is how long a connection without channels is kept.
@@ -24,7 +26,7 @@ const (
 	subscriberTimeout = 3 * time.Second
 )
 
-// subscriberConn is one subscriber's connection, which is made again when it breaks.
+// subscriberConn is one subscriber's connection. It connects again when the connection breaks.
 type subscriberConn struct {
 	s *subscriptions
 
@@ -32,8 +34,8 @@ type subscriberConn struct {
 	channels map[string]*channel
 	changed  map[string]struct{} // channels whose listeners were added or removed
 
-	wake  chan struct{}   // changed is not empty
-	quit  context.Context // ends with close
+	wake  chan struct{}   // has an element when changed is not empty
+	quit  context.Context // close ends it
 	close context.CancelFunc
 }
 
@@ -41,7 +43,7 @@ type subscriberConn struct {
 type channel struct {
 	listeners []*listener
 	requested bool // SUBSCRIBE was sent on the present connection
-	confirmed bool // and the server has replied
+	confirmed bool // the server has replied to it
 }
 
 func newSubscriberConn(s *subscriptions) *subscriberConn {
@@ -93,8 +95,8 @@ func (c *subscriberConn) removeIfIdle() bool {
 	return true
 }
 
-// connect makes a connection and uses it until it breaks or is not needed. It reports whether
-// anything was received on it.
+// connect makes a connection and uses it until it breaks or is not needed any more. It reports
+// whether the connection has received anything, or was not needed.
 func (c *subscriberConn) connect() (received bool) {
 	ps := c.s.rdb.Subscribe(context.Background()) // connects with the first SUBSCRIBE
 	c.reset()
@@ -121,7 +123,7 @@ func (c *subscriberConn) connect() (received bool) {
 		case emptySince.IsZero():
 			emptySince = time.Now()
 		}
-		if n != 0 && !receiving { // not before: Receive would connect by itself
+		if n != 0 && !receiving { // not earlier: without a channel, Receive would connect by itself
 			receiving = true
 			go c.receive(ps, news, broken)
 		}
@@ -165,8 +167,8 @@ func (c *subscriberConn) reset() {
 	}
 }
 
-// update subscribes to channels that have their first listener, and unsubscribes from those that
-// have none. n is how many channels remain.
+// update subscribes to changed channels that have got their first listener, and unsubscribes from
+// those that have none left. n is the number of channels with listeners.
 func (c *subscriberConn) update(ps *redis.PubSub) (n int, err error) {
 	var on, off []string
 	c.s.mu.Lock()
@@ -198,9 +200,9 @@ func (c *subscriberConn) update(ps *redis.PubSub) (n int, err error) {
 	return n, err
 }
 
-// receive delivers what comes until the connection breaks. With a live context Receive would then
-// connect again by itself, and Close would wait for that. With a context that has ended it reads
-// as usual and cannot connect.
+// receive delivers notices until the connection breaks. It calls Receive of go-redis with a context
+// that has ended: Receive still reads, but cannot connect again by itself when the connection
+// breaks. Otherwise Close of the connection would wait until Receive has connected.
 func (c *subscriberConn) receive(ps *redis.PubSub, news chan<- struct{}, broken chan<- struct{}) {
 	defer close(broken)
 	ended, end := context.WithCancel(context.Background())

@@ -7,25 +7,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// connChannels is how many channels one connection subscribes to. The server allows 10,000
+// connChannels is the largest number of channels of one connection. The server allows 10,000
 // subscriptions.
 const connChannels = 8192
 
-// notice is a message of a channel, or a confirmation that the channel is subscribed to.
+// notice is a message of a channel, or the confirmation of a new subscription to the channel.
 type notice struct {
 	channel, payload string
-	subscribed       bool // no message: the subscription begins, earlier messages may be missed
+	subscribed       bool // a confirmation: the listener may have missed earlier messages
 }
 
-// listener receives the notices of channels. notify is called for one notice at a time for each
-// connection, and must not block.
+// listener receives the notices of channels. Each connection calls notify for one notice at a time.
+// notify must not block.
 type listener struct {
 	notify   func(notice)
 	channels []string
 }
 
-// subscriptions are the channels that a Client subscribes to, with their listeners. There is no
-// connection and no goroutine while there is no listener.
+// subscriptions are the channels that a Client subscribes to, with their listeners. It makes a
+// connection for the first listener, and closes a connection that has had no listener for
+// idleAfter.
 type subscriptions struct {
 	rdb     redis.UniversalClient
 	running sync.WaitGroup // goroutines of the connections
@@ -37,7 +38,7 @@ type subscriptions struct {
 
 func newSubscriptions(rdb redis.UniversalClient) *subscriptions { return &subscriptions{rdb: rdb} }
 
-// add adds a listener. It gets a notice for each channel when the channel is subscribed to,
+// add adds a listener. When a channel is subscribed to, the listener gets a notice of that,
 // possibly before add returns.
 func (s *subscriptions) add(notify func(notice), channels ...string) *listener {
 	l := &listener{notify: notify, channels: channels}
@@ -45,7 +46,7 @@ func (s *subscriptions) add(notify func(notice), channels ...string) *listener {
 	var subscribed []string
 	for _, name := range channels {
 		conn := s.connLocked(name)
-		if conn == nil { // closed
+		if conn == nil { // the subscriptions are closed
 			break
 		}
 		ch := conn.channels[name]
@@ -66,7 +67,7 @@ func (s *subscriptions) add(notify func(notice), channels ...string) *listener {
 	return l
 }
 
-// remove removes a listener. It may still get notices that are being delivered.
+// remove removes a listener. The listener may still get notices that are being delivered.
 func (s *subscriptions) remove(l *listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +85,8 @@ func (s *subscriptions) remove(l *listener) {
 	}
 }
 
-// connLocked returns the connection for a channel: that which has it, one that has room, or a new
-// one.
+// connLocked returns the connection that has the channel, else one that has room for it, else a new
+// one. It returns nil if the subscriptions are closed.
 func (s *subscriptions) connLocked(name string) *subscriberConn {
 	if s.closed {
 		return nil

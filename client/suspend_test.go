@@ -20,16 +20,16 @@ func TestContextOfDoEndsWhenTheMachineWasSuspended(t *testing.T) {
 	err := c.Do(t.Context(), "job", func(ctx context.Context) error {
 		defer suspend.Pretend(time.Hour)()
 		if ctx.Err() == nil || !errors.Is(context.Cause(ctx), client.ErrLost) {
-			t.Errorf("%v, cause %v", ctx.Err(), context.Cause(ctx))
+			t.Errorf("Err is %v, the cause %v, not ErrLost", ctx.Err(), context.Cause(ctx))
 		}
 		return nil
 	})
 	if !errors.Is(err, client.ErrLost) {
-		t.Error(err)
+		t.Errorf("Do returns %v, not ErrLost", err)
 	}
 }
 
-// Resign knows by the clock that the lease has ended, though no timer has fired.
+// Resign reads the clock and finds that the lease has ended, though no timer has fired.
 func TestResignAfterTheLeaseIsALoss(t *testing.T) {
 	var log bytes.Buffer
 	c, done := testserver.ConnectWith(client.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -46,11 +46,11 @@ func TestResignAfterTheLeaseIsALoss(t *testing.T) {
 	cause := <-ended
 	undo()
 	if !errors.Is(cause, client.ErrLost) {
-		t.Errorf("cause %v", cause)
+		t.Errorf("the cause is %v, not ErrLost", cause)
 	}
 	check(k.Stop(t.Context()))
 	done()
 	if !strings.Contains(log.String(), "mutex lost") {
-		t.Errorf("the log: %s", &log)
+		t.Errorf("the log does not have \"mutex lost\": %s", &log)
 	}
 }

@@ -7,17 +7,17 @@ import (
 	"github.com/simba-resp/simba-resp/client/internal/suspend"
 )
 
-// suspendCheckEvery is the time between two checks whether the machine was suspended.
+// suspendCheckEvery is how often suspendWatch checks whether the machine was suspended.
 const suspendCheckEvery = 200 * time.Millisecond
 
-// suspendWatch ends ownerships whose leases ended while the machine was suspended: Go's timers
-// stop meanwhile, and the lease runs on. It checks only while there are ownerships. The zero
-// value is ready to use. Safe for concurrent use.
+// suspendWatch ends ownerships whose leases ended while the machine was suspended. A timer of Go
+// stops during a suspension, but the lease does not. suspendWatch checks only while there are
+// ownerships. The zero value is ready to use. Safe for concurrent use.
 type suspendWatch struct {
 	mu        sync.Mutex // guards what follows
 	owned     map[*ownership]struct{}
 	timer     *time.Timer   // nil = nothing is owned
-	suspended time.Duration // at the last check
+	suspended time.Duration // suspend.Time at the last check
 }
 
 func (w *suspendWatch) add(o *ownership) {
@@ -54,6 +54,6 @@ func (w *suspendWatch) check() {
 	}
 	w.mu.Unlock()
 	for _, o := range list {
-		o.expire() // which removes it if its lease has ended
+		o.expire() // calls remove if the lease has ended
 	}
 }

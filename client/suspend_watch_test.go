@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/client/internal/suspend"
 )
 
-// The contexts that are derived from it end as well.
+// The test watches a derived context, which ends only when the ownership ends by itself.
 func TestOwnershipEndsSoonAfterTheMachineWasSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOwnership(t.Context(), new(suspendWatch), 7, now(), time.Minute)
@@ -21,10 +21,10 @@ func TestOwnershipEndsSoonAfterTheMachineWasSuspended(t *testing.T) {
 		defer suspend.Pretend(time.Hour)()
 		<-child.Done()
 		if took := time.Since(at); took > suspendCheckEvery {
-			t.Errorf("Done after %v", took)
+			t.Errorf("the context ended %v after the suspension, want at most %v", took, suspendCheckEvery)
 		}
 		if !errors.Is(context.Cause(child), ErrLost) {
-			t.Errorf("cause %v", context.Cause(child))
+			t.Errorf("the cause is %v, not ErrLost", context.Cause(child))
 		}
 	})
 }

@@ -59,7 +59,28 @@ func TestRepliesAreDroppedIfTheCommitFails(t *testing.T) {
 	p.expectEnd()
 }
 
+// reads has calls of the commands that ask the backend and change nothing, by their full names.
+// tests/wire has those that run in a transaction of the keyspace.
+var reads = map[string][]string{
+	"simba.owner":   {"SIMBA.OWNER m"},
+	"simba.queue":   {"SIMBA.QUEUE m"},
+	"simba.scan":    {"SIMBA.SCAN 0"},
+	"simba.check":   {"SIMBA.CHECK m 1"},
+	"simba.history": {"SIMBA.HISTORY m"},
+	"scan":          {"SCAN 0", "SCAN 0 TYPE hash"},
+	"type":          {"TYPE simba:{m}"},
+	"strlen":        {"STRLEN simba:{m}"},
+	"memory|usage":  {"MEMORY USAGE simba:{m}"},
+	"dbsize":        {"DBSIZE"},
+	"info":          {"INFO keyspace", "INFO stats", "INFO simba"},
+}
+
 func TestReadsAreDurableBeforeTheReply(t *testing.T) {
+	for name, row := range backendRows() {
+		if row.flags&readonly != 0 && reads[name] == nil {
+			t.Errorf("%s has the flag readonly: add a call of it to reads", name)
+		}
+	}
 	held := simba.Tenure{Owner: "c", Token: 1}
 	backend := &fakeBackend{
 		stats:   simba.Stats{Held: 3, Seq: 9},
@@ -70,13 +91,13 @@ func TestReadsAreDurableBeforeTheReply(t *testing.T) {
 		history: func(simba.HistoryRequest) ([]simba.Event, simba.Seq, error) { return nil, 9, nil },
 	}
 	p := newSite(t, Config{Backend: backend}).dial()
-	reads := []string{"SIMBA.OWNER m", "SIMBA.QUEUE m", "SIMBA.SCAN 0", "SIMBA.CHECK m 1", "SIMBA.HISTORY m", "SCAN 0", "SCAN 0 TYPE hash",
-		"TYPE simba:{m}", "STRLEN simba:{m}", "MEMORY USAGE simba:{m}", "DBSIZE", "INFO keyspace", "INFO stats", "INFO simba"}
 	for range 2 { // a held mutex and a free one, whose release may not be durable
-		for _, read := range reads {
-			p.do(read)
-			if got := backend.commits(); !slices.Equal(got, []simba.Seq{9}) {
-				t.Errorf("%s committed %v, want [9]", read, got)
+		for _, calls := range reads {
+			for _, read := range calls {
+				p.do(read)
+				if got := backend.commits(); !slices.Equal(got, []simba.Seq{9}) {
+					t.Errorf("%s committed %v, want [9]: its handler must call RestOn with the Seq", read, got)
+				}
 			}
 		}
 		held = simba.Tenure{}

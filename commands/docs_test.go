@@ -29,6 +29,8 @@ texts: ` + "`help @simba`, `help SIMBA.ACQUIRE`" + `. The ACL categories are for
 
 The groups ` + "`generic`, `string`, `hash`, `sorted-set` and `scripting`, and `WATCH`" + `, need the engine
 ` + "`embedded`" + `. Other engines serve only ` + "`DBSIZE`, `SCAN`, `STRLEN` and `TYPE`" + ` of them.
+
+Every command with subcommands also has the subcommand ` + "`HELP`" + `.
 `
 
 // commandTables returns the tables of all commands, one for each group. "Since" is
@@ -38,7 +40,10 @@ func commandTables() string {
 	var b strings.Builder
 	var groups []string
 	rows := make(map[string]string)
-	for _, e := range newTable().entries {
+	for e := range newTable().all() {
+		if e.run == nil || e.container != nil && e.name == "help" {
+			continue
+		}
 		if rows[e.group] == "" {
 			groups = append(groups, e.group)
 		}
@@ -52,9 +57,9 @@ func commandTables() string {
 
 // row is a command's row in a table of Markdown.
 func row(e *entry) string {
-	shown := "`" + usage(e.command) + "`"
-	if e.subs != nil {
-		shown = "`" + strings.ToUpper(e.name) + "` " + subcommandNames(e)
+	shown := usage(e.command)
+	if e.container != nil {
+		shown = strings.ToUpper(e.container.name) + " " + shown
 	}
 	since := e.since
 	if e.group != simbaGroup {
@@ -64,15 +69,7 @@ func row(e *entry) string {
 	for name := range members(e.acl(), categoryNames[:]) {
 		categories += " @" + name
 	}
-	return fmt.Sprintf("| %s | %s |%s | %s |\n", strings.ReplaceAll(shown, "|", `\|`), e.summary, categories, since)
-}
-
-func subcommandNames(e *entry) string {
-	var names []string
-	for _, s := range e.subs {
-		names = append(names, "`"+strings.ToUpper(s.name)+"`")
-	}
-	return strings.Join(names, " ")
+	return fmt.Sprintf("| `%s` | %s |%s | %s |\n", strings.ReplaceAll(shown, "|", `\|`), strings.TrimSuffix(e.summary, "."), categories, since)
 }
 
 func TestPageOfCommandsIsCurrent(t *testing.T) {

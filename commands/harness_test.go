@@ -6,11 +6,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -404,6 +406,23 @@ func readFrame(r *bufio.Reader) (string, error) {
 		b.WriteString(part)
 	}
 	return b.String(), nil
+}
+
+// backendRows yields the rows of the commands that read or change mutexes by a call of the Backend,
+// with their full names. The others that do so run in a transaction of the keyspace.
+func backendRows() iter.Seq2[string, command] {
+	return func(yield func(string, command) bool) {
+		for _, row := range slices.Concat(families()...) {
+			for _, sub := range row.subs {
+				if sub.run != nil && sub.flags&(readonly|write) != 0 && !yield(row.name+"|"+sub.name, sub) {
+					return
+				}
+			}
+			if row.run != nil && row.flags&(readonly|write) != 0 && !yield(row.name, row) {
+				return
+			}
+		}
+	}
 }
 
 // bulk is a bulk string on the wire.

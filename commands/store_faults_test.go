@@ -20,6 +20,7 @@ var errNoTable = &simba.MisconfiguredError{Engine: "mysql", Err: errors.New("tab
 // refusingStore returns a backend whose store refuses each request.
 func refusingStore() *fakeBackend {
 	return &fakeBackend{
+		stats: simba.Stats{Held: -1}, // the store must count
 		acquire: func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
 			return simba.Outcome{}, nil, errNoTable
 		},

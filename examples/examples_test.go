@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	short = 8 * time.Second // TTL of a process that is killed; registry renews each second
+	short = 8 * time.Second // TTL of a process that is killed; registry renews it each second
 	long  = time.Minute     // TTL of a process that releases
 )
 
@@ -34,7 +34,7 @@ func TestTheOtherTakesOverFromAKilledOwner(t *testing.T) {
 			first.Kill()
 			stopped := e.token(t, second)
 			if stopped <= killed {
-				t.Errorf("the token of the second is %d, after %d", stopped, killed)
+				t.Errorf("token %d of the second process follows token %d", stopped, killed)
 			}
 			m.ended(killed, "expired")
 
@@ -42,24 +42,25 @@ func TestTheOtherTakesOverFromAKilledOwner(t *testing.T) {
 			m.waitFor("somebody waits", func() bool { return m.waiters() == 1 })
 			second.Signal(syscall.SIGTERM)
 			if code := second.Wait(t); code != 0 {
-				t.Errorf("the second exits with code %d:\n%s", code, second.Output())
+				t.Errorf("the second process exits with code %d:\n%s", code, second.Output())
 			}
 			last := e.token(t, third)
 			if last <= stopped {
-				t.Errorf("the token of the third is %d, after %d", last, stopped)
+				t.Errorf("token %d of the third process follows token %d", last, stopped)
 			}
-			// At once: no more than a busy machine needs, and much less than the lease.
+			// The handoff is immediate. The bound allows for a busy machine, and is much less than
+			// a lease.
 			if gap := m.began(last) - m.ended(stopped, "released"); gap > (long / 4).Milliseconds() {
-				t.Errorf("between the release and the next owner are %d ms", gap)
+				t.Errorf("the next tenure began %d ms after the release", gap)
 			}
 
 			third.Signal(syscall.SIGTERM)
 			if code := third.Wait(t); code != 0 {
-				t.Errorf("the third exits with code %d:\n%s", code, third.Output())
+				t.Errorf("the third process exits with code %d:\n%s", code, third.Output())
 			}
 			m.ended(last, "released")
 			if owner, waiters := m.owner(), m.waiters(); owner != "" || waiters != 0 {
-				t.Errorf("when all have stopped %q owns it and %d wait", owner, waiters)
+				t.Errorf("after all processes have stopped, %q owns the mutex and %d wait", owner, waiters)
 			}
 		})
 	}
@@ -76,8 +77,8 @@ func TestFrozenOwnerDoesNoWorkAfterItsLease(t *testing.T) {
 			frozen.Wants(t, e.works)
 			other := e.start(t, s, m.option, "other", long)
 			m.waitFor("somebody waits", func() bool { return m.waiters() == 1 })
-			// It is frozen just after a piece of work, a second before the next. A process that is
-			// frozen between its check of the lease and the work would do that piece of work.
+			// Freeze the process just after a piece of work, a second before the next one. If it
+			// were frozen between its check of the lease and the work, it would do that work later.
 			frozen.WantsAfter(t, frozen.Lines(), e.works)
 			frozen.Pause()
 			e.token(t, other)
@@ -86,7 +87,7 @@ func TestFrozenOwnerDoesNoWorkAfterItsLease(t *testing.T) {
 			m.waitFor("the frozen process waits or has ended", func() bool { return m.waiters() == 1 || gone(frozen) })
 			for _, line := range strings.Split(frozen.Output(), "\n")[before:] {
 				if regexp.MustCompile(e.works).MatchString(line) {
-					t.Errorf("it works while another owns the mutex:\n%s", frozen.Output())
+					t.Errorf("the process works while another owns the mutex:\n%s", frozen.Output())
 				}
 			}
 			for _, p := range []*simbatest.Process{frozen, other} {
@@ -97,7 +98,8 @@ func TestFrozenOwnerDoesNoWorkAfterItsLease(t *testing.T) {
 	}
 }
 
-// Containers that share the network of the host have its name, and each program is process 1.
+// Containers that share the network of the host also have its host name, and in each container the
+// program is process 1. So the default ids must have a random part.
 func TestSameProcessNumberAndHostNameAreTwoContenders(t *testing.T) {
 	t.Parallel()
 	isolated := []string{"unshare", "--pid", "--fork", "--kill-child"}
@@ -115,7 +117,7 @@ func TestSameProcessNumberAndHostNameAreTwoContenders(t *testing.T) {
 			owns := regexp.MustCompile("(?m)" + e.owns)
 			m.waitFor("the second waits, or has the mutex", func() bool { return m.waiters() == 1 || owns.MatchString(second.Output()) })
 			if owns.MatchString(second.Output()) {
-				t.Errorf("both have the mutex, the first by token %d, and the second says\n%s", token, second.Output())
+				t.Errorf("the first process owns the mutex with token %d, and the second prints that it owns it:\n%s", token, second.Output())
 			}
 		})
 	}
@@ -132,7 +134,8 @@ func gone(p *simbatest.Process) bool {
 
 func TestWaitersOfAllLanguagesAreFirstComeFirstServed(t *testing.T) {
 	t.Parallel()
-	// Long windows: on a busy machine no waiter must miss its reservation or lose its queue entry.
+	// With long windows no waiter misses its reservation or loses its queue entry on a busy
+	// machine.
 	s := simbatest.Start(t, "--handoff-window", simbatest.Patience.String(), "--queue-grace", simbatest.Patience.String())
 	m := newMutex(t, s, example{name: "m"})
 	var ring []example
@@ -151,15 +154,15 @@ func TestWaitersOfAllLanguagesAreFirstComeFirstServed(t *testing.T) {
 	for i, e := range ring {
 		token := e.token(t, processes[i])
 		if token <= before {
-			t.Errorf("the token of %s is %d, after %d", e.name, token, before)
+			t.Errorf("%s has token %d, which follows token %d", e.name, token, before)
 		}
 		if owner := m.owner(); owner != e.name {
-			t.Errorf("%[2]q owns it, not %[1]s", e.name, owner)
+			t.Errorf("%[2]q owns the mutex, not %[1]s", e.name, owner)
 		}
 		processes[i].Signal(syscall.SIGTERM)
 		processes[i].Wait(t)
 		if at := m.ended(token, "released"); i > 0 && m.began(token) > at {
-			t.Errorf("%s began after it ended", e.name)
+			t.Errorf("the tenure of %s began after it had ended", e.name)
 		}
 		before = token
 	}
@@ -179,14 +182,14 @@ func TestObserverPrintsEachOwner(t *testing.T) {
 	}
 	watcher.Signal(syscall.SIGTERM)
 	if code := watcher.Wait(t); code != 0 {
-		t.Errorf("it exits with code %d:\n%s", code, watcher.Output())
+		t.Errorf("the example observe exits with code %d:\n%s", code, watcher.Output())
 	}
 }
 
 // mutex is a mutex at the server.
 type mutex struct {
 	t      *testing.T
-	option string // the --mutex of an example
+	option string // the value of --mutex for the example
 	name   string
 	rdb    *redis.Client
 }
@@ -217,7 +220,8 @@ func (m *mutex) waiters() int {
 	return len(queue)
 }
 
-// began and ended return when, in ms, the tenure of a token did by the server's history.
+// began and ended return when the tenure of a token began and ended: the time in ms in the server's
+// history.
 func (m *mutex) began(token uint64) int64 { m.t.Helper(); return m.event("acquired", token) }
 
 func (m *mutex) ended(token uint64, how string) int64 { m.t.Helper(); return m.event(how, token) }
@@ -233,16 +237,16 @@ func (m *mutex) event(name string, token uint64) int64 {
 			return event.Number("at")
 		}
 	}
-	m.t.Fatalf("no tenure of token %d was %s: %v", token, name, history)
+	m.t.Fatalf("the history of token %d has no event %s: %v", token, name, history)
 	return 0
 }
 
-// waitFor asks until it is so.
+// waitFor calls so until it returns true.
 func (m *mutex) waitFor(what string, so func() bool) {
 	m.t.Helper()
 	for deadline := time.Now().Add(simbatest.Patience); !so(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			m.t.Fatalf("it never happens that %s", what)
+			m.t.Fatalf("this did not happen in time: %s", what)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package examples_test runs the examples as people do: two processes against a real server, one of
-// which is killed.
+// Package examples_test runs two processes of each example with a real server, and kills one of
+// them.
 package examples_test
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// scratch is a folder for all tests.
+// scratch is a temporary folder for all tests.
 var scratch string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }

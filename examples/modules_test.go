@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// inModule builds a program of go/ that is a module of its own, and returns its path.
+// inModule builds a program in go/ that is a module of its own. It returns the path of the program.
 func inModule(t *testing.T, name string) string {
 	t.Helper()
 	building.Lock()
@@ -29,7 +29,7 @@ func stopped(t *testing.T, p *simbatest.Process) {
 	t.Helper()
 	p.Signal(syscall.SIGTERM)
 	if code := p.Wait(t); code != 0 {
-		t.Errorf("it exits with code %d:\n%s", code, p.Output())
+		t.Errorf("the program exits with code %d:\n%s", code, p.Output())
 	}
 }
 
@@ -43,7 +43,7 @@ func TestGocronRunsTheJobOnTheNextLeader(t *testing.T) {
 	m := newMutex(t, s, example{name: "gocron"})
 	m.waitFor("the second waits", func() bool { return m.waiters() == 1 })
 	if out := second.Output(); out != "" {
-		t.Errorf("the second prints while the first leads:\n%s", out)
+		t.Errorf("the second process works while the first leads:\n%s", out)
 	}
 	stopped(t, first)
 	second.Wants(t, working)
@@ -84,11 +84,11 @@ func TestOpenTelemetryPrintsTheSpansOfItsLock(t *testing.T) {
 	s := simbatest.Start(t)
 	p := simbatest.Run(t, inModule(t, "opentelemetry"), "--addr", s.Addr, "--work", time.Millisecond.String())
 	if code := p.Wait(t); code != 0 {
-		t.Errorf("it exits with code %d", code)
+		t.Errorf("the program exits with code %d", code)
 	}
 	for _, span := range []string{"simba acquire", "simba work", "simba hold", "report"} {
 		if !strings.Contains(p.Output(), `"Name": "`+span+`"`) {
-			t.Errorf("no span %q in\n%s", span, p.Output())
+			t.Errorf("the program has printed no span %q:\n%s", span, p.Output())
 		}
 	}
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// example is a program of this folder. One process of it at a time owns the mutex.
+// example is a program of this folder. Only one of its processes owns the mutex at a time.
 type example struct {
 	name    string
-	owns    string                      // matches its line when it owns the mutex, and the token
+	owns    string                      // matches its line as the new owner; the group is the token
 	works   string                      // matches its line when it works
-	program func(t *testing.T) []string // and its first arguments; skips the test if it cannot run
-	noID    bool                        // it has no --id
+	program func(t *testing.T) []string // returns its command line's begin, or skips the test
+	noID    bool                        // the program has no --id
 	millis  bool                        // its --ttl is in milliseconds, not a duration of Go
-	prefix  string                      // of the mutex, before its --mutex
-	options []string                    // besides --addr, --mutex, --id and --ttl
+	prefix  string                      // the name of the mutex is prefix and then --mutex
+	options []string                    // options besides --addr, --mutex, --id and --ttl
 }
 
 const (
@@ -50,7 +50,8 @@ func (e example) start(t *testing.T, s *simbatest.Server, mutex, id string, ttl 
 	return e.startAs(t, nil, s, mutex, id, ttl)
 }
 
-// startAs is start by a command that runs another. Without an id the example chooses one.
+// startAs is like start, but runs the example by the command by, such as unshare. Without an id the
+// example chooses one.
 func (e example) startAs(t *testing.T, by []string, s *simbatest.Server, mutex, id string, ttl time.Duration) *simbatest.Process {
 	t.Helper()
 	args := append(slices.Clone(by), e.program(t)...)
@@ -67,7 +68,7 @@ func (e example) startAs(t *testing.T, by []string, s *simbatest.Server, mutex, 
 	return simbatest.Run(t, args[0], args[1:]...)
 }
 
-// token waits until it owns the mutex, and returns its token.
+// token waits until the process owns the mutex, and returns the token that it prints.
 func (e example) token(t *testing.T, p *simbatest.Process) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(p.Wants(t, e.owns)[1], 10, 64)
@@ -77,7 +78,7 @@ func (e example) token(t *testing.T, p *simbatest.Process) uint64 {
 	return n
 }
 
-// building is held during a build, so that the next one finds the common packages compiled.
+// building is locked during a build, so that the next build can use the packages that it compiled.
 var building sync.Mutex
 
 func goProgram(name string) func(*testing.T) []string {
@@ -103,7 +104,8 @@ func nodeWorker(t *testing.T) []string {
 	return []string{"node", filepath.Join(dir, "worker.js")}
 }
 
-// installWorker makes a copy of nodejs/ with what it depends on, once, and returns where it is.
+// installWorker makes a copy of nodejs/ and installs its dependencies, only once. It returns the
+// path of the copy.
 var installWorker = sync.OnceValues(func() (string, error) {
 	dir, err := filepath.Abs(filepath.Join(scratch, "nodejs"))
 	if err != nil {
@@ -123,7 +125,8 @@ var installWorker = sync.OnceValues(func() (string, error) {
 func pythonProgram(name string) func(*testing.T) []string {
 	return func(t *testing.T) []string {
 		t.Helper()
-		// Debian's redis-py is for Debian's Python, which need not be the first on the path.
+		// Only Debian's Python can import Debian's redis-py, and another Python may come first in
+		// PATH.
 		var last error
 		for _, python := range []string{"/usr/bin/python3", "python3"} {
 			if last = exec.Command(python, "-c", "import redis").Run(); last == nil {
@@ -147,7 +150,7 @@ func shellLeader(shell string) func(*testing.T) []string {
 	}
 }
 
-// missing skips the test, since what it needs is not on this machine. Where CI runs it has to be.
+// missing skips a test that needs something that is not installed. In CI it fails the test instead.
 func missing(t *testing.T, err error) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {

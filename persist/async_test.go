@@ -10,7 +10,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// openPrimed opens an Async store. Its last durable record covers the lease and the token of put.
+// openPrimed opens an Async store whose token reserve and longest lease on disk suffice for the
+// changes of put. So put needs no fsync.
 func openPrimed(t *testing.T, o Options) *Store {
 	t.Helper()
 	s, _ := openClosed(t, o)
@@ -62,13 +63,13 @@ func TestAsyncSyncsInTheBackground(t *testing.T) {
 
 		s, r := mustOpen(t, testOptions(t, clone, Async))
 		if got := leasesOf(t, r); len(got) != 2 {
-			t.Errorf("leases %v, want the one that the background fsync made durable too", got)
+			t.Errorf("leases %v, want also the lease that the background fsync made durable", got)
 		}
 		mustClose(t, s)
 	})
 }
 
-// checkMustSync checks that the change must be synced.
+// checkMustSync checks that the store does not acknowledge the change before an fsync.
 func checkMustSync(t *testing.T, s *Store, gate *syncGate, ch simba.Change) {
 	t.Helper()
 	s.Append(ch)
@@ -128,7 +129,7 @@ func TestTheFirstAsyncLeaseWaits(t *testing.T) {
 	checkMustSync(t, s, gate, put(1, "m"))
 }
 
-// crash returns the file system as a loss of power leaves it.
+// crash returns the file system as a loss of power leaves it: without unsynced data.
 func crash(fsys *vfs.MemFS) *vfs.MemFS { return fsys.CrashClone(vfs.CrashCloneCfg{}) }
 
 func TestRecoveryDelayCoversTheLongestLeaseThatMayBeLost(t *testing.T) {
@@ -194,7 +195,8 @@ func TestACrashDuringTheRecoveryDelayBeginsItAnew(t *testing.T) {
 	}
 }
 
-// A recovered owner may renew during the recovery delay, with a longer lease than any before.
+// During the recovery delay, a recovered owner may renew with a longer lease than any before. Then
+// the delay after the next crash must be longer, too.
 func TestALongerLeaseDuringTheRecoveryDelayMakesTheNextOneLonger(t *testing.T) {
 	fsys := crashedAsync(t)
 	s, r := openClosed(t, testOptions(t, fsys, Async))
@@ -234,6 +236,6 @@ func TestTheRecoveryDelayEnds(t *testing.T) {
 	s.Append(del(r.Seq+1, "first"))
 	mustCommit(t, s, r.Seq+1)
 	if _, r := openClosed(t, testOptions(t, crash(fsys), Always)); r.Delay != 0 {
-		t.Errorf("Delay = %v after a crash beyond it, want 0", r.Delay)
+		t.Errorf("Delay = %v after a crash beyond the recovery delay, want 0", r.Delay)
 	}
 }

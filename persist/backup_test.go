@@ -48,7 +48,8 @@ func mustBackup(t testing.TB, s *Store) *Backup {
 	return b
 }
 
-// restored restores the content of a backup, opens the directory, and closes it with the test.
+// restored restores a backup with the given content, and opens the store. The store is closed when
+// the test ends.
 func restored(t testing.TB, content []byte, o RestoreOptions) (*Restored, *Recovered) {
 	t.Helper()
 	fsys := vfs.NewMem()
@@ -72,7 +73,7 @@ func writeBackup(t testing.TB, fsys vfs.FS, content []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.Write(bytes.Clone(content)) // with the race detector, Pebble overwrites the slice
+	_, err = f.Write(bytes.Clone(content)) // with the race detector, Pebble overwrites it
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +81,8 @@ func writeBackup(t testing.TB, fsys vfs.FS, content []byte) {
 
 func namesOf(leases map[string]simba.Lease) []string { return slices.Sorted(maps.Keys(leases)) }
 
-// Changes that arrive while the backup is read fill many segments. So Pebble replaces and compacts
-// the rows that the backup reads.
+// While the backup is read, further changes fill many segments. So Pebble replaces and compacts the
+// rows that the backup reads.
 func TestABackupHasAllChangesBeforeItAndNoLaterOne(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -96,7 +97,7 @@ func TestABackupHasAllChangesBeforeItAndNoLaterOne(t *testing.T) {
 			}
 			mustCommit(t, s, seq)
 			next(del, "m0007")
-			next(put, "last") // in async it needs no fsync: it is acknowledged
+			next(put, "last") // in async this change is acknowledged without an fsync
 
 			b := mustBackup(t, s)
 			for range 5 {
@@ -140,7 +141,7 @@ func TestABackupOfLargeLeasesComesInPartsOfOneMiB(t *testing.T) {
 	}
 	for mutex, l := range leases {
 		if want := large(1, mutex, 2<<20).Lease.Fields; !slices.Equal(l.Fields, want) {
-			t.Errorf("the lease of %s has other fields", mutex)
+			t.Errorf("the lease of %s in the backup differs from the lease in the store", mutex)
 		}
 	}
 }
@@ -178,7 +179,7 @@ func TestCloseOfTheStoreEndsItsBackup(t *testing.T) {
 	}
 }
 
-// smallBackup is a backup of a few leases and events.
+// smallBackup returns the content of a backup with a few leases and events.
 func smallBackup(t testing.TB) []byte {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	s.Append(put(1, "a"))
@@ -195,14 +196,14 @@ func TestABackupWithAnyByteChangedOrAnyEndMissingIsRefused(t *testing.T) {
 		writeBackup(t, fsys, damaged)
 		_, err := ReadBackup(fsys, "backup")
 		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, errNoBackup) || !bytes.Contains([]byte(err.Error()), []byte("backup backup is ")) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: the error is %v, want ErrCorrupt or errNoBackup that names the backup", what, err)
 		}
 		o := RestoreOptions{FS: fsys, From: "backup", Dir: "data", OwnersStopped: true}
 		if _, err := Restore(t.Context(), o); err == nil {
-			t.Errorf("%s: Restore took it", what)
+			t.Errorf("%s: Restore accepts the backup", what)
 		}
 		if _, err := fsys.Stat("data"); err == nil {
-			t.Fatalf("%s: Restore made the directory", what)
+			t.Fatalf("%s: the refused Restore has made the directory", what)
 		}
 	}
 	for i := range content {
@@ -219,7 +220,7 @@ func TestABackupWithAnyByteChangedOrAnyEndMissingIsRefused(t *testing.T) {
 func TestABackupOfANewerFormatIsRefused(t *testing.T) {
 	fsys := vfs.NewMem()
 	content := smallBackup(t)
-	// The key, then the length of the value, and its version.
+	// A row has the key, the length of the value, and the value. The value begins with its version.
 	row := bytes.Index(content, []byte{2, 'l', 'b'})
 	for what, change := range map[string]struct {
 		at      int
@@ -230,7 +231,7 @@ func TestABackupOfANewerFormatIsRefused(t *testing.T) {
 	} {
 		newer := bytes.Clone(content)
 		if newer[change.at] != change.version {
-			t.Fatalf("%s: byte %d is no version", what, change.at)
+			t.Fatalf("%s: byte %d of the backup is not a version", what, change.at)
 		}
 		newer[change.at]++
 		body := newer[:len(newer)-sha256.Size]

@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// BenchmarkCommit measures grants by several clients at a time, on disk.
+// BenchmarkCommit measures grants that several clients append and commit at a time, on disk.
 func BenchmarkCommit(b *testing.B) {
 	for _, mode := range []Mode{Always, Async} {
 		for _, clients := range []int{1, 16, 64} {
@@ -57,7 +57,7 @@ func commitByMany(b *testing.B, s *Store, clients int) {
 	b.StopTimer()
 }
 
-// BenchmarkAppend measures what Append costs in an engine's critical section.
+// BenchmarkAppend measures Append, which the engine calls while it holds a lock.
 func BenchmarkAppend(b *testing.B) {
 	for _, mode := range []Mode{Always, Async} {
 		b.Run(mode.String(), func(b *testing.B) {
@@ -79,7 +79,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkRecovery opens a store of a million leases and reads them all.
+// BenchmarkRecovery measures how long it takes to open a store with a million leases, and to read
+// them.
 func BenchmarkRecovery(b *testing.B) {
 	o := diskOptions(b)
 	o.SyncEvery, o.SegmentSize = 0, 0
@@ -110,7 +111,7 @@ func BenchmarkRecovery(b *testing.B) {
 			n++
 		}
 		if n != leases {
-			b.Fatalf("%d leases", n)
+			b.Fatalf("the store has %d leases", n)
 		}
 		mustClose(b, s)
 	}
@@ -138,7 +139,7 @@ func BenchmarkShortLocks(b *testing.B) {
 	start := time.Now()
 	s, r := mustOpen(b, o)
 	for l, err := range r.Leases {
-		b.Errorf("left %v, %v", l, err)
+		b.Errorf("a released lease is left: %v, %v", l, err)
 	}
 	b.ReportMetric(time.Since(start).Seconds(), "s/open")
 	mustClose(b, s)

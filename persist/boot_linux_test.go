@@ -13,7 +13,7 @@ func TestTheOffsetOfTheBootClockIsPartOfTheBootsID(t *testing.T) {
 		"boottime            7         8\nsomething new      1         2\n":  "7 8",
 	} {
 		if got, err := parseBootOffset(text); got != want || err != nil {
-			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
+			t.Errorf("the boot offset of %q is %q, %v, want %q", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "monotonic 0 0\n", "boottime 7\n"} {

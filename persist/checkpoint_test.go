@@ -23,7 +23,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// rowsOf returns all rows in Pebble.
+// rowsOf returns all rows in Pebble, by key.
 func rowsOf(t *testing.T, db *pebble.DB) map[string]string {
 	t.Helper()
 	it, err := db.NewIter(nil)
@@ -38,7 +38,7 @@ func rowsOf(t *testing.T, db *pebble.DB) map[string]string {
 	return rows
 }
 
-// records returns the records that a store writes for some changes, one record for each change.
+// records returns the journal records that a store writes for changes, one record for each change.
 func records(t *testing.T, changes ...simba.Change) (list [][]byte) {
 	t.Helper()
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
@@ -150,17 +150,18 @@ func TestReducingALargeRecordChangesNothing(t *testing.T) {
 		short := lastChanges(bytes.Clone(g.record))
 		got := replay(short)
 		if got.meta != want.meta || !reflect.DeepEqual(got.leases, want.leases) || !reflect.DeepEqual(got.history, want.history) {
-			t.Errorf("a record of %d bytes, cut to %d, comes to %+v, want %+v", len(g.record), len(short), got, want)
+			t.Errorf("a record of %d bytes, cut to %d, gives %+v, want %+v", len(g.record), len(short), got, want)
 		}
 		if n := len(lastChanges(bytes.Clone(short))); n != len(short) {
-			t.Errorf("%d bytes that are left can be cut to %d", len(short), n)
+			t.Errorf("a shortened record of %d bytes can be shortened again, to %d", len(short), n)
 		}
 		s.markDurable(g, 0)
 		mustClose(t, s)
 	}
 }
 
-// heldBack returns a file system on which a test can block the tables of Pebble.
+// heldBack returns a file system on which a test can block writes of Pebble's tables. hold blocks
+// them until release is called.
 func heldBack(inner vfs.FS) (fsys vfs.FS, hold func() (release func())) {
 	var gate atomic.Pointer[chan struct{}]
 	fsys = errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -176,7 +177,8 @@ func heldBack(inner vfs.FS) (fsys vfs.FS, hold func() (release func())) {
 	}
 }
 
-// openHeldBack opens a store with small segments, whose checkpoint waits from hold to release.
+// openHeldBack opens a store with small segments. Its checkpoint cannot advance between hold and
+// release.
 func openHeldBack(t *testing.T) (s *Store, hold func() (release func())) {
 	fsys, hold := heldBack(vfs.NewMem())
 	o := testOptions(t, fsys, Always)
@@ -206,12 +208,12 @@ func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
 			t.Fatalf("%d bytes wait for the checkpoint", s.behind())
 		}
 	}
-	time.Sleep(20 * time.Millisecond) // a writer that does not wait would go on
+	time.Sleep(20 * time.Millisecond) // time for a writer that wrongly does not wait
 	if n := s.behind(); n != (maxBehind+1)*s.step {
 		t.Errorf("%d bytes wait for the checkpoint, want at most %d", n, (maxBehind+1)*s.step)
 	}
 	if len(written) == 300 {
-		t.Error("everything is written")
+		t.Error("the writer does not wait for the checkpoint: it has written everything")
 	}
 	release()
 	for seq := range written {
@@ -219,14 +221,14 @@ func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
 			return
 		}
 	}
-	t.Error("the writer does not go on")
+	t.Error("the writer does not continue after the checkpoint has advanced")
 }
 
 func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
 	s, hold := openHeldBack(t)
 	release := hold()
 	defer release()
-	large := strings.Repeat("x", 1<<20) // each has a segment of its own
+	large := strings.Repeat("x", 1<<20) // a record so large that it fills a segment
 	errs := make(chan error, 10)
 	go func() {
 		defer close(errs)
@@ -242,7 +244,7 @@ func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
 			t.Fatalf("%d bytes wait for the checkpoint", s.behind())
 		}
 	}
-	time.Sleep(50 * time.Millisecond) // a writer that does not wait would go on
+	time.Sleep(50 * time.Millisecond) // time for a writer that wrongly does not wait
 	if n := len(errs); n != 2 {
 		t.Errorf("%d records of 1 MiB are written while the checkpoint stands still, want 2", n)
 	}
@@ -273,14 +275,14 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			if info, err := fsys.Stat("data/journal/" + name); err == nil { // else it was renamed
+			if info, err := fsys.Stat("data/journal/" + name); err == nil { // else renamed
 				size += info.Size()
 			}
 		}
 		return size
 	}
-	// There may be one more file until the next step of the checkpoint. That step releases the
-	// segments that the checkpoint has read.
+	// The checkpoint releases the segments that it has read only in its next step. So for a while
+	// there may be one more file.
 	awaitSmall := func() {
 		t.Helper()
 		for began := time.Now(); size() > 4*o.SegmentSize; time.Sleep(time.Millisecond) {
@@ -301,7 +303,7 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 				t.Fatalf("%d bytes wait for the checkpoint", s.behind())
 			}
 		}
-		time.Sleep(10 * time.Millisecond) // to fill ahead
+		time.Sleep(10 * time.Millisecond) // time for the journal to fill a spare file
 		awaitSmall()
 		release()
 		<-done
@@ -353,7 +355,7 @@ func TestACheckpointThatHangsIsFatalWhenTheWriterWaitsForIt(t *testing.T) {
 					err = s.Commit(context.Background(), seq)
 				}
 				if took := time.Since(began); took != test.after {
-					t.Errorf("the commit that waits ends after %v, want %v", took, test.after)
+					t.Errorf("the waiting commit returns after %v, want %v", took, test.after)
 				}
 				if !errors.Is(err, simba.ErrStopped) {
 					t.Errorf("Commit = %v, want ErrStopped", err)
@@ -377,7 +379,7 @@ func TestACheckpointThatIsSlowerThanACommitMayBeEndsNothing(t *testing.T) {
 			case op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst"):
 				time.Sleep(9 * time.Second)
 			case op.Kind == errorfs.OpFileReadAt && isSegment(op) && op.Offset == 4096:
-				// This reads the first frame.
+				// Here the checkpoint reads the first frame.
 				time.Sleep(12 * time.Second)
 			}
 			return nil
@@ -394,13 +396,13 @@ func TestACheckpointThatIsSlowerThanACommitMayBeEndsNothing(t *testing.T) {
 		}
 		mustClose(t, s)
 		if longest < 3*o.CommitTimeout {
-			t.Errorf("no commit waited for more than %v", longest)
+			t.Errorf("the longest wait of a commit was %v, so the checkpoint held up no writer", longest)
 		}
 	})
 }
 
-// The power is lost before each operation of a run. The run fills, releases and reuses several
-// segments.
+// The test takes a picture of the disk before each operation of a run, as a loss of power would
+// leave it. The run fills, releases and reuses several segments.
 func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 	type picture struct {
 		fsys      *vfs.MemFS
@@ -454,7 +456,7 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 			kept = r.History[n-1].Seq
 		}
 		if kept < p.committed || kept > p.committed+1 {
-			t.Fatalf("picture %d: changes up to %d were committed, those up to %d are there", i, p.committed, kept)
+			t.Fatalf("picture %d: changes up to %d were committed, but only those up to %d are recovered", i, p.committed, kept)
 		}
 		leases := leasesOf(t, r)
 		if want := min(int(kept), 7); len(leases) != want {

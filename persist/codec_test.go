@@ -41,7 +41,7 @@ var testEvents = []simba.Event{
 	{Seq: 9, At: -1, Kind: simba.EventLeft, Mutex: "ö", Owner: "x"},
 }
 
-// encodeRow returns the row of a record with these events.
+// encodeRow returns the row of a record with the given events.
 func encodeRow(events []simba.Event) (key, value []byte) {
 	l := lastEvent{seq: events[0].Seq}
 	value = []byte{rowVersion}
@@ -51,7 +51,7 @@ func encodeRow(events []simba.Event) (key, value []byte) {
 	return appendRowKey(nil, events[0].Seq), value
 }
 
-// encodeRecord returns a record with a change of every kind.
+// encodeRecord returns a record that has a change of every kind.
 func encodeRecord() []byte {
 	record := make([]byte, headSize)
 	testHead.put(record)
@@ -61,7 +61,7 @@ func encodeRecord() []byte {
 	return appendChange(record, changeEvent, new(lastEvent).append(nil, &testEvents[0]))
 }
 
-// decodeRecord reads all of a record as the checkpoint does.
+// decodeRecord decodes a whole record, as the checkpoint does.
 func decodeRecord(record []byte) (head, error) {
 	c := newCheckpoint(nil, meta{}, 10)
 	if err := c.add(1, record); err != nil {
@@ -88,33 +88,33 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 	}
 	m, err := decodeMeta(appendMeta(nil, &testMeta))
 	if m != testMeta || err != nil {
-		t.Errorf("meta %+v, %v", m, err)
+		t.Errorf("the decoded meta row is %+v, %v", m, err)
 	}
 	first, events, err := decodeRow(encodeRow(testEvents))
 	if first != 10 || !slices.Equal(events, testEvents) || err != nil {
-		t.Errorf("row from %d: %+v, %v", first, events, err)
+		t.Errorf("the decoded row begins at %d and has %+v, %v", first, events, err)
 	}
 	h, err := decodeRecord(encodeRecord())
 	if h != testHead || err != nil {
-		t.Errorf("record %+v, %v", h, err)
+		t.Errorf("the decoded record is %+v, %v", h, err)
 	}
 }
 
-// The next version must read the data on disk. So the bytes must never change.
+// Later versions must read the data on disk. So the bytes of each format must never change.
 func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 	lease := simba.Lease{
 		Mutex: "m", Owner: "o", Token: 5, Acquired: 100, AcquiredAt: 200, TTL: 300, Transition: 1,
 		StartedAt: 198, Session: true, Fields: []simba.Field{{Name: "o", Value: "1"}},
 	}
 	if got, want := appendLeaseRow(nil, 2, &lease), []byte("\x03\x02\x05\xc8\x01\x90\x03\x04\xac\x02\x01\x01o\x01\x01\x01o\x011"); !bytes.Equal(got, want) {
-		t.Errorf("lease %q, want %q", got, want)
+		t.Errorf("the lease is encoded as %q, want %q", got, want)
 	}
 	if got, want := appendPut(nil, 101, &lease), []byte("\x01m\x05\x01\x90\x03\x04\xac\x02\x01\x01o\x01\x01\x01o\x011"); !bytes.Equal(got, want) {
-		t.Errorf("put %q, want %q", got, want)
+		t.Errorf("the put is encoded as %q, want %q", got, want)
 	}
 	if got, want := appendMeta(nil, &meta{epoch{"b", 1, 2, 3}, 4, 5, 6, 7, 8, [16]byte{9}, 0}),
 		[]byte("\x04\x01b\x01\x04\x06\x04\x05\x06\x0e\x08\x09"+strings.Repeat("\x00", 15)); !bytes.Equal(got, want) {
-		t.Errorf("meta %q, want %q", got, want)
+		t.Errorf("the meta row is encoded as %q, want %q", got, want)
 	}
 	key, value := encodeRow([]simba.Event{
 		{Seq: 258, At: 5, Kind: 1, Mutex: "m", Owner: "o", Token: 3, Reason: "r"},
@@ -124,7 +124,7 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 		t.Errorf("key of a row %q, want %q", key, want)
 	}
 	if want := []byte("\x01\x00\x0a\x01\x01m\x01o\x03\x01r\x02\x01\x02\x01m\x01o\x03\x00"); !bytes.Equal(value, want) {
-		t.Errorf("row %q, want %q", value, want)
+		t.Errorf("the row is encoded as %q, want %q", value, want)
 	}
 	record := make([]byte, headSize)
 	(&head{first: 1, last: 2, instant: 3, wall: 4, seq: 5, token: 6, delay: 7, generation: 8, base: 9}).put(record)
@@ -138,11 +138,11 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 	}
 	want = slices.Concat([]byte{2, 0, 0, 0}, want, []byte("\x01\x05\x01b\x01\x04\x06\x02\x05lease\x03\x01m\x04\x05event"))
 	if !bytes.Equal(record, want) {
-		t.Errorf("record %q, want %q", record, want)
+		t.Errorf("the record is encoded as %q, want %q", record, want)
 	}
 }
 
-// decoders are all functions that read what a disk may have damaged.
+// decoders are the functions that decode values which a disk may have damaged.
 var decoders = map[string]func(value []byte) error{
 	"lease":   func(v []byte) error { _, _, err := decodeLeaseRow([]byte("lm"), v); return err },
 	"meta":    func(v []byte) error { _, err := decodeMeta(v); return err },
@@ -174,7 +174,7 @@ func TestRecordsOfNewerVersionsAreRefusedByName(t *testing.T) {
 		}
 	}
 	if _, _, err := decodeLeaseRow([]byte("ljob"), []byte{9}); !strings.Contains(err.Error(), `"job"`) {
-		t.Errorf("%v does not name the mutex", err)
+		t.Errorf("the error %q does not name the mutex", err)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestAnUnknownKindOfChangeIsRefusedByName(t *testing.T) {
 	err := recordError(17, decoders["record"](record))
 	want := "written by a newer version of simba-resp (record 17: kind of change 5; this one reads up to 4)"
 	if !errors.Is(err, ErrNewer) || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
+		t.Errorf("the error is %v, want %s", err, want)
 	}
 }
 
@@ -225,8 +225,8 @@ func TestSpoiltRecordsAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that no record makes a decoder panic. If a decoder accepts a record, it must
-// mean the same after it is written and read again.
+// FuzzDecode checks that no record makes a decoder panic. If a decoder accepts a record, encoding
+// and decoding the result must give the same result.
 func FuzzDecode(f *testing.F) {
 	for _, record := range goodRecords() {
 		f.Add(record)
@@ -242,7 +242,7 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		if m, err := decodeMeta(record); err == nil {
-			m.format = metaFormat // the format that is written
+			m.format = metaFormat // encoding writes the newest format
 			if again, err := decodeMeta(appendMeta(nil, &m)); again != m || err != nil {
 				t.Errorf("meta %+v became %+v, %v", m, again, err)
 			}

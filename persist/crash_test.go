@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A model is what a store should hold after some changes.
+// A model has the leases and events that a store should hold after some changes.
 type model struct {
 	leases  map[string]simba.Lease
 	history []simba.Event
@@ -36,8 +36,8 @@ func (m *model) equal(leases map[string]simba.Lease, history []simba.Event, limi
 	return reflect.DeepEqual(m.leases, leases) && slices.Equal(m.history[max(0, len(m.history)-limit):], history)
 }
 
-// A machine runs stores on a disk that loses its power again and again. After each loss it checks
-// what is on the disk.
+// A machine runs one store after another on the same disk. Each run ends by a loss of power. The
+// next run checks what the disk has kept.
 type machine struct {
 	t    *testing.T
 	rng  *rand.Rand
@@ -46,22 +46,22 @@ type machine struct {
 
 	base  model // what the disk held before the run
 	delay time.Duration
-	token uint64 // largest that was ever committed
+	token uint64 // the largest token that was ever committed
 
 	mu        sync.Mutex
-	store     *Store // nil until it is open
+	store     *Store // nil until Open has returned
 	appended  []simba.Change
-	torn      map[int]bool // by a number of changes: they end inside a transaction
+	torn      map[int]bool // the set of n such that the first n changes end inside a transaction
 	after     int          // operations of the file system until the crash
-	released  int          // segments, so far
+	released  int          // the number of released segments so far
 	crashed   *vfs.MemFS
-	committed simba.Seq // when it crashed
+	committed simba.Seq // what Committed returned at the crash
 }
 
 const machineHistory = 20
 
-// crashLocked copies the disk for the next run. It notes the committed changes first: the copy may
-// have later ones, but need not.
+// crashLocked copies the disk as the next run finds it. It notes the committed changes before,
+// since the copy must have those, and may have later ones.
 func (m *machine) crashLocked() {
 	if m.store != nil {
 		m.committed = m.store.Committed()
@@ -121,7 +121,7 @@ func (m *machine) run() {
 	}
 }
 
-// work makes changes on one goroutine, and commits them on several.
+// work appends changes on one goroutine, and commits them on several.
 func (m *machine) work(s *Store, seq simba.Seq, token uint64) {
 	var committers sync.WaitGroup
 	defer committers.Wait()
@@ -157,7 +157,7 @@ func (m *machine) work(s *Store, seq simba.Seq, token uint64) {
 	}
 }
 
-// change makes up a change.
+// change returns a random change.
 func (m *machine) change(seq simba.Seq, token uint64) (simba.Change, uint64) {
 	ch := put(seq, fmt.Sprint("m", m.draw(8)))
 	switch m.draw(6) {
@@ -188,11 +188,11 @@ func (m *machine) upTo(seq simba.Seq) int {
 	return i
 }
 
-// check finds out how many of the changes the disk has kept. They must be the first ones, in order,
-// and include all committed ones. Each change and each transaction must be whole.
+// check determines how many changes the disk has kept. It must have kept the first ones, in order
+// and with all committed ones. Each change and each transaction must be whole.
 func (m *machine) check(r *Recovered) {
 	upTo := m.upTo(m.committed)
-	must := 0 // how many changes have to be there
+	must := 0 // how many changes the disk must have kept
 	for i, ch := range m.appended[:upTo] {
 		if m.mode == Always && ch.Kind != simba.ChangeNone || ch.Forced {
 			must = i + 1
@@ -210,13 +210,13 @@ func (m *machine) check(r *Recovered) {
 		}
 	}
 	if kept < 0 {
-		m.t.Fatalf("of %d changes %d had to be kept, found leases %v and history %v", len(m.appended), must, leases, r.History)
+		m.t.Fatalf("of %d changes the disk must keep the first %d, or more; found leases %v and history %v", len(m.appended), must, leases, r.History)
 	}
 	if r.Seq < m.committed {
-		m.t.Errorf("Seq = %d, but %d was committed", r.Seq, m.committed)
+		m.t.Errorf("recovered Seq = %d, but %d was committed", r.Seq, m.committed)
 	}
 	if r.Token < m.token {
-		m.t.Errorf("Token = %d, but %d was committed", r.Token, m.token)
+		m.t.Errorf("recovered Token = %d, but %d was committed", r.Token, m.token)
 	}
 	for _, ch := range m.appended[min(kept, upTo):upTo] {
 		if w := ch.Lease.TTL + ch.Lease.Transition; r.Delay < w {
@@ -226,7 +226,7 @@ func (m *machine) check(r *Recovered) {
 	if r.Delay < m.delay {
 		m.t.Errorf("Delay = %v, but the recovery delay of %v has not passed", r.Delay, m.delay)
 	}
-	// The clock stands still, so a recovery delay never ends.
+	// The clock stands still, so the next run must have the same delay, or a longer one.
 	m.delay = r.Delay
 }
 

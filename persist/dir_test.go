@@ -24,8 +24,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// wantRefusal checks that Open fails with the error, in one line that names the directory.
-// Afterwards the directory must be unlocked.
+// wantRefusal checks that Open returns the error want. Its text must be one line with the directory
+// and text. After that the directory must be unlocked.
 func wantRefusal(t *testing.T, o Options, want error, text string) {
 	t.Helper()
 	s, _, err := Open(o)
@@ -54,14 +54,14 @@ func wantRefusal(t *testing.T, o Options, want error, text string) {
 	}
 }
 
-// diskOptions opens a store in a directory of the real file system.
+// diskOptions returns options of a store in a new directory of the real file system.
 func diskOptions(t testing.TB) Options {
 	o := testOptions(t, nil, Always)
 	o.Dir = filepath.Join(t.TempDir(), "a", "data")
 	return o
 }
 
-// filled makes a store with a lease in it, and returns its options.
+// filled makes a directory of a store with a lease, and returns the options to open it.
 func filled(t *testing.T) Options {
 	o := diskOptions(t)
 	s, _ := mustOpen(t, o)
@@ -78,11 +78,11 @@ func TestTheDirectoryIsMadeForItsOwnerOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := info.Mode().Perm(); got != 0o700 {
-		t.Errorf("mode %o, want 700", got)
+		t.Errorf("the directory has mode %o, want 700", got)
 	}
 	_, r := openClosed(t, o)
 	if got := leasesOf(t, r); len(got) != 1 {
-		t.Errorf("leases %v", got)
+		t.Errorf("the recovered leases are %v, want one", got)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 	openClosed(t, mem)
 	wantRefusal(t, mem, ErrInUse, "is in use by another process")
 
-	// fcntl(2) reports the lock of another process by one of two numbers.
+	// If another process has the lock, fcntl(2) returns one of two error numbers.
 	for _, number := range []syscall.Errno{syscall.EAGAIN, syscall.EACCES} {
 		mem.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind == errorfs.OpLock {
@@ -135,7 +135,7 @@ func TestAForeignDirectoryIsRefusedAndLeftAlone(t *testing.T) {
 			t.Errorf("Open = %v, want %s", err, want)
 		}
 		if after, _ := filepath.Glob(filepath.Join(o.Dir, "*")); len(after) != len(before) {
-			t.Errorf("files %v became %v", before, after)
+			t.Errorf("the refused Open changed the files %v to %v", before, after)
 		}
 	}
 	write := func(name string) {
@@ -182,9 +182,9 @@ func TestFilesOfFileSystemsAndEditorsAreNotForeign(t *testing.T) {
 	s.Append(put(1, "m"))
 	mustCommit(t, s, 1)
 	mustClose(t, s)
-	_, r := openClosed(t, o) // Pebble ignores these files too
+	_, r := openClosed(t, o) // like the store, Pebble ignores these files
 	if got := leasesOf(t, r); len(got) != 1 {
-		t.Errorf("leases %v", got)
+		t.Errorf("the recovered leases are %v, want one", got)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestTooLittleFreeSpaceIsRefused(t *testing.T) {
 	openClosed(t, o)
 }
 
-// rewrite changes the rows in o.Dir directly, without a Store.
+// rewrite changes the rows of a closed store directly in Pebble.
 func rewrite(t *testing.T, o Options, change func(*pebble.DB) error) {
 	t.Helper()
 	db, err := pebble.Open(o.Dir, &pebble.Options{Logger: pebbleLogger{Logger: o.Logger}})
@@ -217,7 +217,7 @@ func TestANewerFormatIsRefused(t *testing.T) {
 	o = filled(t)
 	marks, err := filepath.Glob(filepath.Join(o.Dir, "marker.format-version.*"))
 	if err != nil || len(marks) != 1 {
-		t.Fatal(marks, err)
+		t.Fatalf("the search for the mark returns %v, %v", marks, err)
 	}
 	if err := os.Rename(marks[0], marks[0][:len(marks[0])-3]+"999"); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestACorruptStoreIsRefused(t *testing.T) {
 			rewrite(t, o, func(*pebble.DB) error { return nil }) // makes Pebble write tables
 			names, err := filepath.Glob(filepath.Join(o.Dir, pattern))
 			if err != nil || len(names) == 0 {
-				t.Fatal(names, err)
+				t.Fatalf("the search for files returns %v, %v", names, err)
 			}
 			for _, name := range names {
 				info, err := os.Stat(name)
@@ -284,7 +284,7 @@ func TestACorruptStoreIsRefused(t *testing.T) {
 func TestARefusedStoreLeavesNothingInMemory(t *testing.T) {
 	o := filled(t)
 	rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte("h12345678"), []byte("\x01garbage"), nil) })
-	logger := func() weak.Pointer[slog.Logger] { // everything that is open has the logger
+	logger := func() weak.Pointer[slog.Logger] { // each open part has the logger
 		o := o
 		o.Logger = slog.New(slog.DiscardHandler)
 		wantRefusal(t, o, ErrCorrupt, "is corrupt: ")
@@ -292,7 +292,7 @@ func TestARefusedStoreLeavesNothingInMemory(t *testing.T) {
 	}()
 	for began := time.Now(); logger.Value() != nil; runtime.GC() {
 		if time.Since(began) > 10*time.Second {
-			t.Fatal("something has kept the store")
+			t.Fatal("after a refused Open, the logger is still in use")
 		}
 	}
 }
@@ -302,7 +302,7 @@ func segments(t *testing.T, o Options) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(o.Dir, journalName, "*.seg"))
 	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
+		t.Fatalf("the search for files returns %v, %v", names, err)
 	}
 	return names
 }
@@ -390,7 +390,7 @@ func TestASpoiltLeaseIsReportedByName(t *testing.T) {
 	}
 }
 
-// Nothing is written while the directory is copied.
+// The store writes nothing while the test copies the directory.
 func TestACopyOfARunningStoreOpens(t *testing.T) {
 	o := diskOptions(t)
 	s, _ := openClosed(t, o)
@@ -410,7 +410,7 @@ func TestACopyOfARunningStoreOpens(t *testing.T) {
 	}
 }
 
-// The checkpoint advances once after Pebble's files are copied, and before the journal is copied.
+// The test copies Pebble's files, lets the checkpoint advance once, and copies the journal.
 func TestACopyOpensAlthoughTheCheckpointAdvancesMeanwhile(t *testing.T) {
 	o := diskOptions(t)
 	o.SegmentSize = 8 << 10
@@ -474,6 +474,6 @@ func TestTheMachinesBootIsTheDefault(t *testing.T) {
 		t.Errorf("lease %+v, want %+v: the boot is the same", got, ch.Lease)
 	}
 	if now := s.now(); now < first || first <= simba.Instant(0) {
-		t.Errorf("the clock went from %d to %d", first, now)
+		t.Errorf("the recovered clock went back from %d to %d", first, now)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A faultyFS is a file system on which operations can fail. From the call of fail on, the test
-// picks which ones.
+// A faultyFS is a file system on which operations can fail. The function given to fail decides
+// which ones.
 type faultyFS struct {
 	vfs.FS
 	pick atomic.Pointer[func(errorfs.Op) error]
@@ -40,7 +40,7 @@ func newFaultyFS(inner vfs.FS) *faultyFS {
 
 func (f *faultyFS) fail(pick func(errorfs.Op) error) { f.pick.Store(&pick) }
 
-// failing sets o.Fatal, and returns the errors that it gets.
+// failing sets o.Fatal, and returns a channel with the errors that Fatal gets.
 func failing(o *Options) (fatal <-chan error) {
 	ch := make(chan error, 10)
 	o.Fatal = func(err error) { ch <- err }
@@ -154,7 +154,7 @@ func TestTheFirstFailureIsFatalOnceAndAllThatIsCommittedIsOnDisk(t *testing.T) {
 					t.Errorf("Commit = %v, want ErrStopped", err)
 				}
 				if err := <-fatal; !errors.Is(err, errBroken) || strings.Contains(err.Error(), "\n") {
-					t.Errorf("Fatal(%v), want one line with what broke", err)
+					t.Errorf("Fatal(%v), want one line with the error of the disk", err)
 				}
 				for _, seq := range []simba.Seq{1, seq, seq + 1} {
 					if err := s.Commit(context.Background(), seq); !errors.Is(err, simba.ErrStopped) {
@@ -162,18 +162,17 @@ func TestTheFirstFailureIsFatalOnceAndAllThatIsCommittedIsOnDisk(t *testing.T) {
 					}
 				}
 				if err := s.Close(); !errors.Is(err, errBroken) {
-					t.Errorf("Close = %v, want what broke", err)
+					t.Errorf("Close = %v, want the error of the disk", err)
 				}
 				if n := len(fatal); n != 0 {
-					t.Errorf("Fatal was called %d times more", n)
+					t.Errorf("Fatal was called %d more times", n)
 				}
 
-				// A group may have been committed after the failure, if its fsync had returned
-				// before.
+				// A group may be committed after the failure: its fsync may have returned before.
 				committed := s.Committed()
 				must := committed
 				if mode == Async {
-					must = 1 + (committed-1)/3*3 // the last forced change
+					must = 1 + (committed-1)/3*3 // the number of the last forced change
 				}
 				s, r := mustOpen(t, testOptions(t, crash(mem), mode))
 				if kept := r.History[len(r.History)-1].Seq; kept < must {
@@ -185,7 +184,7 @@ func TestTheFirstFailureIsFatalOnceAndAllThatIsCommittedIsOnDisk(t *testing.T) {
 	}
 }
 
-// The test starts its own binary again. That process ends.
+// The test runs its own binary as another process. That process must end.
 func TestByDefaultAFailureEndsTheProcessWithOneLine(t *testing.T) {
 	const child = "SIMBA_TEST_FAILING_STORE"
 	if os.Getenv(child) != "" {
@@ -206,7 +205,7 @@ func TestByDefaultAFailureEndsTheProcessWithOneLine(t *testing.T) {
 		t.Errorf("the process ended with %v, want code %d", err, ExitCode)
 	}
 	if text := string(output); strings.Count(text, "\n") != 1 || !strings.Contains(text, errBroken.Error()) {
-		t.Errorf("it wrote %q, want one line with what broke", text)
+		t.Errorf("it wrote %q, want one line with the error of the disk", text)
 	}
 }
 
@@ -216,7 +215,7 @@ func TestACommitThatHangsIsFatal(t *testing.T) {
 		o := testOptions(t, gate, Always)
 		fatal := failing(&o)
 		s, _ := mustOpen(t, o)
-		time.Sleep(time.Hour) // no commit, no watchdog
+		time.Sleep(time.Hour) // without a commit, the timeout must not begin
 		release := gate.hold()
 		start := time.Now()
 		s.Append(put(1, "m"))
@@ -225,14 +224,14 @@ func TestACommitThatHangsIsFatal(t *testing.T) {
 			t.Errorf("Fatal(%v), want the timeout", err)
 		}
 		if took := time.Since(start); took != 10*time.Second {
-			t.Errorf("it took %v, want 10s", took)
+			t.Errorf("the store failed after %v, want 10s", took)
 		}
 		for range cap(errs) {
 			if err := <-errs; !errors.Is(err, simba.ErrStopped) {
 				t.Errorf("Commit = %v, want ErrStopped", err)
 			}
 		}
-		// An answer that comes too late changes nothing.
+		// If the fsync returns after the timeout, nothing changes.
 		release()
 		synctest.Wait()
 		if got := s.Committed(); got != 0 {
@@ -242,12 +241,12 @@ func TestACommitThatHangsIsFatal(t *testing.T) {
 			t.Errorf("Close = %v, want the timeout", err)
 		}
 		if n := len(fatal); n != 0 {
-			t.Errorf("Fatal was called %d times more", n)
+			t.Errorf("Fatal was called %d more times", n)
 		}
 	})
 }
 
-// If a write began after the failure, it could find the files closed.
+// A write after the failure could find its files closed.
 func TestAStoreThatHasFailedBeginsNoWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions(t, vfs.NewMem(), Always)
@@ -255,7 +254,7 @@ func TestAStoreThatHasFailedBeginsNoWrite(t *testing.T) {
 		s, _ := mustOpen(t, o)
 		s.fault.trip(errBroken) // while nobody writes
 		if err := s.Close(); !errors.Is(err, errBroken) {
-			t.Errorf("Close = %v, want what broke", err)
+			t.Errorf("Close = %v, want the error of the disk", err)
 		}
 		for range 2 {
 			s.Append(put(1, "m"))
@@ -265,13 +264,13 @@ func TestAStoreThatHasFailedBeginsNoWrite(t *testing.T) {
 			}
 			s.mu.Lock()
 			if s.writing {
-				t.Error("a write has begun")
+				t.Error("the failed store has begun a write")
 			}
 			s.mu.Unlock()
-			synctest.Wait() // now the files are closed
+			synctest.Wait() // when all goroutines are blocked, the files are closed
 		}
 		if s, _, err := Open(testOptions(t, o.FS, Always)); err != nil {
-			t.Errorf("the directory stays locked: %v", err)
+			t.Errorf("the directory is still locked: %v", err)
 		} else {
 			mustClose(t, s)
 		}
@@ -294,7 +293,7 @@ func TestFatalMayCloseTheStore(t *testing.T) {
 	s.Append(put(1, "m"))
 	errs := commitAll(s, 1)
 	if err := <-closed; !errors.Is(err, errBroken) {
-		t.Errorf("Close = %v, want what broke", err)
+		t.Errorf("Close = %v, want the error of the disk", err)
 	}
 	if err := <-errs; !errors.Is(err, simba.ErrStopped) {
 		t.Errorf("Commit = %v, want ErrStopped", err)
@@ -310,14 +309,14 @@ func TestOnlyTheFirstFailureIsFatalAndOnlyOnceOpen(t *testing.T) {
 	f.trip(errBroken)
 	f.trip(errCommitTimeout)
 	if len(got) != 1 || got[0] != errBroken || f.cause() != errBroken {
-		t.Errorf("Fatal was got %v, and the cause is %v", got, f.cause())
+		t.Errorf("Fatal got %v, but the cause is %v", got, f.cause())
 	}
 
 	got = nil
 	f = newFault(func(err error) { got = append(got, err) })
 	f.trip(errBroken)
 	if err := f.arm(); err != errBroken || got != nil {
-		t.Errorf("arm = %v after a failure, and Fatal was got %v", err, got)
+		t.Errorf("arm = %v after a failure, and Fatal got %v", err, got)
 	}
 }
 
@@ -334,16 +333,16 @@ func TestPebblesComplaintsAreFatal(t *testing.T) {
 		}
 		go func() {
 			complain(pebbleLogger{fault: f}, f.listener())
-			t.Errorf("%s returned", name)
+			t.Errorf("%s of Pebble's logger returned", name)
 		}()
 		if err := <-fatal; !strings.Contains(err.Error(), "broken") {
-			t.Errorf("%s: Fatal(%v)", name, err)
+			t.Errorf("%s: Fatal got %v, want the text of the complaint", name, err)
 		}
 	}
 }
 
-// Each write of a start fails once. Open must return the error, and a later start must succeed with
-// what is left.
+// In turn, each write of a start fails. Open must return the error. The next start must succeed on
+// the files that are left.
 func TestAStartThatFailsSpoilsNothing(t *testing.T) {
 	for failAt := 1; ; failAt++ {
 		mem := vfs.NewCrashableMem()
@@ -379,12 +378,12 @@ func TestAStartThatFailsSpoilsNothing(t *testing.T) {
 		}
 		path := <-failed
 		if !errors.Is(err, errBroken) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: Open = %v, want one line with what broke", path, err)
+			t.Errorf("%s: Open = %v, want one line with the error of the disk", path, err)
 		}
 		o.FS = crash(mem)
 		s, r := mustOpen(t, o)
 		if got := leasesOf(t, r); len(got) != 1 {
-			t.Errorf("%s: leases %v", path, got)
+			t.Errorf("%s: the recovered leases are %v, want one", path, got)
 		}
 		mustClose(t, s)
 	}

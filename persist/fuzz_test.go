@@ -14,10 +14,10 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// FuzzOpenDamaged damages one file of a store that was closed, and opens it. Either Open fails, in
-// one line, or the store has all its leases. There is one exception: damage of the last segment may
-// reach the last record and the seal behind it. Open may take that for a torn end. Then the leases
-// are those after one of the commits.
+// FuzzOpenDamaged damages one file of a closed store, and opens the store. Open must return an
+// error of one line, or the store must have all its leases. There is one exception. Open may take
+// damage at the end of the last segment for a torn write. Then the store must have the leases after
+// one of the commits.
 func FuzzOpenDamaged(f *testing.F) {
 	files, states := damageable(f)
 	names := slices.Sorted(maps.Keys(files))
@@ -47,7 +47,7 @@ func FuzzOpenDamaged(f *testing.F) {
 		s, r, err := Open(o)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("%s: %q has lines", damaged, err)
+				t.Errorf("%s: the error has several lines: %q", damaged, err)
 			}
 			return
 		}
@@ -55,7 +55,7 @@ func FuzzOpenDamaged(f *testing.F) {
 		got := map[string]simba.Lease{}
 		for l, err := range r.Leases {
 			if err != nil {
-				return // a read of the leases returns the error
+				return // reading the leases returns an error: the damage was found
 			}
 			got[l.Mutex] = l
 			if l.Token > r.Token {
@@ -72,7 +72,7 @@ func FuzzOpenDamaged(f *testing.F) {
 	})
 }
 
-// damageable returns the files of a store that has a checkpoint and a journal, and the leases
+// damageable makes a store with a checkpoint and a journal. It returns its files, and the leases
 // after each of its commits.
 func damageable(t testing.TB) (files map[string][]byte, states []map[string]simba.Lease) {
 	fsys := vfs.NewMem()
@@ -80,7 +80,7 @@ func damageable(t testing.TB) (files map[string][]byte, states []map[string]simb
 	leases := map[string]simba.Lease{}
 	states = append(states, maps.Clone(leases))
 	o.SegmentSize = 8 << 10
-	for range 3 { // each start but the first has a checkpoint of what was written before
+	for range 3 { // each later start makes a checkpoint of earlier changes
 		s, _ := mustOpen(t, o)
 		for i := range 8 {
 			seq := s.Committed() + 1
@@ -123,7 +123,7 @@ func damageable(t testing.TB) (files map[string][]byte, states []map[string]simb
 	return files, states
 }
 
-// damage overwrites content from an offset on, or cuts it there.
+// damage overwrites content with junk from an offset on, or cuts it at the offset.
 func damage(content []byte, at int, junk []byte, cut bool) []byte {
 	at = min(at, len(content))
 	if cut {

@@ -82,9 +82,9 @@ func TestWithoutABootIDEveryStartIsAReboot(t *testing.T) {
 	}
 }
 
-// If the clock is behind the stored instants, they were stored by another clock. For example, a
-// snapshot of the machine was restored. The first start notices that. The next starts go on from
-// there.
+// If the clock is behind the stored instants, they come from another clock. For example, somebody
+// restored a snapshot of the machine. The first start must notice this, and begin leases anew.
+// Later starts must not begin them anew again.
 func TestAClockThatHasGoneBackIsThatOfAnotherBoot(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	var c clock
@@ -124,11 +124,11 @@ func TestAMutexThatIsNamedLikeAnothersKeyKeepsItsName(t *testing.T) {
 	mustCommit(t, s, 1)
 	_, r := openClosed(t, testOptions(t, crash(fsys), Always))
 	if got := leasesOf(t, r); got["simba:{m}"].Token != 1 || len(got) != 1 {
-		t.Errorf("leases %+v", got)
+		t.Errorf("the recovered leases are %+v, want simba:{m} with token 1", got)
 	}
 }
 
-// Such a token is of no tenure, or of one that began and ended in one change.
+// The token belongs to no tenure, or to one that began and ended in the same change.
 func TestACommittedTokenIsNotGivenOutAfterACrash(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		fsys := vfs.NewCrashableMem()
@@ -144,14 +144,14 @@ func TestACommittedTokenIsNotGivenOutAfterACrash(t *testing.T) {
 			mustCommit(t, s, seq)
 			_, r := openClosed(t, testOptions(t, crash(fsys), mode))
 			if r.Token < token {
-				t.Errorf("mode %v: the next run gives out what is above %d, and %d was committed", mode, r.Token, token)
+				t.Errorf("mode %v: the next run grants tokens above %d, but %d was committed", mode, r.Token, token)
 			}
 		}
 	}
 }
 
-// A restart shortly after a reboot must not begin the leases anew once more. It must not take
-// instants of the previous boot for instants of this boot either.
+// The first start after a reboot begins leases anew. A second start must not do so again. Nor may
+// it take instants of the previous boot for instants of this boot.
 func TestOnlyTheFirstStartOfABootBeginsLeasesAnew(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	s, _ := openClosed(t, testOptions(t, fsys, Always))
@@ -241,7 +241,7 @@ func TestTheHistoryKeepsTheLastEventsInOrder(t *testing.T) {
 		mustClose(t, s)
 	}
 
-	// Older rows are gone. A smaller limit also applies to stored rows.
+	// The store has removed older rows. A smaller limit also applies to stored rows.
 	o.HistoryLen = 5
 	for range 2 {
 		s, r := mustOpen(t, o)
@@ -269,9 +269,8 @@ func TestOldHistoryIsDeletedWhileTheStoreIsOpen(t *testing.T) {
 	}
 }
 
-// The last run may have been killed before it synced the files that name its checkpoint. Open
-// releases the segments that this checkpoint covers. So Open must make the checkpoint durable
-// before.
+// The last run may have been killed before it synced its newest checkpoint. Open releases the
+// segments that this checkpoint covers. So Open must first make the checkpoint durable.
 func TestAStartSyncsAManifestOfItsOwnBeforeItChangesTheJournal(t *testing.T) {
 	var mu sync.Mutex
 	var created, synced string
@@ -306,7 +305,7 @@ func TestAStartSyncsAManifestOfItsOwnBeforeItChangesTheJournal(t *testing.T) {
 	}
 }
 
-// awaitCheckpoint returns when no segment waits for the checkpoint.
+// awaitCheckpoint returns when the checkpoint has read all full segments.
 func awaitCheckpoint(t *testing.T, s *Store) {
 	t.Helper()
 	for began := time.Now(); s.behind() > 0; time.Sleep(time.Millisecond) {
@@ -344,18 +343,18 @@ func TestReadingLeasesCanStopAndBeginAgain(t *testing.T) {
 			break
 		}
 	}
-	mustClose(t, s) // fails if an iterator is open
+	mustClose(t, s) // fails if the early end of the loop left an iterator open
 }
 
-// The engine's clock stands still while the machine sleeps. The clock of the next run begins at the
-// boot's clock.
+// While the machine sleeps, the engine's clock stands still, but the boot's clock does not. The
+// engine's clock of the next run begins at the boot's clock.
 func TestASleepOfTheMachineShortensNoLaterLease(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	var boot, engine clock
 	o := testOptions(t, fsys, Always)
 	o.Boot.Now, o.Now = boot.now, engine.now
 	s, _ := mustOpen(t, o)
-	boot.advance(time.Hour) // asleep
+	boot.advance(time.Hour) // the machine sleeps
 	ch := put(1, "m")
 	ch.Lease.Acquired = engine.now()
 	s.Append(ch)
@@ -366,6 +365,6 @@ func TestASleepOfTheMachineShortensNoLaterLease(t *testing.T) {
 	o.Boot.Now = boot.now
 	_, r := openClosed(t, o)
 	if got := leasesOf(t, r)["m"]; got.Acquired != boot.now() {
-		t.Errorf("granted at %v of the boot, stored as %v", boot.now(), got.Acquired)
+		t.Errorf("the lease was granted at %v of the boot's clock, but is stored with %v", boot.now(), got.Acquired)
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The directory was written by the last version whose records have format 1, in segments of 8 KiB.
-// It was copied while it was open. Its first changes are rows of the checkpoint, the later ones are
-// records.
+// The last version that wrote records of format 1 wrote the directory, in segments of 8 KiB.
+// Somebody copied it while the store was open. Its first changes are rows of the checkpoint. The
+// later changes are records.
 func TestADirectoryWithRecordsOfFormat1Opens(t *testing.T) {
 	fsys := vfs.NewMem()
 	o := testOptions(t, fsys, Always)
@@ -56,10 +56,10 @@ func TestADirectoryWithRecordsOfFormat1Opens(t *testing.T) {
 		case "long":
 			l.TTL, l.Owner = 100*24*time.Hour, ""
 		}
-		l.StartedAt = l.AcquiredAt // a record of format 1 has no other start
+		l.StartedAt = l.AcquiredAt // a record of format 1 has no start of the tenure
 		want[mutex] = l
 	}
-	for start := range 2 { // the second start finds the same, in rows of the present version
+	for start := range 2 { // the second start reads rows of the present version
 		s, r := mustOpen(t, o)
 		if got := leasesOf(t, r); !reflect.DeepEqual(got, want) {
 			t.Errorf("start %d: leases %+v, want %+v", start, got, want)
@@ -71,7 +71,7 @@ func TestADirectoryWithRecordsOfFormat1Opens(t *testing.T) {
 	}
 }
 
-// journalRecords returns the records of an open store that has released none.
+// journalRecords returns all records of an open store, which must not have released any.
 func journalRecords(t *testing.T, s *Store) (list [][]byte) {
 	t.Helper()
 	for r, err := range s.journal.Records(0, s.journal.Durable()) {
@@ -83,20 +83,20 @@ func journalRecords(t *testing.T, s *Store) (list [][]byte) {
 	return list
 }
 
-// changesOf makes changes by a seed: grants, renewals, releases and notes, at instants of a clock.
+// changesOf makes random changes: grants, renewals, releases and notes. The seed decides them.
 type changesOf struct {
 	rng    *rand.Rand
 	clock  *clock
 	wall   time.Time
 	seq    simba.Seq
-	leases map[string]simba.Lease // that the owners know of
+	leases map[string]simba.Lease // the leases after all changes
 }
 
 func (c *changesOf) next() simba.Change {
 	c.seq++
 	mutex := fmt.Sprint("m", c.rng.IntN(12))
 	c.clock.advance(time.Duration(c.rng.IntN(500)) * time.Millisecond)
-	wall := c.wall.UnixMilli() + int64(c.rng.IntN(3)-1)*3_600_000 // somebody sets the clock often
+	wall := c.wall.UnixMilli() + int64(c.rng.IntN(3)-1)*3_600_000 // the wall clock jumps often
 	l, held := c.leases[mutex]
 	ch := put(c.seq, mutex)
 	switch {
@@ -128,9 +128,8 @@ func newChanges(seed uint64) *changesOf {
 	return c
 }
 
-// Another machine, which booted at another time, gets each record a little after it was made. On
-// that machine, leases end no earlier than for their owners. They end later by that little time at
-// most.
+// Another machine, with another boot clock, replays each record a little later than it was made.
+// There a lease must not end earlier than for its owner. It may end later by at most that delay.
 func TestRecordsAreReplayedOnAnotherMachine(t *testing.T) {
 	for seed := range uint64(20) {
 		changes := newChanges(seed)
@@ -143,7 +142,7 @@ func TestRecordsAreReplayedOnAnotherMachine(t *testing.T) {
 		replica := map[string]simba.Lease{}
 		replayed := 0
 		for range 60 {
-			for range 1 + changes.rng.IntN(4) { // that share a record
+			for range 1 + changes.rng.IntN(4) { // changes that share a record
 				s.Append(changes.next())
 			}
 			if err := s.writeAll(false); err != nil {
@@ -172,7 +171,7 @@ func TestRecordsAreReplayedOnAnotherMachine(t *testing.T) {
 	}
 }
 
-// replayOn replays a record that arrives at an instant of another machine's clock.
+// replayOn replays a record on another machine, at an instant of its clock.
 func replayOn(t *testing.T, leases map[string]simba.Lease, record []byte, now simba.Instant) {
 	t.Helper()
 	h, changes, err := decodeHead(record)
@@ -195,8 +194,8 @@ func replayOn(t *testing.T, leases map[string]simba.Lease, record []byte, now si
 	}
 }
 
-// The records are of several runs, on two boots. Records of the first boot are replayed again after
-// the second boot has begun. They name their boot themselves.
+// The records come from several runs in two boots. The test replays some records of the first boot
+// again, after those of the second. That must change nothing, since each record names its boot.
 func TestRecordsOfSeveralBootsThatAreReplayedAgainChangeNothing(t *testing.T) {
 	changes := newChanges(1)
 	fsys := vfs.NewMem()
@@ -220,7 +219,7 @@ func TestRecordsOfSeveralBootsThatAreReplayedAgainChangeNothing(t *testing.T) {
 			list = append(list, bytes.Clone(r.Payload))
 		}
 		mustClose(t, s)
-		list = append(list, nil) // the final record, which has no change
+		list = append(list, nil) // stands for the final record of Close, which has no change
 	}
 	db, err := pebble.Open("data", &pebble.Options{FS: vfs.NewMem(), Logger: pebbleLogger{Logger: testOptions(t, nil, Always).Logger}})
 	if err != nil {
@@ -263,13 +262,13 @@ func TestRecordsOfSeveralBootsThatAreReplayedAgainChangeNothing(t *testing.T) {
 	}
 }
 
-// On the boot that has written the leases, they are as they were, to the nanosecond.
+// If the boot is the same, recovered leases equal the appended leases to the nanosecond.
 func TestReplayGivesTheLeasesThatWereAppended(t *testing.T) {
 	for seed := range uint64(10) {
 		changes := newChanges(seed)
 		fsys := vfs.NewMem()
 		o := testOptions(t, fsys, Mode(seed%2))
-		o.SegmentSize = 8 << 10 // so that some leases are rows already
+		o.SegmentSize = 8 << 10 // so small that the checkpoint has some leases as rows
 		o.Boot.Now = changes.clock.now
 		s, _ := mustOpen(t, o)
 		var events []simba.Event

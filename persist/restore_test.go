@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// With a recovery delay the owners can renew their leases. So the tokens stay.
+// In a recovery delay the owners can renew their leases. So restore must keep the tokens.
 func TestARestoredStoreKeepsTokensAndBeginsLeasesAnewAfterAQuietTime(t *testing.T) {
 	before := uint64(time.Now().UnixMicro())
 	done, r := restored(t, smallBackup(t), RestoreOptions{Quiet: time.Minute})
@@ -24,7 +24,7 @@ func TestARestoredStoreKeepsTokensAndBeginsLeasesAnewAfterAQuietTime(t *testing.
 		t.Errorf("the recovery delay is %v, want a minute", r.Delay)
 	}
 	if r.Token < before || done.Floor != r.Token || uint64(r.Seq) < before {
-		t.Errorf("the floors are token %d (reported %d), seq %d; the time before was %d", r.Token, done.Floor, r.Seq, before)
+		t.Errorf("the floors are token %d (reported %d) and Seq %d, want more than the clock before restore, %d", r.Token, done.Floor, r.Seq, before)
 	}
 	want := put(2, "b").Lease
 	want.Acquired = simba.Instant(time.Hour) // now
@@ -40,7 +40,8 @@ func TestARestoredStoreKeepsTokensAndBeginsLeasesAnewAfterAQuietTime(t *testing.
 	}
 }
 
-// A tenure after the backup may have had a token between the backup's tokens and the floor.
+// After the backup, the old server may have granted tokens between those in the backup and the
+// floor.
 func TestARestoredStoreWithStoppedOwnersGivesEachLeaseANewToken(t *testing.T) {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	for i, mutex := range []string{"a", "b", "c"} {
@@ -55,7 +56,7 @@ func TestARestoredStoreWithStoppedOwnersGivesEachLeaseANewToken(t *testing.T) {
 	for _, l := range leasesOf(t, r) {
 		tokens[l.Token] = true
 		if l.Token < before || l.Token > r.Token {
-			t.Errorf("the token of %s is %d; the time before was %d, the floor is %d", l.Mutex, l.Token, before, r.Token)
+			t.Errorf("the token of %s is %d, want one above %d, the clock before restore, and up to the floor %d", l.Mutex, l.Token, before, r.Token)
 		}
 	}
 	if len(tokens) != 3 || done.Floor != r.Token {
@@ -63,18 +64,20 @@ func TestARestoredStoreWithStoppedOwnersGivesEachLeaseANewToken(t *testing.T) {
 	}
 }
 
-// If numbers of the old server are above the clock, the new numbers are larger still.
+// Restore takes new floors from the clock. If the backup's numbers are above the clock, the floors
+// must be larger still.
 func TestARestoredStoreCountsAboveTheBackupEvenIfThatIsAboveTheClock(t *testing.T) {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	ch := put(math.MaxInt64/2, "m")
 	s.Append(ch)
 	_, r := restored(t, readAll(t, mustBackup(t, s)), RestoreOptions{Quiet: time.Minute})
 	if r.Token < ch.Lease.Token || r.Seq < ch.Seq {
-		t.Errorf("the floors are token %d, seq %d; the backup has %d", r.Token, r.Seq, ch.Seq)
+		t.Errorf("the floors are token %d and Seq %d, want more than the backup's %d", r.Token, r.Seq, ch.Seq)
 	}
 }
 
-// A crash during the recovery delay begins it again; an orderly stop does not.
+// After a crash during the recovery delay, the delay begins again. After an orderly stop it
+// continues.
 func TestARestoredStoreKeepsItsQuietTimeOverRestarts(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	writeBackup(t, fsys, smallBackup(t))
@@ -100,7 +103,7 @@ func TestARestoredStoreKeepsItsQuietTimeOverRestarts(t *testing.T) {
 }
 
 func TestRestoreRefuses(t *testing.T) {
-	content := smallBackup(t) // its lease has 12 s
+	content := smallBackup(t) // its lease lasts 12 s
 	tests := map[string]struct {
 		change func(o *RestoreOptions)
 		want   error
@@ -143,8 +146,8 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// The longest lease was granted and released before the backup. The old server may have granted it
-// again afterwards.
+// The longest lease was granted and released before the backup. After the backup, the old server
+// may have granted such a lease again.
 func TestRestoreKnowsTheLongestLeaseOfAnAsyncServer(t *testing.T) {
 	fsys := vfs.NewMem()
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Async))
@@ -155,7 +158,7 @@ func TestRestoreKnowsTheLongestLeaseOfAnAsyncServer(t *testing.T) {
 	writeBackup(t, fsys, readAll(t, mustBackup(t, s)))
 	_, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute})
 	if !errors.Is(err, ErrQuietShort) || !strings.Contains(err.Error(), "granted one of 5m2s") {
-		t.Errorf("Restore: %v", err)
+		t.Errorf("Restore returns %v, want ErrQuietShort and the longest lease", err)
 	}
 }
 
@@ -174,8 +177,8 @@ func TestRestoreWritesIntoAnEmptyDirectoryWithLeftovers(t *testing.T) {
 // isWrite reports whether an operation changes the disk.
 func isWrite(op errorfs.Op) bool { return op.Kind.ReadOrWrite() == errorfs.OpIsWrite }
 
-// The crash comes before each operation in turn. The disk keeps either only what was synced, or
-// everything.
+// The test crashes before each operation in turn. The disk keeps either only synced data, or all
+// data.
 func TestACrashDuringRestoreLeavesNoStoreOrAWholeOne(t *testing.T) {
 	content := smallBackup(t)
 	whole := false
@@ -194,13 +197,13 @@ func TestACrashDuringRestoreLeavesNoStoreOrAWholeOne(t *testing.T) {
 			if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}); err != nil {
 				t.Fatal(err)
 			}
-			if crashed == nil { // Restore ended before the crash
+			if crashed == nil { // Restore has no operation with this number
 				whole = true
 				crashed = crash(disk)
 			}
 			names, _ := crashed.List("data")
 			if len(names) == 0 {
-				continue // a server would make a new store here, and log that
+				continue // no store is left; a server would create a new one, and log that
 			}
 			s, r, err := Open(testOptions(t, crashed, Always))
 			if err != nil {
@@ -240,13 +243,13 @@ func TestRestoreThatCannotWriteFailsAndLeavesNoStore(t *testing.T) {
 		}
 		failed++
 		if !strings.Contains(err.Error(), "restore to data: ") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("operation %d fails: %v", at, err)
+			t.Errorf("operation %d fails, but the error is %v, want one line with the directory", at, err)
 		}
 		if names, _ := disk.List("data"); len(names) == 0 {
 			continue
 		}
 		if _, _, err := Open(testOptions(t, disk, Always)); err == nil {
-			t.Errorf("operation %d fails: Open takes the directory", at)
+			t.Errorf("operation %d fails, but Open accepts the directory", at)
 		}
 	}
 	if failed < 10 {

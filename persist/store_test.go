@@ -18,13 +18,13 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A clock is a boot's clock that stands still unless advance is called.
+// A clock is a boot clock that moves only when advance is called.
 type clock struct{ at atomic.Int64 }
 
 func (c *clock) now() simba.Instant      { return simba.Instant(c.at.Load()) }
 func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
 
-// testOptions returns options of a store on fsys, in the first boot of a machine whose clock stands
+// testOptions returns options of a store on fsys, in the first boot of a machine. The clock stands
 // still. A failure of the store fails the test.
 func testOptions(t testing.TB, fsys vfs.FS, mode Mode) Options {
 	t.Helper()
@@ -36,7 +36,7 @@ func testOptions(t testing.TB, fsys vfs.FS, mode Mode) Options {
 		Logger: slog.New(slog.DiscardHandler),
 		// A test that wants background syncs sets a shorter time.
 		SyncEvery: time.Hour,
-		// Small segments are soon full.
+		// Small segments fill soon.
 		SegmentSize: 64 << 10,
 		Fatal:       func(err error) { t.Errorf("the store failed: %v", err) },
 	}
@@ -65,7 +65,7 @@ func mustClose(t testing.TB, s *Store) {
 	}
 }
 
-// openClosed opens a store that is closed with the test.
+// openClosed opens a store, and closes it when the test ends.
 func openClosed(t testing.TB, o Options) (*Store, *Recovered) {
 	t.Helper()
 	s, r := mustOpen(t, o)
@@ -73,7 +73,7 @@ func openClosed(t testing.TB, o Options) (*Store, *Recovered) {
 	return s, r
 }
 
-// put returns a grant. Its token is the change's number.
+// put returns a change that grants the mutex. The token equals the Seq.
 func put(seq simba.Seq, mutex string) simba.Change {
 	return simba.Change{
 		Seq:  seq,
@@ -90,13 +90,13 @@ func put(seq simba.Seq, mutex string) simba.Change {
 	}
 }
 
-// del returns a release.
+// del returns a change that releases the mutex.
 func del(seq simba.Seq, mutex string) simba.Change {
 	return simba.Change{Seq: seq, Kind: simba.ChangeDelete, Lease: simba.Lease{Mutex: mutex},
 		Events: []simba.Event{{Seq: seq, At: 1, Kind: simba.EventReleased, Mutex: mutex, Owner: "owner", Reason: "done"}}}
 }
 
-// note returns a change of the history alone.
+// note returns a change that has only an event for the history.
 func note(seq simba.Seq) simba.Change {
 	return simba.Change{Seq: seq, Kind: simba.ChangeNone,
 		Events: []simba.Event{{Seq: seq, At: 2, Kind: simba.EventQueued, Mutex: "m", Owner: "waiter"}}}
@@ -118,10 +118,10 @@ func leasesOf(t testing.TB, r *Recovered) map[string]simba.Lease {
 type syncGate struct {
 	vfs.FS
 	syncs   atomic.Int64
-	arrived chan struct{} // gets a value for each fsync that is blocked
+	arrived chan struct{} // gets a value for each blocked fsync
 
 	mu   sync.Mutex
-	gate chan struct{} // closed = open
+	gate chan struct{} // fsyncs wait until it is closed
 }
 
 func newSyncGate(inner vfs.FS) *syncGate {
@@ -138,10 +138,10 @@ func newSyncGate(inner vfs.FS) *syncGate {
 }
 
 // wrapFS returns a file system that calls inject before each operation. If inject returns an error,
-// the operation fails with it. The path of an operation on an open file is the file's present path,
-// even after a rename.
+// the operation fails with that error. For an operation on an open file, the path is the file's
+// present one, also after a rename.
 func wrapFS(inner vfs.FS, inject func(errorfs.Op) error) vfs.FS {
-	var segments sync.Map // by the path of a spare that has become one
+	var segments sync.Map // the segments' paths, by the paths that they had as spares
 	return errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		dir, spare, isSpare := strings.Cut(op.Path, "spare-")
 		if !isSpare {
@@ -172,7 +172,7 @@ func isJournalSync(op errorfs.Op) bool {
 	return false
 }
 
-// isSegment reports whether the operation is one of a segment of the journal.
+// isSegment reports whether the operation is on a segment of the journal.
 func isSegment(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".seg") }
 
 func (g *syncGate) pass() {
@@ -196,7 +196,7 @@ func (g *syncGate) hold() (release func()) {
 	return sync.OnceFunc(func() { close(gate) })
 }
 
-// commitAll commits each of the numbers on a goroutine of its own.
+// commitAll calls Commit for each Seq, each on a goroutine of its own. errs gets the results.
 func commitAll(s *Store, seqs ...simba.Seq) (errs <-chan error) {
 	ch := make(chan error, len(seqs))
 	for _, seq := range seqs {
@@ -343,7 +343,7 @@ func TestChangesNobodyCommitsDoNotPileUpWithoutLimit(t *testing.T) {
 	var seq simba.Seq
 	for s.Committed() == seq {
 		if seq++; seq > 2*maxPending/simba.MaxReasonLen {
-			t.Fatal("everything is committed though nothing was written")
+			t.Fatal("Committed covers all changes, but the store has written none")
 		}
 		ch := note(seq)
 		ch.Events[0].Reason = long
@@ -357,7 +357,7 @@ func TestChangesNobodyCommitsDoNotPileUpWithoutLimit(t *testing.T) {
 	}
 }
 
-// large returns the grant of a lease of size bytes.
+// large returns a change that grants a mutex, with a lease of size bytes.
 func large(seq simba.Seq, mutex string, size int) simba.Change {
 	ch := put(seq, mutex)
 	ch.Lease.Fields = []simba.Field{{Name: strings.Repeat("x", size), Value: "1"}}
@@ -465,7 +465,7 @@ func TestCloseWritesUncommittedChanges(t *testing.T) {
 		mustClose(t, s)
 		s, r := mustOpen(t, testOptions(t, fsys.CrashClone(vfs.CrashCloneCfg{}), mode))
 		if got := leasesOf(t, r); len(got) != 1 || len(r.History) != 2 {
-			t.Errorf("%v: leases %v, history %v", mode, got, r.History)
+			t.Errorf("%v: recovered leases %v and history %v, want one lease and two events", mode, got, r.History)
 		}
 		if r.Seq != 2 || r.Token != 1 || r.Delay != 0 {
 			t.Errorf("%v: Seq %d, Token %d, Delay %v, want the exact 2, 1, 0", mode, r.Seq, r.Token, r.Delay)
@@ -498,7 +498,7 @@ func TestChangesAfterCloseAreNeverCommitted(t *testing.T) {
 			t.Errorf("%v: Committed = %d, want 1", mode, got)
 		}
 		if err := s.Commit(context.Background(), 1); err != nil {
-			t.Errorf("%v: Commit of what was written: %v", mode, err)
+			t.Errorf("%v: Commit of a written change returns %v", mode, err)
 		}
 		for _, seq := range []simba.Seq{2, 3} {
 			if err := s.Commit(context.Background(), seq); !errors.Is(err, simba.ErrStopped) {

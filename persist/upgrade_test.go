@@ -26,8 +26,8 @@ var earlierRows = map[string]string{
 	"h\x00\x00\x00\x00\x00\x00\x00\x06": "\x01\x00\x0a\x01\x01n\x01o\x04\x00\x02\x02\x01\x01m\x01o\x05\x01r",
 }
 
-// earlier makes the directory of a version without a journal. Its rows are in Pebble's log alone,
-// each synced.
+// earlier makes the directory of a version without a journal. Pebble's log has all rows, each
+// synced; there are no tables.
 func earlier(t *testing.T, o Options, rows map[string]string) {
 	t.Helper()
 	if o.FS == nil {
@@ -52,7 +52,7 @@ func earlier(t *testing.T, o Options, rows map[string]string) {
 	}
 }
 
-// wantEarlier checks that a store has recovered what earlierRows say.
+// wantEarlier checks that a store has recovered the state of earlierRows.
 func wantEarlier(t *testing.T, r *Recovered) {
 	t.Helper()
 	leases := map[string]simba.Lease{
@@ -92,7 +92,7 @@ func TestADirectoryWithoutAJournalIsUpgraded(t *testing.T) {
 	mustClose(t, s)
 }
 
-// The first start crashes before each of its operations in turn.
+// In turn, the first start of the new version crashes before each of its operations.
 func TestACrashAtAnyMomentOfAnUpgradeLosesNothing(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	o := testOptions(t, disk, Always)
@@ -140,8 +140,8 @@ func TestADirectoryOfFormat1OpensWithFullWindows(t *testing.T) {
 	}
 }
 
-// In format 2 a key simba:{m} was a mutex of that whole name, unless SIMBA.* could name m. The key
-// simba:{m}:fence was a lock.
+// In format 2, a key simba:{m} was stored as a mutex with this whole name if SIMBA.* refused the
+// name m. A key simba:{m}:fence was stored as a lock.
 func TestADirectoryOfFormat2KeepsTheLocksOfKeysWithAnyName(t *testing.T) {
 	o := diskOptions(t)
 	rows := map[string]string{"m": "\x02\x06boot-1\x01\x00\x00\x08\x08\x00\x00"}
@@ -157,7 +157,7 @@ func TestADirectoryOfFormat2KeepsTheLocksOfKeysWithAnyName(t *testing.T) {
 		}
 		want := map[string]uint64{"a b": 1, "both": 3, "simba:{": 6, "simba:{m}:tenure": 7, "z": 8}
 		if !maps.Equal(tokens, want) {
-			t.Errorf("start %d: %v, want %v", start, tokens, want)
+			t.Errorf("start %d: tokens by mutex are %v, want %v", start, tokens, want)
 		}
 		mustClose(t, s)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// ways are the ways in which an open store can lose its data directory.
+// ways has functions that each take the data directory away from an open store.
 var ways = map[string]func(o Options) error{
 	"the directory is removed": func(o Options) error { return os.RemoveAll(o.Dir) },
 	"its parent is removed":    func(o Options) error { return os.RemoveAll(filepath.Dir(o.Dir)) },
@@ -61,7 +61,7 @@ var ways = map[string]func(o Options) error{
 	},
 }
 
-// The time is fake, so a busy machine does not matter.
+// Time is fake, so the limit of a second also holds on a busy machine.
 func TestADataDirectoryThatIsLostWhileItIsOpenEndsTheStoreWithinASecond(t *testing.T) {
 	for name, lose := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -88,10 +88,10 @@ func losesItsDirectory(t *testing.T, lose func(o Options) error) {
 			t.Errorf("the store failed: %v, want errRemoved", err)
 		}
 		if took := time.Since(lost); took > time.Second {
-			t.Errorf("it is noticed after %v", took)
+			t.Errorf("the store notices the loss after %v", took)
 		}
 	case <-time.After(30 * time.Second):
-		t.Fatal("nothing is noticed")
+		t.Fatal("the store does not notice the loss")
 	}
 	s.Append(put(2, "m"))
 	if err := s.Commit(context.Background(), 2); !errors.Is(err, simba.ErrStopped) {
@@ -105,7 +105,7 @@ func losesItsDirectory(t *testing.T, lose func(o Options) error) {
 	}
 }
 
-// A full segment is released while the watch checks it.
+// The store releases a full segment while the watch checks it.
 func TestReleasedSegmentsDoNotTriggerTheWatch(t *testing.T) {
 	o := diskOptions(t)
 	s, _ := openClosed(t, o)
@@ -138,7 +138,7 @@ func TestReleasedSegmentsDoNotTriggerTheWatch(t *testing.T) {
 		path, _ := s.watch.segment()
 		segments[path] = true
 		if time.Now().After(end) {
-			t.Fatalf("only the segments %v were looked at", segments)
+			t.Fatalf("the watch checked only the segments %v", segments)
 		}
 	}
 }
@@ -160,6 +160,6 @@ func TestAnUnreadableFileDoesNotTriggerTheWatch(t *testing.T) {
 func TestAStoreInMemoryIsNotWatched(t *testing.T) {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	if s.watch != nil {
-		t.Error("a file system in memory is looked at on disk")
+		t.Error("the watch checks the disk although the file system is in memory")
 	}
 }

@@ -106,7 +106,7 @@ const (
 	redisDurable = "Redis has `appendonly yes` and `appendfsync always`, and does not fail over. A promoted replica may lack the last writes"
 	mysqlDurable = "the database has `innodb_flush_log_at_trx_commit=1` and `sync_binlog=1`, and does not fail over to an asynchronous replica. With Galera, all servers must write to one node"
 	sessionLives = "the server's session lives. The leases that a server granted end when the server stops, or when it is cut off for two thirds of the session timeout"
-	diskKept     = "the data directory is kept: no lost disk, no older copy or backup, no cloned or restored machine"
+	diskKept     = "there is no lost directory, no faulty disk, no older copy or backup, no cloned or restored machine"
 )
 
 // tenThousand is the test of the promise history for all engines with a store.
@@ -138,14 +138,14 @@ var Promises = []Promise{
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, and stay the same for a whole tenure",
 		Embedded:  KeptIf(diskKept + ". In `memory`, the wall clock must not be set back either"),
-		Redis:     KeptIf("Redis' clock is not set back while its data is lost. An owner of Simba up to 3.2 takes no token itself. Two of its tenures have the same token if no server saw the mutex between them"),
+		Redis:     KeptIf("Redis' clock is past the token of every grant that Redis has lost. So nobody may set the clock back. With replicas, the nodes' clocks must agree: that of a promoted replica may be behind only by less than the failover takes. An owner of Simba up to 3.2 takes no token itself. Two of its tenures have the same token if no server saw the mutex between them"),
 		MySQL:     KeptIf("no row of the table is deleted, the column `fencing_token` is not dropped, and no failover loses a row's last change. Without the column, a JVM owner's token changes with each renewal. With the column, some JVM owners take no token themselves. Such an owner can have the token of the JVM owner before it, until a server that knows the earlier owner reads the row. [Tokens on MySQL](../explanation/stores.md#tokens-on-mysql) has the other cases: a restart of a server, Simba's own migration, and every millionth tenure"),
 		ZooKeeper: KeptIf("the ensemble's data is not deleted"),
 	},
 	{ID: "4t", Rule: "With TOKEN, GUARD and RELEASE act only on that tenure"},
 	{
 		ID: "5", Rule: "No reply or notice before its change is durable",
-		Embedded: KeptIf("the server runs with `--durability always`. `async` may lose changes in a crash, but then delays new grants until the lost leases have ended. `memory` loses all"),
+		Embedded: KeptIf("the server runs with `--durability always`, and the disk keeps what it has synced. `async` may lose changes in a crash, but then delays new grants until the lost leases have ended. `memory` loses all"),
 		Redis:    KeptIf(redisDurable), MySQL: KeptIf(mysqlDurable), ZooKeeper: KeptIf("`forceSync=yes`, ZooKeeper's default"),
 		Tests: Tests{
 			Embedded: []string{

@@ -69,7 +69,7 @@ func newBackend(o Options, s store, ep endpoint) *Backend {
 		sessions:     make(map[string]binding),
 		patterns:     make(map[string]struct{}),
 	}
-	b.waiters = proxy.NewWaiters((*waiterStore)(b))
+	b.waiters = proxy.NewWaiters((*waitEnder)(b))
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,7 +45,9 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 			base, params = o.DSN[:slash+mark], o.DSN[slash+mark+1:]
 		}
 	}
-	if _, err := mysqldriver.ParseDSN(base); err != nil {
+	// Without '@', the driver takes user and password for the network, and shows them in errors.
+	networks := []string{"tcp", "tcp4", "tcp6", "unix"}
+	if cfg, err := mysqldriver.ParseDSN(base); err != nil || !slices.Contains(networks, cfg.Net) {
 		return nil, errors.New("invalid DSN: expected user:password@tcp(host:3306)/database")
 	}
 	for param := range strings.SplitSeq(params, "&") {

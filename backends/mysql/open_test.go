@@ -43,6 +43,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 		"no slash":            {"u:geheim@tcp(" + store.Addr + ")", "invalid DSN: expected"},
 		"no at":               {"u:geheim/simba", "invalid DSN: expected"},
 		"unknown network":     {"u:geheim@udp/simba", "invalid DSN: expected"},
+		"no at, an address":   {"u:geheim(h:3306)/simba", "invalid DSN: expected"},
 		"bad parameter":       {"u:geheim@" + at + "simba?timeout=soon", `invalid DSN: parameter "timeout"`},
 		"strict":              {"u:geheim@" + at + "simba?strict=true", `invalid DSN: parameter "strict"`},
 		"unknown TLS":         {"u:geheim@" + at + "simba?tls=geheim", `invalid DSN: parameter "tls"`},

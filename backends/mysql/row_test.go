@@ -31,7 +31,7 @@ func FuzzRow(f *testing.F) {
 		}
 		left, ttl := r.left(), r.ttlLeft()
 		// If the lease starts after the clock was read, the difference is subtracted.
-		if left < 0 || ttl < 0 || !r.live && left > 0 || r.live && left == 0 && r.now == now || left > proxy.MaxRemaining || ttl > proxy.MaxRemaining {
+		if left < 0 || ttl < 0 || !r.live && left > 0 || r.live && left == 0 && r.now == now || left > proxy.MaxBetween || ttl > proxy.MaxBetween {
 			t.Errorf("%+v has %v and %v left", r, left, ttl)
 		}
 		b := &Backend{}

@@ -56,9 +56,9 @@ type row struct {
 }
 
 // left returns what is left of the lease.
-func (r row) left() time.Duration { return proxy.Remaining(r.now, r.transitionAt) }
+func (r row) left() time.Duration { return proxy.Between(r.now, r.transitionAt) }
 
-func (r row) ttlLeft() time.Duration { return proxy.Remaining(r.now, r.ttlAt) }
+func (r row) ttlLeft() time.Duration { return proxy.Between(r.now, r.ttlAt) }
 
 // lease is a lease that a statement has just begun or renewed.
 type lease struct {

@@ -7,14 +7,14 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// waiterStore is the Backend as the proxy.Store of its waiters. Its methods end waits.
-type waiterStore Backend
+// waitEnder is the Backend as the proxy.WaitEnder of its waiters. Its methods end waits.
+type waitEnder Backend
 
 // removedToken is the token of a Grant that removes a waiter from the queue without a lease.
 const removedToken = 0
 
-// Granted implements proxy.Store.
-func (w *waiterStore) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
+// Granted implements proxy.WaitEnder.
+func (w *waitEnder) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 	b := (*Backend)(w)
 	if b.ctx.Err() != nil {
 		return simba.Outcome{}, simba.ErrStopped
@@ -33,23 +33,23 @@ func (w *waiterStore) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, er
 	})
 }
 
-// Reacquire implements proxy.Store.
-func (w *waiterStore) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
+// Reacquire implements proxy.WaitEnder.
+func (w *waitEnder) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
 	r := t.Request
 	r.Waiter = waitStateOf(t).Waiter
 	return (*Backend)(w).Acquire(context.Background(), r)
 }
 
-// Replaced implements proxy.Store.
-func (w *waiterStore) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
+// Replaced implements proxy.WaitEnder.
+func (w *waitEnder) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
 	b := (*Backend)(w)
 	return b.endWait(t, func(m *mutexState, s row) simba.Outcome {
 		return b.outcome(m, simba.StatusQueued, t.Request.Contender, s)
 	})
 }
 
-// Leave implements proxy.Store.
-func (w *waiterStore) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error) {
+// Leave implements proxy.WaitEnder.
+func (w *waitEnder) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error) {
 	b, contender := (*Backend)(w), t.Request.Contender
 	b.dequeue(t, why)
 	return b.endWait(t, func(m *mutexState, s row) simba.Outcome {
@@ -110,8 +110,8 @@ func (b *Backend) dequeue(t *proxy.Ticket, why simba.EndReason) {
 	b.eventLog.Announce(simba.Event{Kind: simba.EventLeft, Mutex: m.mutex, Owner: contender, Reason: reason})
 }
 
-// HandOff implements proxy.Store.
-func (w *waiterStore) HandOff(t *proxy.Ticket, g proxy.Grant) error {
+// HandOff implements proxy.WaitEnder.
+func (w *waitEnder) HandOff(t *proxy.Ticket, g proxy.Grant) error {
 	b, granted := (*Backend)(w), waitStateOf(t).lease
 	if g.Token == removedToken || granted.token != g.Token || granted.at == 0 {
 		return nil // its contender knows the lease from another request

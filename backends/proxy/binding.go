@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Binding returns the name of a server's connection among those of all servers, for the records of
-// leases that are bound to it; "" = no connection.
+// Binding encodes server and connection as one text, which the records of bound leases store. It is
+// "" if session is 0.
 func Binding(server string, session uint64) string {
 	if session == 0 {
 		return ""
@@ -14,7 +14,7 @@ func Binding(server string, session uint64) string {
 	return server + ":" + strconv.FormatUint(session, 10)
 }
 
-// BoundSession returns the connection that a binding names, 0 if it is none of that server.
+// BoundSession returns the connection of a text that Binding made, 0 if it is none of that server.
 func BoundSession(server, binding string) uint64 {
 	text, own := strings.CutPrefix(binding, server+":")
 	if !own {

@@ -8,9 +8,10 @@
 //	             Waiters, EventLog ─▶ waiters and subscribers of this server
 //
 // The store has the state of every mutex, and each engine has its own way to read and change it.
-// A reply of the store is durable, so outcomes carry no Seq: there is nothing left to commit.
+// Nothing is left to commit after the store's reply, so outcomes carry no Seq. The store's settings
+// decide what its own crash can lose.
 //
 // Invariants: a Ticket ends exactly once, even if grants, errors and the end of its wait race. If a
 // waiter cannot receive its grant, the mutex is handed off. The EventLog has the beginning and the
-// end of a tenure once each, the beginning first.
+// end of a tenure at most once each, the beginning first.
 package proxy

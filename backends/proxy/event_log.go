@@ -76,7 +76,8 @@ func NewEventLog(n simba.Notices, limit int) *EventLog {
 
 // Record records events in order, and publishes those that are new as JSON on their event channels.
 // It sets their Seq, and their At if that is 0. It returns how many were new, without those that it
-// holds back. The caller must not hold a lock that subscribing takes.
+// holds back. It takes the lock sending, and the lock of Notices after it. So the caller must not
+// hold the lock of Notices.
 func (l *EventLog) Record(events ...simba.Event) (recorded int) {
 	return l.record(false, events)
 }
@@ -104,7 +105,7 @@ func (l *EventLog) record(announce bool, events []simba.Event) (recorded int) {
 		}
 	}
 	for _, e := range events { // after all of them, since one may be the end that another waits for
-		l.releaseInOrder(e.Mutex)
+		l.publishHeldInOrder(e.Mutex)
 	}
 	return recorded
 }

@@ -10,7 +10,7 @@ import (
 var errRefused = errors.New("the store refuses")
 
 func TestFailWakesTheWaiterAndEndReturnsTheError(t *testing.T) {
-	s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusTimeout}}
+	s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusTimeout}}
 	l := NewWaiters(s)
 	a, waiterA := enter(l, "m", "a")
 	_, waiterB := enter(l, "other", "b")
@@ -32,7 +32,7 @@ func TestFailWakesTheWaiterAndEndReturnsTheError(t *testing.T) {
 }
 
 func TestFailedWaitReturnsTheErrorThoughLeaveFails(t *testing.T) {
-	s := &fakeStore{err: errors.New("cannot leave")}
+	s := &fakeEnder{err: errors.New("cannot leave")}
 	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)
@@ -46,7 +46,7 @@ func TestGrantBeforeEndWinsOverTheError(t *testing.T) {
 		"after the error":  func(l *Waiters) { l.Fail("m", errRefused); l.Grant("m", "a", Grant{Token: 7}) },
 		"before the error": func(l *Waiters) { l.Grant("m", "a", Grant{Token: 7}); l.Fail("m", errRefused) },
 	} {
-		s := &fakeStore{}
+		s := &fakeEnder{}
 		l := NewWaiters(s)
 		a, _ := enter(l, "m", "a")
 		grant(l)
@@ -57,7 +57,7 @@ func TestGrantBeforeEndWinsOverTheError(t *testing.T) {
 }
 
 func TestGrantFoundInTheStoreWinsOverTheError(t *testing.T) {
-	s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusAcquired, Token: 7}}
+	s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusAcquired, Token: 7}}
 	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)
@@ -71,7 +71,7 @@ func TestGrantFoundInTheStoreWinsOverTheError(t *testing.T) {
 }
 
 func TestFailedWaiterStaysQueuedIfItsConnectionIsGone(t *testing.T) {
-	s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusQueued}}
+	s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusQueued}}
 	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)

@@ -11,12 +11,14 @@ import (
 
 // How an EventLog brings the tenures of a mutex into order. The log holds an early event back. It
 // holds a beginning until the tenure before has ended, and an end until its own tenure has begun.
-// It holds each for ReorderWindow at most. All methods but Await are called with sending held.
+// It holds each for ReorderWindow at most. Await and publishHeldDue take the lock sending. All
+// other methods are called with it held.
 
-// heldEvents are the events of a mutex that are held back, ordered by tenure. They are never empty.
+// heldEvents are the events of a mutex that are held back, ordered by tenure. They are never empty
+// while they are in EventLog.held.
 type heldEvents struct {
 	events []heldEvent
-	timer  *time.Timer   // for the first event that must not be held back any longer
+	timer  *time.Timer   // fires when the earliest until passes
 	gone   chan struct{} // closed when no event is held back any more
 }
 
@@ -58,7 +60,7 @@ func (l *EventLog) holdBack(e heldEvent) {
 	held := l.held[e.Mutex]
 	if held == nil {
 		held = &heldEvents{gone: make(chan struct{})}
-		held.timer = time.AfterFunc(l.ReorderWindow, func() { l.releaseDue(e.Mutex, held) })
+		held.timer = time.AfterFunc(l.ReorderWindow, func() { l.publishHeldDue(e.Mutex, held) })
 		if l.held == nil {
 			l.held = make(map[string]*heldEvents)
 		}
@@ -82,9 +84,9 @@ func byTenure(a, b heldEvent) int {
 	return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(rank(a), rank(b)))
 }
 
-// releaseDue publishes the events that must not be held back any longer, and those before them. It
-// takes sending itself, since the timer calls it.
-func (l *EventLog) releaseDue(mutex string, held *heldEvents) {
+// publishHeldDue publishes the events that must not be held back any longer, and those before
+// them. The timer calls it.
+func (l *EventLog) publishHeldDue(mutex string, held *heldEvents) {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	if l.held[mutex] != held {
@@ -93,26 +95,26 @@ func (l *EventLog) releaseDue(mutex string, held *heldEvents) {
 	now := time.Now()
 	for i, e := range slices.Backward(held.events) {
 		if !e.until.After(now) {
-			l.release(mutex, i+1)
+			l.publishHeld(mutex, i+1)
 			break
 		}
 	}
-	l.releaseInOrder(mutex)
+	l.publishHeldInOrder(mutex)
 	if len(held.events) > 0 {
 		next := slices.MinFunc(held.events, func(a, b heldEvent) int { return a.until.Compare(b.until) })
 		held.timer.Reset(time.Until(next.until))
 	}
 }
 
-// releaseInOrder publishes the events of a mutex that are not early any more.
-func (l *EventLog) releaseInOrder(mutex string) {
+// publishHeldInOrder publishes the events of a mutex that are not early any more.
+func (l *EventLog) publishHeldInOrder(mutex string) {
 	for held := l.held[mutex]; held != nil && !l.overtakes(held.events[0].Event); held = l.held[mutex] {
-		l.release(mutex, 1)
+		l.publishHeld(mutex, 1)
 	}
 }
 
-// release publishes the first n events of a mutex that are held back.
-func (l *EventLog) release(mutex string, n int) {
+// publishHeld publishes the first n events of a mutex that are held back.
+func (l *EventLog) publishHeld(mutex string, n int) {
 	held := l.held[mutex]
 	for _, e := range held.events[:n] {
 		l.publish(e.Event, e.announce)
@@ -139,7 +141,7 @@ func (l *EventLog) Await(ctx context.Context, mutex string) error {
 	select {
 	case <-held.gone:
 	case <-timer.C:
-		l.releaseDue(mutex, held)
+		l.publishHeldDue(mutex, held)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

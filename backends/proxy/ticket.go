@@ -66,8 +66,8 @@ func (t *Ticket) Fail(err error) {
 	}
 }
 
-// Withdraw ends a ticket whose request was answered at once. It reports whether the ticket still
-// waited. If not, it was granted or replaced meanwhile.
+// Withdraw ends a ticket whose request was answered at once, or failed. It reports whether the
+// ticket still waited. If not, it was granted or replaced meanwhile.
 func (t *Ticket) Withdraw() bool {
 	state, _ := t.finish()
 	return state == waiting
@@ -94,15 +94,15 @@ func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
 	state, g := t.finish()
 	switch {
 	case state == granted && why == simba.EndGone:
-		return simba.Outcome{Status: simba.StatusTimeout}, t.waiters.store.HandOff(t, g)
+		return simba.Outcome{Status: simba.StatusTimeout}, t.waiters.ender.HandOff(t, g)
 	case state == granted:
 		return t.endGranted(g, why)
 	case state == replaced:
-		return t.keep(t.waiters.store.Replaced(t))
+		return t.keep(t.waiters.ender.Replaced(t))
 	case t.failure != nil && why == simba.EndWoken: // safe to read: it does not change after finish
 		return t.endFailed()
 	}
-	return t.keep(t.waiters.store.Leave(t, why))
+	return t.keep(t.waiters.ender.Leave(t, why))
 }
 
 // endNext ends the ticket that waits in place of this one.
@@ -121,7 +121,7 @@ func (t *Ticket) successor() simba.Ticket { return t.next }
 // endGranted ends a wait with a grant. If the lease expires before the client can receive the
 // outcome, the wait goes on: endGranted makes the request once more.
 func (t *Ticket) endGranted(g Grant, why simba.EndReason) (simba.Outcome, error) {
-	o, err := t.keep(t.waiters.store.Granted(t, g))
+	o, err := t.keep(t.waiters.ender.Granted(t, g))
 	expired := o.Status == simba.StatusTimeout && t.expired(g) && o.Owner != t.Request.Contender
 	late := o.Status == simba.StatusAcquired && o.Transition == 0 // expired before the reply
 	if err != nil || why != simba.EndWoken || !expired && !late {
@@ -129,16 +129,16 @@ func (t *Ticket) endGranted(g Grant, why simba.EndReason) (simba.Outcome, error)
 	}
 	// The contender may wait by a later request, or poll.
 	if o.Position > 0 || t.waiters.Find(t.Request.Mutex, t.Request.Contender) != nil {
-		return t.keep(t.waiters.store.Replaced(t))
+		return t.keep(t.waiters.ender.Replaced(t))
 	}
-	o, t.next, err = t.waiters.store.Reacquire(t)
+	o, t.next, err = t.waiters.ender.Reacquire(t)
 	return t.keep(o, err)
 }
 
 // endFailed ends a wait with the error of Fail, unless the store grants the mutex before the queue
 // entry is removed.
 func (t *Ticket) endFailed() (simba.Outcome, error) {
-	o, err := t.keep(t.waiters.store.Leave(t, simba.EndLeft))
+	o, err := t.keep(t.waiters.ender.Leave(t, simba.EndLeft))
 	switch {
 	case err == nil && o.Status == simba.StatusAcquired, errors.Is(err, simba.ErrStopped):
 		return o, err
@@ -169,7 +169,7 @@ func (t *Ticket) Abandon() (simba.Seq, error) {
 		return t.next.Abandon()
 	}
 	if state, g := t.finish(); state == granted {
-		return 0, t.waiters.store.HandOff(t, g)
+		return 0, t.waiters.ender.HandOff(t, g)
 	}
 	return 0, nil
 }

@@ -10,18 +10,18 @@ import (
 )
 
 // Waiters has a Ticket for each request that waits on this server for a mutex. It holds no lock
-// while it calls its Store or wakes a waiter. Safe for concurrent use.
+// while it calls its WaitEnder or wakes a waiter. Safe for concurrent use.
 type Waiters struct {
-	store Store
+	ender WaitEnder
 
 	mu        sync.Mutex                    // guards the fields below, and fields of each Ticket
 	mutexes   map[string]map[string]*Ticket // by mutex, then by contender
 	lastOrder uint64                        // of the last Ticket that entered
 }
 
-// Store has the methods of an engine that Waiters call when a wait ends. A method may wait for the
-// store, up to the engine's timeout.
-type Store interface {
+// WaitEnder has the methods of an engine that Waiters call when a wait ends. A method may wait for
+// the store, up to the engine's timeout.
+type WaitEnder interface {
 	// Granted returns the outcome of a wait that ended with g. Its status is StatusAcquired, with
 	// what is left of the windows, maybe nothing. It is StatusTimeout if that tenure has ended, and
 	// StatusQueued if the contender waits by another request. If the store has granted the ticket a
@@ -41,11 +41,14 @@ type Store interface {
 	HandOff(t *Ticket, g Grant) error
 }
 
-// Grant is a tenure that the store gave to a waiter.
+// Grant ends a wait. Usually it is a tenure that the store gave to the waiter. With token 0 it
+// names no tenure, and WaitEnder.Granted finds the outcome.
 type Grant struct {
 	Token uint64
-	Since time.Time // when the windows began, or earlier; for an engine that counts them here
-	Ended bool      // the waiter's tenure has expired, and nothing else is known of it
+	// Since is not after the windows began. Engines use it if they compute the remaining windows on
+	// this server's clock.
+	Since time.Time
+	Ended bool // the waiter's tenure has expired, and nothing else is known of it
 
 	// Ticket names the ticket to which the store granted the tenure, for an engine whose store
 	// knows tickets. The contender may wait by a later ticket, which has other windows. Waiters do
@@ -56,8 +59,8 @@ type Grant struct {
 }
 
 // NewWaiters returns empty Waiters.
-func NewWaiters(s Store) *Waiters {
-	return &Waiters{store: s, mutexes: make(map[string]map[string]*Ticket)}
+func NewWaiters(e WaitEnder) *Waiters {
+	return &Waiters{ender: e, mutexes: make(map[string]map[string]*Ticket)}
 }
 
 // Enter makes a ticket for a request that has a Waiter. The engine calls it before it asks the

@@ -12,8 +12,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// fakeStore is a Store that records its calls.
-type fakeStore struct {
+// fakeEnder is a WaitEnder that records its calls.
+type fakeEnder struct {
 	mu       sync.Mutex
 	calls    []string
 	ended    bool          // the tenure that Granted is called for
@@ -30,13 +30,13 @@ type fakeStore struct {
 // ownTicket stands for the ticket type of an engine that has its own.
 type ownTicket struct{ *Ticket }
 
-func (s *fakeStore) note(format string, args ...any) {
+func (s *fakeEnder) note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, fmt.Sprintf(format, args...))
 }
 
-func (s *fakeStore) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
+func (s *fakeEnder) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
 	s.note("granted %s %d", t.Request.Contender, g.Token)
 	if s.ended {
 		return simba.Outcome{Status: simba.StatusTimeout, Owner: s.owner, Position: s.position}, s.err
@@ -48,7 +48,7 @@ func (s *fakeStore) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
 	return o, s.err
 }
 
-func (s *fakeStore) Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error) {
+func (s *fakeEnder) Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error) {
 	s.note("reacquire %s", t.Request.Contender)
 	if s.next == nil {
 		return s.outcome, nil, s.again
@@ -56,27 +56,27 @@ func (s *fakeStore) Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error) {
 	return simba.Outcome{Status: simba.StatusWaiting}, ownTicket{s.next}, s.again
 }
 
-func (s *fakeStore) Replaced(t *Ticket) (simba.Outcome, error) {
+func (s *fakeEnder) Replaced(t *Ticket) (simba.Outcome, error) {
 	s.note("replaced %s", t.Request.Contender)
 	return s.outcome, s.err
 }
 
-func (s *fakeStore) Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error) {
+func (s *fakeEnder) Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error) {
 	s.note("leave %s %d", t.Request.Contender, why)
 	return s.outcome, s.err
 }
 
-func (s *fakeStore) HandOff(t *Ticket, g Grant) error {
+func (s *fakeEnder) HandOff(t *Ticket, g Grant) error {
 	s.note("hand off %s %d", t.Request.Contender, g.Token)
 	return s.err
 }
 
-func (s *fakeStore) expect(t *testing.T, want ...string) {
+func (s *fakeEnder) expect(t *testing.T, want ...string) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Equal(s.calls, want) {
-		t.Errorf("calls of the store: %q, want %q", s.calls, want)
+		t.Errorf("calls: %q, want %q", s.calls, want)
 	}
 }
 
@@ -98,7 +98,7 @@ func enter(l *Waiters, mutex, contender string) (*Ticket, *waiter) {
 }
 
 func TestGrantWakesItsWaiterOnceAndEndReturnsIt(t *testing.T) {
-	s := &fakeStore{}
+	s := &fakeEnder{}
 	l := NewWaiters(s)
 	ticket, b := enter(l, "m", "a")
 	if l.Grant("m", "x", Grant{Token: 1}) || l.Grant("x", "a", Grant{Token: 1}) {
@@ -120,7 +120,7 @@ func TestGrantWakesItsWaiterOnceAndEndReturnsIt(t *testing.T) {
 }
 
 func TestGrantOfGoneWaiterIsHandedOff(t *testing.T) {
-	s := &fakeStore{}
+	s := &fakeEnder{}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	l.Grant("m", "a", Grant{Token: 7})
@@ -131,7 +131,7 @@ func TestGrantOfGoneWaiterIsHandedOff(t *testing.T) {
 }
 
 func TestAbandonHandsOffTheOutcomeOfEnd(t *testing.T) {
-	s := &fakeStore{}
+	s := &fakeEnder{}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	l.Grant("m", "a", Grant{Token: 7})
@@ -143,7 +143,7 @@ func TestAbandonHandsOffTheOutcomeOfEnd(t *testing.T) {
 }
 
 func TestAbandonHandsOffTheLaterTenureOfEnd(t *testing.T) {
-	s := &fakeStore{later: 9}
+	s := &fakeEnder{later: 9}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	l.Grant("m", "a", Grant{Token: 7})
@@ -159,7 +159,7 @@ func tooLate() Grant { return Grant{Token: 7, Since: time.Now().Add(-time.Second
 
 // endedBy returns the ticket of a wait for a lease of a second. g has ended the wait, and that
 // tenure has ended.
-func endedBy(s *fakeStore, g Grant) *Ticket {
+func endedBy(s *fakeEnder, g Grant) *Ticket {
 	s.ended = true
 	l := NewWaiters(s)
 	t := l.Enter(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Second, Waiter: &waiter{}})
@@ -176,7 +176,7 @@ func TestGrantThatExpiredBeforeEndIsReacquired(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &fakeStore{}
+			s := &fakeEnder{}
 			s.next, _ = enter(NewWaiters(s), "m", "a")
 			ticket := endedBy(s, grant())
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
@@ -196,7 +196,7 @@ func TestGrantThatExpiredBeforeEndIsReacquired(t *testing.T) {
 }
 
 func TestGrantConfirmedTooLateIsReacquired(t *testing.T) {
-	s := &fakeStore{}
+	s := &fakeEnder{}
 	s.next, _ = enter(NewWaiters(s), "m", "a")
 	ticket := endedBy(s, Grant{Token: 7, Since: time.Now().Add(time.Hour), Confirm: true})
 	s.ended, s.late = false, true
@@ -207,7 +207,7 @@ func TestGrantConfirmedTooLateIsReacquired(t *testing.T) {
 }
 
 func TestRepeatedlyReacquiredTicketsFormNoChain(t *testing.T) {
-	s := &fakeStore{}
+	s := &fakeEnder{}
 	ticket := endedBy(s, tooLate())
 	for range 5 {
 		s.next, _ = enter(NewWaiters(s), "m", "a")
@@ -222,7 +222,7 @@ func TestRepeatedlyReacquiredTicketsFormNoChain(t *testing.T) {
 }
 
 func TestGrantOfReacquireIsTheOutcome(t *testing.T) {
-	s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
+	s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
 	ticket := endedBy(s, tooLate())
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 9 {
 		t.Errorf("%+v, %v", o, err)
@@ -234,7 +234,7 @@ func TestGrantOfReacquireIsTheOutcome(t *testing.T) {
 func TestExpiredGrantIsNotReacquiredIfItsContenderHasALaterRequest(t *testing.T) {
 	queued := simba.Outcome{Status: simba.StatusQueued}
 	t.Run("and waits there", func(t *testing.T) {
-		s := &fakeStore{outcome: queued}
+		s := &fakeEnder{outcome: queued}
 		ticket := endedBy(s, tooLate())
 		_, later := enter(ticket.waiters, "m", "a")
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
@@ -244,14 +244,14 @@ func TestExpiredGrantIsNotReacquiredIfItsContenderHasALaterRequest(t *testing.T)
 		later.expect(t, 0)
 	})
 	t.Run("and polls", func(t *testing.T) {
-		s := &fakeStore{outcome: queued, position: 3}
+		s := &fakeEnder{outcome: queued, position: 3}
 		if o, err := endedBy(s, tooLate()).End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
 			t.Errorf("%+v, %v", o, err)
 		}
 		s.expect(t, "granted a 7", "replaced a")
 	})
 	t.Run("and owns the mutex", func(t *testing.T) {
-		s := &fakeStore{owner: "a"}
+		s := &fakeEnder{owner: "a"}
 		if o, err := endedBy(s, tooLate()).End(simba.EndWoken); err != nil || o.Status != simba.StatusTimeout || o.Owner != "a" {
 			t.Errorf("%+v, %v", o, err)
 		}
@@ -261,7 +261,7 @@ func TestExpiredGrantIsNotReacquiredIfItsContenderHasALaterRequest(t *testing.T)
 
 func TestEndReturnsTheErrorOfReacquire(t *testing.T) {
 	broken := errors.New("broken")
-	s := &fakeStore{}
+	s := &fakeEnder{}
 	ticket := endedBy(s, tooLate())
 	s.again = broken
 	if _, err := ticket.End(simba.EndWoken); !errors.Is(err, broken) {
@@ -279,7 +279,7 @@ func TestWaitThatHasEndedAnywayIsNotReacquired(t *testing.T) {
 		{simba.EndWoken, young},   // another request of its contender has released it
 		{simba.EndWoken, Grant{}}, // another request of its contender has left the queue
 	} {
-		s := &fakeStore{}
+		s := &fakeEnder{}
 		ticket := endedBy(s, end.g)
 		if o, err := ticket.End(end.why); err != nil || o.Status != simba.StatusTimeout {
 			t.Errorf("%v %+v: %+v, %v", end.why, end.g, o, err)
@@ -290,7 +290,7 @@ func TestWaitThatHasEndedAnywayIsNotReacquired(t *testing.T) {
 
 func TestAbandonHandsOffGrantFoundInTheStore(t *testing.T) {
 	for _, how := range []string{"leave", "replaced"} {
-		s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
+		s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
 		l := NewWaiters(s)
 		ticket, _ := enter(l, "m", "a")
 		first := "leave a 1"
@@ -307,7 +307,7 @@ func TestAbandonHandsOffGrantFoundInTheStore(t *testing.T) {
 }
 
 func TestAbandonAfterEndWithoutTheMutexDoesNothing(t *testing.T) {
-	s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusTimeout}}
+	s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusTimeout}}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	_, _ = ticket.End(simba.EndTimeout)
@@ -323,7 +323,7 @@ func TestAbandonAfterEndWithoutTheMutexDoesNothing(t *testing.T) {
 }
 
 func TestSecondTicketOfAContenderReplacesTheFirst(t *testing.T) {
-	s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusQueued}}
+	s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusQueued}}
 	l := NewWaiters(s)
 	first, woken := enter(l, "m", "a")
 	enter(l, "m", "b")
@@ -351,7 +351,7 @@ func TestSecondTicketOfAContenderReplacesTheFirst(t *testing.T) {
 }
 
 func TestWithdrawReportsWhetherTheTicketStillWaited(t *testing.T) {
-	l := NewWaiters(&fakeStore{})
+	l := NewWaiters(&fakeEnder{})
 	ticket, _ := enter(l, "m", "a")
 	if !ticket.Withdraw() || ticket.Withdraw() {
 		t.Error("Withdraw is not true, then false")
@@ -367,7 +367,7 @@ func TestWithdrawReportsWhetherTheTicketStillWaited(t *testing.T) {
 }
 
 func TestWaitersAreListedByArrivalAndRemovedAtTheEnd(t *testing.T) {
-	l := NewWaiters(&fakeStore{})
+	l := NewWaiters(&fakeEnder{})
 	var want []*Ticket
 	for i := range 50 {
 		ticket, _ := enter(l, "m", fmt.Sprintf("c%02d", 99-i))
@@ -390,7 +390,7 @@ func TestWaitersAreListedByArrivalAndRemovedAtTheEnd(t *testing.T) {
 
 func TestTicketEndsExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
 	for i := range 2000 {
-		s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusTimeout}}
+		s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusTimeout}}
 		l := NewWaiters(s)
 		ticket, b := enter(l, "m", "a")
 		var all sync.WaitGroup
@@ -418,7 +418,7 @@ func TestTicketEndsExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
 			t.Fatalf("granted %d times, and the end was %+v", granted.Load(), o)
 		}
 		if len(s.calls) != 1 {
-			t.Fatalf("calls of the store: %q", s.calls)
+			t.Fatalf("calls: %q", s.calls)
 		}
 	}
 }

@@ -10,14 +10,9 @@ import (
 
 // What the backend does with the reply of a script.
 
-const (
-	// checkAfter is how long after a grant to another server's waiter this server reconciles the
-	// mutex. By then the other server should have confirmed the grant.
-	checkAfter = 100 * time.Millisecond
-	// replyReorderWindow is how long the event log waits for the events of a reply that another
-	// reply has overtaken.
-	replyReorderWindow = 100 * time.Millisecond
-)
+// checkAfter is how long after a grant to another server's waiter this server reconciles the mutex.
+// By then the other server should have confirmed the grant.
+const checkAfter = 100 * time.Millisecond
 
 // applyReply handles what a reply carries: events, grants, and when to reconcile the mutex.
 func (b *Backend) applyReply(mutex string, s *reply) {
@@ -36,9 +31,9 @@ func (b *Backend) applyReply(mutex string, s *reply) {
 	b.scheduleNext(mutex, s)
 }
 
-// scheduleNext schedules when to reconcile a mutex after a reply. Replies arrive in any order. So
-// for a mutex with waiters or orphans here, scheduleNext only brings the time forward.
-// Backend.reconcile alone sets a later time.
+// scheduleNext schedules when to reconcile a mutex after a reply. Replies arrive in any order.
+// While somebody waits here or there are orphans, a reply may only bring the time forward. After
+// each run, Backend.reconcile sets the next time.
 func (b *Backend) scheduleNext(mutex string, s *reply) {
 	changed := len(s.tickets) > 0
 	switch s.status {

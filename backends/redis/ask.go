@@ -40,7 +40,7 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 	if st.status == "full" {
 		return nil, b.requestError(errFull)
 	}
-	if owned := st.status == "acquired" || st.status == "renewed"; owned && time.Since(sent) >= proxy.Remaining(st.now, st.ends) {
+	if owned := st.status == "acquired" || st.status == "renewed"; owned && time.Since(sent) >= proxy.Between(st.now, st.ends) {
 		return nil, b.requestError(errLate)
 	}
 	return st, nil
@@ -50,12 +50,12 @@ var (
 	// errFull is the cause when Redis has no memory left for a new contender. The text is Redis'
 	// own.
 	errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'.")
-	// errLate is the cause when a granted lease may have ended before the reply arrived.
+	// errLate is the cause when a granted or renewed lease may have ended before the reply arrived.
 	errLate = errors.New("the reply took longer than the lease")
 )
 
-// read returns the state of a mutex. The script first repairs it if needed.
-func (b *Backend) read(ctx context.Context, mutex string) (*reply, error) {
+// reconcileAndRead returns the state of a mutex. The script first repairs it if needed.
+func (b *Backend) reconcileAndRead(ctx context.Context, mutex string) (*reply, error) {
 	return b.ask(ctx, mutex, reconcileScript, "0", "", 0)
 }
 
@@ -64,7 +64,8 @@ func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, mode, tic
 		mode, proxy.Binding(b.id, r.Session), ticket)
 }
 
-// header returns the first arguments of every script: see lua/state.lua. The deadline is set later.
+// header returns the first arguments of every script: see lua/state.lua. The deadline is missing:
+// pipeline.do sets it.
 func (b *Backend) header() [6]any {
 	return [6]any{
 		b.id, b.HandoffWindow().Milliseconds(), b.QueueGrace().Milliseconds(), b.inCluster(), nil, b.fenceTTL.Milliseconds(),
@@ -88,7 +89,7 @@ func (b *Backend) requestError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no reply within %v", b.timeout)
 	}
-	if refusal := lasting(err); refusal != nil {
+	if refusal := lastingCause(err); refusal != nil {
 		return &simba.MisconfiguredError{Engine: "redis", Err: refusal}
 	}
 	return &simba.UnavailableError{Engine: "redis", Err: err}

@@ -33,15 +33,19 @@ type Backend struct {
 	subs     *subscriptions
 	counts   counts
 
-	mu             sync.Mutex // guards the fields below
-	lastTicket     uint64
-	reconciling    map[string]bool            // mutexes being reconciled; true = then once again
-	legacyReleases map[string][]legacyRelease // by mutex, for its next reconciliation
-	delivered      recentSet[delivery]        // grants that this server has handled
-	lateGrants     map[string]grant           // by ticket, see waitTicket
-	acknowledged   recentSet[string]          // tickets whose End returned StatusAcquired
-	orphans        map[string][]orphan
+	mu               sync.Mutex // guards the fields below
+	lastTicket       uint64
+	reconciling      map[string]bool              // being reconciled; true = then once again
+	contenderNotices map[string][]contenderNotice // by mutex, for its next reconciliation
+	delivered        recentSet[delivery]          // grants that this server has handled
+	lateGrants       map[string]grant             // by ticket, see waitTicket
+	acknowledged     recentSet[string]            // tickets whose End returned StatusAcquired
+	orphans          map[string][]orphan
 }
+
+// replyReorderWindow is how long the event log waits for the events of a reply that another reply
+// has overtaken.
+const replyReorderWindow = 100 * time.Millisecond
 
 // Open connects to Redis and checks that Redis can keep locks. If Redis cannot, the error says why
 // in one line. Settings that only weaken a promise are logged as warnings.
@@ -61,23 +65,23 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Backend{
-		id:             newID(),
-		timeout:        o.Timeout,
-		log:            o.Logger,
-		notices:        o.Notices,
-		fenceTTL:       t.fenceTTL,
-		tasks:          newTasks(),
-		eventLog:       proxy.NewEventLog(o.Notices, 0),
-		schedule:       newSchedule(),
-		reconciling:    make(map[string]bool),
-		legacyReleases: make(map[string][]legacyRelease),
-		lateGrants:     make(map[string]grant),
-		orphans:        make(map[string][]orphan),
+		id:               newID(),
+		timeout:          o.Timeout,
+		log:              o.Logger,
+		notices:          o.Notices,
+		fenceTTL:         t.fenceTTL,
+		tasks:            newTasks(),
+		eventLog:         proxy.NewEventLog(o.Notices, 0),
+		schedule:         newSchedule(),
+		reconciling:      make(map[string]bool),
+		contenderNotices: make(map[string][]contenderNotice),
+		lateGrants:       make(map[string]grant),
+		orphans:          make(map[string][]orphan),
 	}
 	b.eventLog.ReorderWindow = replyReorderWindow
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
-	b.waiters = proxy.NewWaiters(waiterStore{b})
+	b.waiters = proxy.NewWaiters(waitEnder{b})
 	b.up = newUpstream(t, o.Timeout, b.tasks)
 	b.subs = newSubscriptions(b)
 	// go-redis respects a context's deadline, but not its cancellation. So a cancellation closes
@@ -102,7 +106,7 @@ func (b *Backend) start(ctx context.Context, t target) error {
 	warn := func(message string, args ...any) {
 		warnings = append(warnings, func() { b.log.Warn(message, args...) })
 	}
-	if err := b.check(ctx, t, warn); err != nil {
+	if err := b.checkRedis(ctx, t, warn); err != nil {
 		return err
 	}
 	if err := b.subs.start(ctx); err != nil {
@@ -139,8 +143,8 @@ func newID() string {
 // maxBackground is how many background tasks run at one node at a time.
 const maxBackground = 64
 
-// background runs f, a task on one mutex, in a goroutine. At most maxBackground tasks run for each
-// node at a time. So a node that does not answer delays only the tasks on its own mutexes.
+// background runs f in a goroutine: a task at the node of a mutex. At most maxBackground tasks run
+// for each node at a time. So a node that does not answer delays only its own tasks.
 func (b *Backend) background(mutex string, f func(ctx context.Context)) {
 	b.tasks.start(func() {
 		limit := b.up.backgroundLimitFor(simba.MutexChannel(mutex))
@@ -217,7 +221,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, si
 		}
 		return false, 0, err
 	case t != nil:
-		b.endReplaced(r.Mutex, r.Contender, entryOf(t).ticket)
+		b.endSuperseded(r.Mutex, r.Contender, waitOf(t).ticket)
 	}
 	return s.status == "released", 0, nil
 }
@@ -230,7 +234,7 @@ func (b *Backend) Break(ctx context.Context, mutex, reason string) (bool, simba.
 
 // Owner implements simba.Backend.
 func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.Seq, error) {
-	s, err := b.read(ctx, mutex)
+	s, err := b.reconcileAndRead(ctx, mutex)
 	if err != nil {
 		return simba.Tenure{}, 0, err
 	}
@@ -243,8 +247,8 @@ func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.
 
 // Check implements simba.Backend.
 func (b *Backend) Check(ctx context.Context, mutex string, token uint64) (bool, simba.Seq, error) {
-	s, err := b.read(ctx, mutex)
-	return err == nil && s.owner != "" && s.token == token && time.Since(s.sent) < proxy.Remaining(s.now, s.ends), 0, err
+	s, err := b.reconcileAndRead(ctx, mutex)
+	return err == nil && s.owner != "" && s.token == token && time.Since(s.sent) < proxy.Between(s.now, s.ends), 0, err
 }
 
 // Queue implements simba.Backend.
@@ -261,7 +265,7 @@ func (b *Backend) Queue(ctx context.Context, mutex string, count int) ([]simba.Q
 		since, _ := list[i+2].(int64)
 		entries = append(entries, simba.QueueEntry{
 			Contender: contender, Position: i/3 + 1,
-			Waiting: proxy.Remaining(since, s.now), Blocked: kind == "b",
+			Waiting: proxy.Between(since, s.now), Blocked: kind == "b",
 		})
 	}
 	return entries, 0, nil

@@ -24,9 +24,9 @@ func (s *subscriptions) onConfirmed(channel string) {
 	}
 }
 
-// onResubscribed handles a restored connection. It reconciles all mutexes that concern this server,
-// since anything can have happened while the connection was down. It also repeats the notices of
-// reservations to polling contenders whose channels were interrupted. For a new channel,
+// onResubscribed handles a restored connection or channel. It reconciles all mutexes that concern
+// this server, since anything can have happened while messages were lost. It also repeats the
+// notices of reservations to polling contenders whose channels were interrupted. For a new channel,
 // Backend.Subscribed repeats them.
 func (s *subscriptions) onResubscribed() {
 	now := time.Now()

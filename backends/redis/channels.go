@@ -72,8 +72,8 @@ func (s *subscriptions) patternSubscribed(glob string) (needed []string) {
 	return needed
 }
 
-// hasSubscriber reports whether a client of this server subscribes to the notices or events of a
-// mutex.
+// hasSubscriber reports whether a client of this server may subscribe to the notices or events of a
+// mutex. If any client subscribes to a glob of such channels, that is so for every mutex.
 func (s *subscriptions) hasSubscriber(mutex string) bool {
 	s.mu.Lock()
 	hasPatterns := len(s.patterns) > 0
@@ -81,8 +81,7 @@ func (s *subscriptions) hasSubscriber(mutex string) bool {
 	return hasPatterns || s.b.notices.Subscribed(simba.MutexChannel(mutex)) || s.b.notices.Subscribed(simba.EventChannel(mutex))
 }
 
-// runSweeps regularly unsubscribes from channels that nobody needs, and forgets old grants that
-// were handled.
+// runSweeps regularly unsubscribes from channels that nobody needs, and forgets old grants.
 func (b *Backend) runSweeps() {
 	ticker := time.NewTicker(unsubscribeAfter)
 	defer ticker.Stop()
@@ -95,10 +94,7 @@ func (b *Backend) runSweeps() {
 		}
 		if time.Since(rotated) > 2*b.timeout { // no reply arrives later than that
 			rotated = time.Now()
-			b.mu.Lock()
-			b.delivered.rotate()
-			b.acknowledged.rotate()
-			b.mu.Unlock()
+			b.forgetOldGrants()
 		}
 		b.subs.sweep(time.Now().Add(-unsubscribeAfter))
 	}

@@ -10,30 +10,32 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// check returns an error if Redis cannot keep locks, and warns if it may lose them.
-func (b *Backend) check(ctx context.Context, t target, warn warnFunc) error {
+// checkRedis returns an error if Redis cannot keep locks, and warns if it may lose them.
+func (b *Backend) checkRedis(ctx context.Context, t target, warn warnFunc) error {
 	masters, err := b.up.masters(ctx)
 	if err != nil {
 		return explain(err, strings.Join(t.addrs, ","))
 	}
 	for _, node := range masters {
-		if err := b.checkNode(ctx, t, node, warn); err != nil {
+		if err := b.checkMaster(ctx, t, node, warn); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// warnFunc logs a warning about a setting that weakens a promise.
+// warnFunc takes a warning about a setting that weakens a promise. Backend.start logs the warnings
+// if the engine starts.
 type warnFunc func(message string, args ...any)
 
-// checkNode checks one master.
-func (b *Backend) checkNode(ctx context.Context, t target, client *redis.Client, warn warnFunc) error {
+// checkMaster checks one master.
+func (b *Backend) checkMaster(ctx context.Context, t target, client *redis.Client, warn warnFunc) error {
 	name := client.Options().Addr
 	if t.topology == sentinel {
 		name = "the primary " + t.master
 	}
-	node := client.Conn() // one connection, so that all checks reach the same node
+	// One connection, so that its checks reach the same node. checkChannels and load use others.
+	node := client.Conn()
 	defer func() { _ = node.Close() }()
 	if err := node.Ping(ctx).Err(); err != nil {
 		return explain(err, name)
@@ -134,7 +136,8 @@ func checkChannels(ctx context.Context, client *redis.Client, name string, warn 
 	return nil
 }
 
-// explain turns an error at the start into an error of one line that says what to do.
+// explain turns an error at the start into an error of one line that names the node. If the cause
+// is a setting, the line says what to do.
 func explain(err error, name string) error {
 	text := err.Error()
 	switch {

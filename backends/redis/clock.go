@@ -41,7 +41,8 @@ func (c *clock) replace(millis int64, sent time.Time) {
 const noDeadline = "9007199254740992"
 
 // atNode returns what the node's clock will show at an instant of this server's clock. The result
-// may be somewhat too early, never too late.
+// may be somewhat too early. It is too late only if the node's clock was set back. That lasts
+// until a new reading replaces the old one: maxReadingAge at most, while requests run.
 func (c *clock) atNode(at time.Time) string {
 	last := c.last.Load()
 	if last == nil {

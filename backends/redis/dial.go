@@ -36,3 +36,11 @@ func (failedConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 func (failedConn) SetDeadline(time.Time) error      { return nil }
 func (failedConn) SetReadDeadline(time.Time) error  { return nil }
 func (failedConn) SetWriteDeadline(time.Time) error { return nil }
+
+// endedContext is a context that has ended. With it only what needs no new connection works:
+// an open connection, or cluster state that is already loaded.
+var endedContext = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()

@@ -1,5 +1,5 @@
 // Package redis keeps mutexes in Redis: on a single server, behind Sentinel or in a Cluster. Any
-// number of simba-resp servers share them, and contenders of Simba on the JVM.
+// number of simba-resp servers, and contenders of Simba on the JVM, share them.
 //
 //	Acquire ─▶ pipeline ─▶ a Lua script, one atomic step on one mutex
 //	   ▲                        │ reply: state of the mutex, grants, events
@@ -7,9 +7,9 @@
 //	Waiters ◀─ subscriptions ◀─ PUBLISH to other servers, contenders and subscribers
 //
 // Redis holds the state of each mutex. Our servers change it only by the scripts in lua/. The
-// scripts read Redis' clock, never a server's clock. A script that finds the mutex free hands it
-// off in the same step. A server gives each wait of a client a ticket, which names the wait in
-// Redis. The keys of a mutex share a hash tag, and so a slot:
+// scripts read Redis' clock, never a server's clock. Every script but confirm.lua hands off a mutex
+// that it finds free, in the same step. A server gives each wait of a client a ticket, which names
+// the wait in Redis. The keys of a mutex share a hash tag, and so a slot:
 //
 //	simba:{m}            the lock: the owner's id, expires with the lease
 //	simba:{m}:contender  the queue: contenders in order of arrival
@@ -33,18 +33,20 @@
 // Some changes happen without a request: a lease ends, a message or a reply is lost. The server
 // finds them by reconciling the mutex: reconcile.lua repairs its state and returns it
 // (reconcile.go). The server reconciles a mutex at the end of each lease that concerns its clients
-// (schedule.go). It also does so after a request with an unknown outcome, and after its pub/sub
-// connection was interrupted.
+// (schedule.go). It also does so after its pub/sub connection was interrupted. If somebody waits
+// here, it does so after every failed request too.
 //
 // A script whose reply is lost may have run. So the server repeats a request only if the script has
 // certainly done nothing: after NOSCRIPT, MOVED, ASK, a failed dial or a missed deadline.
 //
 // # Files
 //
-//	backend.go, ask.go, reply.go, apply.go   a request: run a script, parse and apply its reply
+//	options.go, backend.go, tasks.go         open and close the engine; its goroutines
+//	ask.go, reply.go, apply.go, counts.go    a request: run a script, parse and apply its reply
 //	scripts.go, lua/                         the scripts
+//	scan.go                                  lists the mutexes
 //	wait.go, ticket.go, waiterstore.go       a wait, from its request to its end
-//	grants.go, orphans.go                    grants that arrive, and waits that could not be ended
+//	grants.go, orphans.go, recent.go         grants that arrive, and waits that could not be ended
 //	reconcile.go, schedule.go                repairs without a request, and when they are due
 //	upstream.go, pipeline.go, clock.go       from a script to a node, in batches, with deadlines
 //	dial.go, connections.go, writable.go     connections, and how stale ones are found

@@ -21,7 +21,7 @@ type delivery struct {
 // confirmGrant checks a grant that a message carried, notes in Redis that this server has it, and
 // delivers it. In a cluster, the other server's script may have counted no subscriber. Then it has
 // granted the mutex to another waiter. The message arrives all the same, because a cluster sends it
-// to every node.
+// to every node. So a message alone proves nothing; confirmGrant asks Redis who owns the mutex.
 func (b *Backend) confirmGrant(ctx context.Context, mutex string, g grant) {
 	s, err := b.ask(ctx, mutex, confirmScript, g.contender, tokenText(g.token), g.ticket, "received")
 	switch {
@@ -47,7 +47,7 @@ func (b *Backend) deliver(mutex string, g grant, with proxy.Grant, isNew bool) {
 		return
 	}
 	for t := b.waiters.Find(mutex, g.contender); t != nil; t = b.waiters.Find(mutex, g.contender) {
-		if entryOf(t).ticket != g.ticket {
+		if waitOf(t).ticket != g.ticket {
 			b.noteEarlierGrant(mutex, t, g)
 			return
 		}
@@ -55,17 +55,17 @@ func (b *Backend) deliver(mutex string, g grant, with proxy.Grant, isNew bool) {
 			return
 		}
 	}
-	if isNew && b.mustHandOff(g) {
+	if isNew && !b.keepLateGrant(g) {
 		b.handOffGrant(mutex, g)
 	}
 }
 
 // noteEarlierGrant handles a grant to an earlier ticket of a contender that now waits by a later
-// ticket. The tenure may have ended long ago. If it runs, the later ticket's request renews it. If
-// Redis ran that request first, reconciling finds the tenure.
+// ticket. The earlier grant's tenure may have ended. If not, the later ticket's acquire renews it;
+// if that acquire ran before the grant, reconciling finds the tenure.
 func (b *Backend) noteEarlierGrant(mutex string, later *proxy.Ticket, g grant) {
 	b.mu.Lock()
-	entryOf(later).earlier = g
+	waitOf(later).earlier = g
 	b.mu.Unlock()
 	b.schedule.bringForward(mutex, time.Now())
 }
@@ -73,8 +73,16 @@ func (b *Backend) noteEarlierGrant(mutex string, later *proxy.Ticket, g grant) {
 // handOffGrant hands off, in the background, a grant that nobody here can take.
 func (b *Backend) handOffGrant(mutex string, g grant) {
 	b.background(mutex, func(ctx context.Context) {
-		if _, err := b.ask(ctx, mutex, handOffScript, g.contender, tokenText(g.token), g.ticket); err != nil {
+		if _, err := b.ask(ctx, mutex, giveBackScript, g.contender, tokenText(g.token), g.ticket); err != nil {
 			b.addOrphan(mutex, orphan{g.contender, g.ticket, time.Now().Add(simba.MaxTTL + simba.MaxTransition)})
 		}
 	})
+}
+
+// forgetOldGrants forgets grants that were handled before its previous call.
+func (b *Backend) forgetOldGrants() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.delivered.rotate()
+	b.acknowledged.rotate()
 }

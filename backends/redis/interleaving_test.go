@@ -49,7 +49,7 @@ func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	acquire(t, b, "m", "a", time.Minute, nil)
 	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
 	awaitIdle(t, b, "m", "c")
-	p := entryOf(ticket.(waitTicket).Ticket)
+	p := waitOf(ticket.(waitTicket).Ticket)
 	b.mu.Lock()
 	p.restoring++ // as if the mutex were being reconciled: End must wait for that
 	b.mu.Unlock()

@@ -48,8 +48,9 @@ var (
 	scriptSuffix = regexp.MustCompile(` script: [0-9a-f]{40}, on @user_script:\d+\.$`)
 )
 
-// lasting returns Redis' error in err if it is lasting, else nil.
-func lasting(err error) error {
+// lastingCause returns the cause of err in words for an operator if it is lasting, else nil. A
+// lasting cause is an error of Redis, or errReply.
+func lastingCause(err error) error {
 	if errors.Is(err, errReply) {
 		return err
 	}

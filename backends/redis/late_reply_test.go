@@ -115,7 +115,7 @@ func TestLateMessageHandsOffNoAcknowledgedGrant(t *testing.T) {
 	b.mu.Lock()
 	b.delivered, b.acknowledged = recentSet[delivery]{}, recentSet[string]{}
 	b.mu.Unlock()
-	b.confirmGrant(t.Context(), "m", grant{contender: "c", token: o.Token, ticket: entryOf(ticket.(waitTicket).Ticket).ticket})
+	b.confirmGrant(t.Context(), "m", grant{contender: "c", token: o.Token, ticket: waitOf(ticket.(waitTicket).Ticket).ticket})
 	mustStay(t, b, "m", "c")
 }
 
@@ -215,7 +215,7 @@ func TestReplyGrantsNoWaitThatBeganLater(t *testing.T) {
 		runScript(t, b, "m", releaseScript, "c", "0", "", "")
 		runScript(t, b, "m", acquireScript, "a", int64(60_000), int64(0), "noqueue", "", "")
 		second, _ = b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: w})
-		runScript(t, b, "m", acquireScript, "c", int64(60_000), int64(0), "wait", "", entryOf(second).ticket)
+		runScript(t, b, "m", acquireScript, "c", int64(60_000), int64(0), "wait", "", waitOf(second).ticket)
 	}
 	acquire(t, b, "m", "c", time.Minute, nil)
 	release(t, b, "m", "a")

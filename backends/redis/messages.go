@@ -60,19 +60,19 @@ func (s *subscriptions) onContenderNotice(channel, payload string) {
 		return
 	}
 	name := simba.MutexChannel(mutex)
-	if sub := s.subscriberForChannel(name); s.b.waiters.Count(mutex) == 0 && !s.hasSubscriber(mutex) && (sub == nil || !sub.has(name)) {
+	if sub := s.subscriberForChannel(name); s.b.waiters.Count(mutex) == 0 && !s.hasSubscriber(mutex) && (sub == nil || !sub.wants(name)) {
 		return
 	}
 	s.b.mu.Lock()
-	all := append(s.b.legacyReleases[mutex], legacyRelease{contender, releaser})
-	s.b.legacyReleases[mutex] = all[max(0, len(all)-maxLegacyReleases):]
+	all := append(s.b.contenderNotices[mutex], contenderNotice{contender, releaser})
+	s.b.contenderNotices[mutex] = all[max(0, len(all)-maxContenderNotices):]
 	s.b.mu.Unlock()
 	s.b.schedule.bringForward(mutex, time.Now())
 }
 
 // onGrantMessage handles a grant that another server's script made to a waiter here: "mutex
-// contender token ticket". Token 0 says that another request of the contender has replaced the
-// ticket. An empty message is a liveness probe.
+// contender token ticket". Token 0 says that the ticket's queue entry is gone: another request of
+// the contender has taken it over, or released it. An empty message is a liveness probe.
 func (s *subscriptions) onGrantMessage(payload string) {
 	f := strings.Split(payload, " ")
 	if len(f) != 4 {
@@ -83,7 +83,7 @@ func (s *subscriptions) onGrantMessage(payload string) {
 		return
 	}
 	if token == 0 {
-		s.b.endReplaced(f[0], f[1], f[3])
+		s.b.endSuperseded(f[0], f[1], f[3])
 		return
 	}
 	s.b.background(f[0], func(ctx context.Context) {
@@ -147,7 +147,7 @@ func (b *Backend) onReservation(mutex, contender string, receivers int) {
 	if receivers == 0 && b.waiters.Find(mutex, contender) == nil {
 		b.background(mutex, func(ctx context.Context) {
 			// On an error the reservation ends with the handoff window.
-			_, _ = b.ask(ctx, mutex, handOffScript, contender, "0", "")
+			_, _ = b.ask(ctx, mutex, giveBackScript, contender, "0", "")
 		})
 	}
 }

@@ -346,13 +346,13 @@ func TestLastingErrors(t *testing.T) {
 		{"ERR something unknown", ""},
 	} {
 		err := fmt.Errorf("ask: %w", redisError(e.text))
-		got := lasting(err)
+		got := lastingCause(err)
 		if (got == nil) != (e.names == "") || got != nil && got.Error() != e.names {
 			t.Errorf("%s: %v, want %q", e.text, got, e.names)
 		}
 	}
 	for _, err := range []error{context.DeadlineExceeded, errors.New("WRONGTYPE, says the network"), errOverdue, errLate} {
-		if got := lasting(err); got != nil {
+		if got := lastingCause(err); got != nil {
 			t.Errorf("%v: %v", err, got)
 		}
 	}

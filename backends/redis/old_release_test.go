@@ -15,7 +15,7 @@ import (
 // These tests check how servers handle release notices of Simba up to 3.1, which go to one
 // contender only.
 
-func TestWakeupsAreKeptIfReconcilingFails(t *testing.T) {
+func TestContenderNoticesAreKeptIfReconcilingFails(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -24,14 +24,14 @@ func TestWakeupsAreKeptIfReconcilingFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.mu.Lock()
-	b.legacyReleases["m"] = []legacyRelease{{"J1", "J0"}}
+	b.contenderNotices["m"] = []contenderNotice{{"J1", "J0"}}
 	b.mu.Unlock()
 	if _, err := b.runReconcile(t.Context(), "m", "", nil); err == nil {
 		t.Fatal("reconciling succeeds")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if got := fmt.Sprint(b.legacyReleases["m"]); got != "[{J1 J0}]" {
+	if got := fmt.Sprint(b.contenderNotices["m"]); got != "[{J1 J0}]" {
 		t.Errorf("%s is kept", got)
 	}
 }
@@ -85,7 +85,7 @@ var grantNothing = []struct {
 	{"queue", queueScript, []any{10}},
 	{"confirm", confirmScript, []any{"x", "7", "7", "acknowledged"}},
 	{"leave", leaveScript, []any{"x", "7", "left"}},
-	{"handoff", handOffScript, []any{"x", "0", "7"}},
+	{"giveback", giveBackScript, []any{"x", "0", "7"}},
 }
 
 // subscribedTo returns a server that receives the notices to all contenders of a mutex, though
@@ -161,14 +161,14 @@ func TestOldReleaseOfMutexAcquiredInSameStepIsNotAnnounced(t *testing.T) {
 	}
 }
 
-// awaitReconciled waits until a server has handled all legacy releases of a mutex.
+// awaitReconciled waits until a server has handled all contender notices of a mutex.
 func awaitReconciled(t testing.TB, b *Backend, mutex string) {
 	t.Helper()
-	until(t, "all legacy releases are handled", func() bool {
+	until(t, "all contender notices are handled", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		_, busy := b.reconciling[mutex]
-		return !busy && len(b.legacyReleases[mutex]) == 0
+		return !busy && len(b.contenderNotices[mutex]) == 0
 	})
 }
 
@@ -320,7 +320,7 @@ func TestContenderThatMissesItsReservationIsNotNext(t *testing.T) {
 	until(t, "the notice has arrived", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.legacyReleases["m"]) == 1
+		return len(b.contenderNotices["m"]) == 1
 	})
 	if _, err := b.runReconcile(t.Context(), "m", "", nil); err != nil {
 		t.Fatal(err)
@@ -328,7 +328,7 @@ func TestContenderThatMissesItsReservationIsNotNext(t *testing.T) {
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusQueued {
 		t.Fatalf("N asks during the reservation of J1: %+v", o)
 	}
-	if _, err := b.ask(t.Context(), "m", handOffScript, "J1", "0", ""); err != nil {
+	if _, err := b.ask(t.Context(), "m", giveBackScript, "J1", "0", ""); err != nil {
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusAcquired {

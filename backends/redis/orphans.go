@@ -10,16 +10,18 @@ import (
 )
 
 // orphan is a ticket whose wait has ended, but whose queue entry or tenure may still be in Redis:
-// the request to end it failed. Each reconciliation of the mutex tries again.
+// the request to end it failed. Backend.reconcile tries again.
 type orphan struct {
 	contender string
 	ticket    string
-	until     time.Time // by then Redis holds nothing of it
+	// until is when the server stops trying. A tenure from before has ended by then. A queue
+	// entry may live longer; a grant to it finds no ticket, and is handed off.
+	until time.Time
 }
 
 // orphanTicket makes a ticket an orphan.
 func (b *Backend) orphanTicket(t *proxy.Ticket) {
-	b.addOrphan(t.Request.Mutex, orphan{t.Request.Contender, entryOf(t).ticket,
+	b.addOrphan(t.Request.Mutex, orphan{t.Request.Contender, waitOf(t).ticket,
 		time.Now().Add(t.Request.TTL + t.Request.Transition + time.Minute)})
 }
 

@@ -58,7 +58,7 @@ func TestLateOwnNoticeEndsNoReservation(t *testing.T) {
 	release(t, b, "m", "L") // P gets the notice released@@L
 	acquire(t, b, "m", "L", time.Minute, nil)
 	acquire(t, b, "m", "N", time.Minute, nil)
-	if _, err := b.ask(t.Context(), "m", handOffScript, "P", "0", ""); err != nil {
+	if _, err := b.ask(t.Context(), "m", giveBackScript, "P", "0", ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.ask(t.Context(), "m", reconcileScript, "1", "", 1, "P", "L"); err != nil {
@@ -98,7 +98,7 @@ func TestLateOwnNoticeEndsNoReservationOfSimbaContender(t *testing.T) {
 	until(t, "both notices have arrived", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.legacyReleases["m"]) == 2
+		return len(b.contenderNotices["m"]) == 2
 	})
 	if _, err := b.runReconcile(t.Context(), "m", "", nil); err != nil {
 		t.Fatal(err)

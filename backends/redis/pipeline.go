@@ -55,8 +55,9 @@ var errOverdue = errors.New("the request reached redis after its deadline")
 // deadlineArg is the index of the script's deadline among the args of a request.
 const deadlineArg = 3 + len(suffixes) + 4
 
-// do runs a script. It sets the script's deadline in args. If ctx ends first, the script may have
-// run, but does not run later.
+// do runs a script. It sets the script's deadline in args, which is that of ctx. If ctx ends first,
+// the script may have run. If ctx was cancelled, a script that was sent may still run until the
+// deadline. Without a reading of the node's clock there is no deadline.
 func (p *pipeline) do(ctx context.Context, s *script, args []any) (any, error) {
 	for retry := true; ; retry = false {
 		sent := time.Now()
@@ -92,8 +93,8 @@ func (p *pipeline) run(ctx context.Context, r *request) (any, error) {
 	if p.inFlight == 0 && len(p.queue) == 0 && p.lastBatchSize <= 1 {
 		p.inFlight++
 		p.mu.Unlock()
-		// A lone request is sent by this goroutine. It waits for the reply until ctx' deadline,
-		// even if ctx is cancelled.
+		// This goroutine sends the lone request, and waits for the reply until ctx' deadline, even
+		// if ctx is cancelled.
 		p.send(ctx, []*request{r})
 		p.finishLone()
 		return r.reply, r.err

@@ -10,13 +10,16 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Reconciling repairs the state of a mutex in the background. No client's request triggers it.
+// Reconciling repairs the state of a mutex. It mostly runs in the background, at times that
+// schedule holds. A request can bring that time forward. Owner, Check and the subscription to a
+// contender's channel run the same script at once.
 
 const (
 	// reconcileInterval is the longest time between two reconciliations of a mutex that somebody
 	// waits for here.
 	reconcileInterval = 10 * time.Second
-	// retryAfter is how long after a request with an unknown outcome its mutex is reconciled.
+	// retryAfter is how long after a failed request its mutex is reconciled, if somebody waits
+	// here.
 	retryAfter = 300 * time.Millisecond
 	// refusedAfter is how long after a lasting error a mutex is reconciled again.
 	refusedAfter = 2 * time.Second
@@ -24,12 +27,13 @@ const (
 	maxRestored = 64
 )
 
-// legacyRelease is a release notice of Simba up to 3.1, which wakes one contender.
-type legacyRelease struct{ contender, releaser string }
+// contenderNotice is a release notice on the channel of one contender, by Simba up to 3.1 or by a
+// script of ours.
+type contenderNotice struct{ contender, releaser string }
 
-// maxLegacyReleases bounds the legacy releases of one reconciliation. There are more only if it is
-// late.
-const maxLegacyReleases = 16
+// maxContenderNotices bounds the contender notices of one reconciliation. There are more only if it
+// is late.
+const maxContenderNotices = 16
 
 // reconcileSoon reconciles a mutex in the background. If it is being reconciled already, it is
 // reconciled again afterwards. So goroutines do not pile up during an outage.
@@ -88,40 +92,40 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 }
 
 // runReconcile runs the reconcile script. The script restores the queue entries of tickets that
-// have lost theirs. It also handles the legacy releases of the mutex. If renotify names a polling
+// have lost theirs. It also handles the contender notices of the mutex. If renotify names a polling
 // contender, the script repeats the notice of its reservation.
 func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, waiting []*proxy.Ticket) (*reply, error) {
 	args := make([]any, 0, 3+6*len(waiting))
-	var restoring []*queueEntry
+	var restoring []*localWait
 	b.mu.Lock()
-	releases := b.legacyReleases[mutex]
-	args = append(args, "1", renotify, len(releases))
-	for _, r := range releases {
-		args = append(args, r.contender, r.releaser)
+	notices := b.contenderNotices[mutex]
+	args = append(args, "1", renotify, len(notices))
+	for _, n := range notices {
+		args = append(args, n.contender, n.releaser)
 	}
-	delete(b.legacyReleases, mutex)
+	delete(b.contenderNotices, mutex)
 	for _, t := range waiting {
-		r, e := t.Request, entryOf(t)
-		if e.score == "" || e.restoreStopped {
+		r, w := t.Request, waitOf(t)
+		if w.score == "" || w.restoreStopped {
 			continue // the ticket's first or last request is running
 		}
-		e.restoring++
-		restoring = append(restoring, e)
-		args = append(args, r.Contender, e.score, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
-			proxy.Binding(b.id, r.Session), e.ticket)
+		w.restoring++
+		restoring = append(restoring, w)
+		args = append(args, r.Contender, w.score, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
+			proxy.Binding(b.id, r.Session), w.ticket)
 	}
 	b.mu.Unlock()
 	s, err := b.ask(ctx, mutex, reconcileScript, args...)
 	b.mu.Lock()
-	for _, e := range restoring {
-		e.restoring--
-		if e.restoring == 0 && e.restoringEnded != nil {
-			close(e.restoringEnded)
-			e.restoringEnded = nil
+	for _, w := range restoring {
+		w.restoring--
+		if w.restoring == 0 && w.restoringEnded != nil {
+			close(w.restoringEnded)
+			w.restoringEnded = nil
 		}
 	}
 	if err != nil {
-		b.keepReleasesLocked(mutex, releases)
+		b.keepNoticesLocked(mutex, notices)
 	}
 	b.mu.Unlock()
 	if err != nil {
@@ -130,11 +134,11 @@ func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, wait
 	return s, nil
 }
 
-// keepReleasesLocked keeps the legacy releases of a failed reconciliation for the next one, in
+// keepNoticesLocked keeps the contender notices of a failed reconciliation for the next one, in
 // front of those that arrived meanwhile.
-func (b *Backend) keepReleasesLocked(mutex string, earlier []legacyRelease) {
-	if all := slices.Concat(earlier, b.legacyReleases[mutex]); len(all) > 0 {
-		b.legacyReleases[mutex] = all[max(0, len(all)-maxLegacyReleases):]
+func (b *Backend) keepNoticesLocked(mutex string, earlier []contenderNotice) {
+	if all := slices.Concat(earlier, b.contenderNotices[mutex]); len(all) > 0 {
+		b.contenderNotices[mutex] = all[max(0, len(all)-maxContenderNotices):]
 	}
 }
 
@@ -157,7 +161,7 @@ func (b *Backend) subscriptionError(mutex string) error {
 	if sub == nil || sub.confirmed(b.subs.serverChannel()) {
 		return nil
 	}
-	if err := sub.err(); err != nil && lasting(err) != nil {
+	if err := sub.err(); err != nil && lastingCause(err) != nil {
 		return b.requestError(err)
 	}
 	return nil

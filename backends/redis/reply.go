@@ -39,7 +39,7 @@ type grant struct {
 // ticketReport says that a ticket was granted a tenure, and whether that tenure has ended.
 type ticketReport struct {
 	grant        // its token is 0 if the tenure has ended
-	expired bool // the tenure has ended because the lease expired
+	expired bool // no command ended it: the lease expired, or the grant was revoked as unconfirmed
 }
 
 var errReply = errors.New("redis: unexpected reply of a script; does an incompatible version use the same keys?")
@@ -49,8 +49,9 @@ var eventKinds = map[string]simba.EventKind{
 	"broken": simba.EventBroken, "queued": simba.EventQueued, "left": simba.EventLeft,
 }
 
-// parseReply parses the reply of a script that ran with args. A fast path returns three values, the
-// function reply in waiters.lua twelve.
+// parseReply parses the reply of a script that ran with args. The fast paths of acquire, guard and
+// release return three values, and so does a script after its deadline. All other replies have
+// twelve.
 func parseReply(mutex string, by *script, args []any, raw any) (s *reply, err error) {
 	list, ok := raw.([]any)
 	if !ok || len(list) != 12 && len(list) != 3 {
@@ -157,7 +158,7 @@ func (s *reply) result() simba.Outcome { return s.outcome(acquireStatuses[s.stat
 func (s *reply) outcome(status simba.Status) simba.Outcome {
 	o := simba.Outcome{
 		Status: status, Owner: s.owner, Token: s.token, Position: s.position,
-		TTL: proxy.Remaining(s.now, s.ttlAt), Transition: proxy.Remaining(s.now, s.ends),
+		TTL: proxy.Between(s.now, s.ttlAt), Transition: proxy.Between(s.now, s.ends),
 	}
 	if status == simba.StatusAcquired || status == simba.StatusRenewed {
 		passed := time.Since(s.sent)
@@ -171,11 +172,11 @@ func wholeMillis(d time.Duration) time.Duration { return max(d, 0).Truncate(time
 
 // began returns when the lease began, on this server's clock. The result may be somewhat too early,
 // never too late.
-func (s *reply) began() time.Time { return s.sent.Add(-proxy.Remaining(s.acquired, s.now)) }
+func (s *reply) began() time.Time { return s.sent.Add(-proxy.Between(s.acquired, s.now)) }
 
 // reconcileAt returns when to reconcile the mutex, on this server's clock; not before it is due.
 func (s *reply) reconcileAt() time.Time {
-	return time.Now().Add(proxy.Remaining(s.now, s.due) + time.Millisecond)
+	return time.Now().Add(proxy.Between(s.now, s.due) + time.Millisecond)
 }
 
 // readExtra parses the extra of reconcile.lua: the number of waiters, and the session of the lease.
@@ -196,7 +197,7 @@ func (s *reply) tenure() simba.Tenure {
 	return simba.Tenure{
 		Owner: s.owner, Token: s.token,
 		AcquiredAt: s.acquired, TTLAt: s.ttlAt, TransitionAt: s.ends, Now: s.now,
-		TTL: proxy.Remaining(s.now, s.ttlAt), Transition: proxy.Remaining(s.now, s.ends),
+		TTL: proxy.Between(s.now, s.ttlAt), Transition: proxy.Between(s.now, s.ends),
 		Waiters: int(waiters),
 	}
 }

@@ -32,11 +32,11 @@ func asReply(v any) any {
 func TestEndlessLeaseHasMaxRemaining(t *testing.T) {
 	for _, ends := range []int64{math.MaxInt64, math.MaxInt64 / 2, 1790000000000 + math.MaxInt64/int64(time.Millisecond) + 1} {
 		s := &reply{now: 1790000000000, ttlAt: ends, ends: ends}
-		if o := s.outcome(simba.StatusBusy); o.TTL != proxy.MaxRemaining || o.Transition != proxy.MaxRemaining {
+		if o := s.outcome(simba.StatusBusy); o.TTL != proxy.MaxBetween || o.Transition != proxy.MaxBetween {
 			t.Errorf("until %d: %+v", ends, o)
 		}
 	}
-	if d := proxy.Remaining(math.MaxInt64, math.MinInt64); d != 0 {
+	if d := proxy.Between(math.MaxInt64, math.MinInt64); d != 0 {
 		t.Errorf("%v remains until an end in the past", d)
 	}
 }

@@ -106,7 +106,7 @@ func (u *upstream) pick(ctx context.Context, node *redis.Client, keys []string, 
 	}
 	sent := time.Now()
 	if _, err := pipe.Exec(ctx); err != nil {
-		u.closeIfReadOnly(node, sent, err)
+		u.closeIfWritesRefused(node, sent, err)
 		return nil, err
 	}
 	both := names[:0]

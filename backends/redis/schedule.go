@@ -12,8 +12,9 @@ import (
 // map lookup only. The heap entry moves when its earlier time comes.
 //
 // Replies arrive in any order. So each time has an asOf: what Redis' clock showed in the reply that
-// set the time. Only a reply with a later asOf may put the time off or cancel it. If Redis' clock
-// is set back, mutexes are reconciled too early for a while. Safe for concurrent use.
+// set the time. Only a reply with a later asOf may put the time off. To cancel it, the same asOf
+// suffices. If Redis' clock is set back, mutexes are reconciled too early for a while. Safe for
+// concurrent use.
 type schedule struct {
 	mu      sync.Mutex // guards the fields below
 	byMutex map[string]*dueTime

@@ -18,7 +18,7 @@ type script struct {
 var suffixes = [...]string{"", ":contender", ":tenure", ":waiting", ":ended", ":fence", ":token"}
 
 // command returns the command that runs a script on a mutex. header holds the arguments that every
-// script takes. Its deadline is set when the request is sent.
+// script takes. pipeline.do sets its deadline.
 func (s *script) command(mutex string, header [6]any, args ...any) []any {
 	all := make([]any, 0, deadlineArg+2+len(args))
 	all = append(all, "evalsha", s.sha, len(suffixes))
@@ -43,7 +43,7 @@ func keysOf(mutex string) *[len(suffixes)]string {
 }
 
 // Redis runs each script as one text, a concatenation. It begins with writable.lua and state.lua.
-// The script's fast path or first lines follow, if it has any. Then come steps.lua, waiters.lua and
+// The script's fast path or prelude follows, if it has one. Then come steps.lua, waiters.lua and
 // the script's body.
 
 //go:embed lua/writable.lua
@@ -76,8 +76,8 @@ var guardLua string
 //go:embed lua/release.lua
 var releaseLua string
 
-//go:embed lua/break_first.lua
-var breakFirstLua string
+//go:embed lua/break_prelude.lua
+var breakPreludeLua string
 
 //go:embed lua/break.lua
 var breakLua string
@@ -94,11 +94,11 @@ var confirmLua string
 //go:embed lua/leave.lua
 var leaveLua string
 
-//go:embed lua/handoff.lua
-var handOffLua string
+//go:embed lua/giveback.lua
+var giveBackLua string
 
-//go:embed lua/queue_first.lua
-var queueFirstLua string
+//go:embed lua/queue_prelude.lua
+var queuePreludeLua string
 
 //go:embed lua/queue.lua
 var queueLua string
@@ -107,21 +107,22 @@ var (
 	acquireScript   = newScript("acquire", acquireFastLua, acquireLua)
 	guardScript     = newScript("guard", guardFastLua, guardLua)
 	releaseScript   = newScript("release", releaseFastLua, releaseLua)
-	breakScript     = newScript("break", breakFirstLua, breakLua)
+	breakScript     = newScript("break", breakPreludeLua, breakLua)
 	reconcileScript = newScript("reconcile", reconcileFastLua, reconcileLua)
 	confirmScript   = newScript("confirm", "", confirmLua)
 	leaveScript     = newScript("leave", "", leaveLua)
-	handOffScript   = newScript("handoff", "", handOffLua)
-	queueScript     = newScript("queue", queueFirstLua, queueLua)
+	giveBackScript  = newScript("giveback", "", giveBackLua)
+	queueScript     = newScript("queue", queuePreludeLua, queueLua)
 
 	scripts = []*script{
 		acquireScript, guardScript, releaseScript, breakScript,
-		reconcileScript, confirmScript, leaveScript, handOffScript, queueScript,
+		reconcileScript, confirmScript, leaveScript, giveBackScript, queueScript,
 	}
 )
 
-func newScript(name, fast, body string) *script {
-	text := writableLua + stateLua + fast + stepsLua + waitersLua + body
+// newScript makes a script. prelude is its fast path or prelude, "" if it has neither.
+func newScript(name, prelude, body string) *script {
+	text := writableLua + stateLua + prelude + stepsLua + waitersLua + body
 	sum := sha1.Sum([]byte(text))
 	return &script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
 }

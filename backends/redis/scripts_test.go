@@ -256,6 +256,28 @@ func delayed(t *testing.T, s *script, line string) string {
 	return text
 }
 
+// Renewals do not write the queue. It must not expire before the waiters get the mutex.
+func TestReconcilingExtendsTheExpiryOfTheQueue(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, newListener())
+	acquire(t, b, "m", "a", time.Hour, nil)
+	acquire(t, b, "m", "c", time.Hour, newWaiter())
+	keys := []string{simba.MutexChannel("m") + ":contender", simba.MutexChannel("m") + ":waiting"}
+	for _, key := range keys {
+		if !c.PExpire(t.Context(), key, 2*24*time.Hour).Val() {
+			t.Fatalf("there is no %s", key)
+		}
+	}
+	b.reconcile(t.Context(), "m")
+	for _, key := range keys {
+		if left := c.PTTL(t.Context(), key).Val(); left < 3*24*time.Hour {
+			t.Errorf("%s expires in %v", key, left)
+		}
+	}
+}
+
 func TestReconcileReadsNoPollingWaiterBeforeOneLapses(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})

@@ -31,7 +31,7 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 			return runScript(t, b, m, reconcileScript, "0", "", 0).owner == "d"
 		})
 		runScript(t, b, m, releaseScript, "d", "0", "", "")
-		e := entryOf(ticket.(waitTicket).Ticket)
+		e := waitOf(ticket.(waitTicket).Ticket)
 		// The second lease is long, so that the test has time.
 		second = runScript(t, b, m, reconcileScript, "1", "", 0,
 			"c", e.score, int64(60_000), int64(0), "", e.ticket)

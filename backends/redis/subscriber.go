@@ -20,7 +20,8 @@ type subscriber struct {
 	onMessage   func(m *redis.Message)
 	onConfirmed func(channel string) // the node has confirmed a subscription
 	// onResubscribed reports that the node has answered all subscriptions that were wanted when the
-	// connection was made.
+	// connection was made. The first connection counts too. Later it reports each confirmation of
+	// a channel that was interrupted: a moved one, or one that was refused before.
 	onResubscribed func()
 	// serverChannel is the server's channel. Each connection also subscribes to a probe channel,
 	// whose name begins with it.
@@ -146,8 +147,8 @@ func (s *subscriber) signal() {
 	}
 }
 
-// has reports whether a channel is wanted, confirmed or not.
-func (s *subscriber) has(name string) bool {
+// wants reports whether a channel is wanted, confirmed or not.
+func (s *subscriber) wants(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.channels[name] != nil
@@ -198,11 +199,11 @@ func (s *subscriber) interrupted() map[string]int {
 	return list
 }
 
-// markCaughtUp notes with how many interruptions of a channel the server has caught up.
-func (s *subscriber) markCaughtUp(name string, interruptions int) {
+// markCaughtUp notes that the server has caught up with the first n interruptions of a channel.
+func (s *subscriber) markCaughtUp(name string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sub := s.channels[name]; sub != nil {
-		sub.caughtUp = interruptions
+		sub.caughtUp = n
 	}
 }

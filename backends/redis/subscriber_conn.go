@@ -38,24 +38,6 @@ func (s *subscriber) run(ctx context.Context) {
 	}
 }
 
-// pause waits for a time, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// endedContext is a context that has ended. With it go-redis reads and writes an existing
-// connection, but cannot silently make a new one.
-var endedContext = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
-
 // runConnection connects, and serves the connection until it ends.
 func (s *subscriber) runConnection(ctx context.Context) error {
 	ps := s.client.Subscribe(ctx) // does not connect yet
@@ -219,14 +201,14 @@ func (s *subscriber) read(ctx context.Context, ps *redis.PubSub) error {
 			}
 		case *redis.Subscription:
 			if m.Kind == "subscribe" || m.Kind == "psubscribe" {
-				s.confirm(m.Channel)
+				s.onSubscribed(m.Channel)
 			}
 		}
 	}
 }
 
-// confirm handles the node's confirmation of a subscription.
-func (s *subscriber) confirm(name string) {
+// onSubscribed handles the node's confirmation of a subscription.
+func (s *subscriber) onSubscribed(name string) {
 	s.mu.Lock()
 	if len(s.unanswered) > 0 {
 		if s.unanswered[0].unconfirmed--; s.unanswered[0].unconfirmed == 0 {

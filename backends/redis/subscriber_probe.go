@@ -14,11 +14,11 @@ import (
 // errOtherNode is why a subscriber closes a connection that still answers.
 var errOtherNode = errors.New("the pub/sub connection is not at the node that commands go to")
 
-// checkNode publishes to the probe channel in regular intervals until ctx ends, and closes the
+// runProbe publishes to the probe channel in regular intervals until ctx ends, and closes the
 // connection if nobody received the message. count publishes at the node that commands go to, and
 // returns how many of its connections subscribe to the channel. In a cluster it counts only the
 // subscribers at that node.
-func (s *subscriber) checkNode(ctx context.Context, count func(ctx context.Context, channel string) (any, error)) {
+func (s *subscriber) runProbe(ctx context.Context, count func(ctx context.Context, channel string) (any, error)) {
 	for {
 		pause(ctx, min(s.timeout/3, time.Second))
 		if ctx.Err() != nil {

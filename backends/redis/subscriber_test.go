@@ -28,7 +28,7 @@ func TestSubscriberIsRestoredThoughChannelIsRemoved(t *testing.T) {
 			s.initial = true
 		}
 		r.awaited, r.unanswered = 2, []subscribeCommand{{[]string{"a"}, 1}, {[]string{"b"}, 1}}
-		r.confirm("a")
+		r.onSubscribed("a")
 		if resubscribed != 0 {
 			t.Errorf("%s: resubscribed without b", name)
 		}
@@ -112,7 +112,7 @@ func TestNewChannelDoesNotCountAsInterrupted(t *testing.T) {
 	resubscribed := 0
 	r.onConfirmed, r.onResubscribed = func(string) {}, func() { resubscribed++ }
 	r.subscribe("new", false)
-	r.confirm("new")
+	r.onSubscribed("new")
 	if got := r.interrupted(); len(got) != 0 || resubscribed != 0 {
 		t.Errorf("new: %v, resubscribed %d times", got, resubscribed)
 	}
@@ -121,7 +121,7 @@ func TestNewChannelDoesNotCountAsInterrupted(t *testing.T) {
 	if got := r.interrupted(); len(got) != 0 {
 		t.Errorf("not confirmed yet: %v", got)
 	}
-	r.confirm("moved")
+	r.onSubscribed("moved")
 	got := r.interrupted()
 	if len(got) != 1 || got["moved"] != 1 || resubscribed != 1 {
 		t.Errorf("moved: %v, resubscribed %d times", got, resubscribed)

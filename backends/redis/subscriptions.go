@@ -26,13 +26,15 @@ type subscriptions struct {
 }
 
 // The globs that match the channels of all mutexes. The server compares a client's own glob with
-// them, and never sends it to Redis: two globs that overlap would deliver a message twice.
+// noticeGlob and eventGlob, and subscribes to these instead: two globs that overlap would deliver a
+// message twice. contenderGlob overlaps noticeGlob, but onMessage handles its messages separately.
 const (
 	noticeGlob = "simba:{*"
 	eventGlob  = "simba-events:{*"
 	// contenderGlob matches the channels of all contenders. Simba up to 3.1 publishes a release
-	// only on the next contender's channel. That contender may be a client of another program. The
-	// brackets around the colon keep the glob from being the name of a channel.
+	// only on the next contender's channel. That contender may be a client of another program.
+	// Without the brackets this glob would also be a channel name: that of contender '*' of mutex
+	// '*'.
 	contenderGlob = "simba:{*}[:]*"
 )
 
@@ -230,7 +232,7 @@ func (s *subscriptions) startLocked(c *redis.Client) *subscriber {
 	ctx, sub.stop = context.WithCancel(s.b.tasks.ctx)
 	s.b.tasks.start(func() { sub.run(ctx) })
 	s.b.tasks.start(func() {
-		sub.checkNode(ctx, func(ctx context.Context, channel string) (subscribers any, err error) {
+		sub.runProbe(ctx, func(ctx context.Context, channel string) (subscribers any, err error) {
 			return s.b.up.eval(ctx, c, subscriberCountLua, channel)
 		})
 	})

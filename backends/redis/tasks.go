@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // tasks are the goroutines of a backend. None starts after stop. Safe for concurrent use.
@@ -45,4 +46,14 @@ func (t *tasks) stop() bool {
 	t.stopped = true
 	t.cancel()
 	return first
+}
+
+// pause waits for a time, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }

@@ -14,8 +14,8 @@ type waitTicket struct {
 
 // End implements simba.Ticket.
 func (t waitTicket) End(why simba.EndReason) (simba.Outcome, error) {
-	b, id := t.b, entryOf(t.Ticket).ticket
-	b.keepLateGrants(id)
+	b, id := t.b, waitOf(t.Ticket).ticket
+	b.expectLateGrants(id)
 	o, err := t.Ticket.End(why)
 	acquired := err == nil && o.Status == simba.StatusAcquired
 	b.mu.Lock()
@@ -31,9 +31,9 @@ func (t waitTicket) End(why simba.EndReason) (simba.Outcome, error) {
 	return o, err
 }
 
-// keepLateGrants makes mustHandOff keep the newest late grant of a ticket, until the ticket's End
-// returns.
-func (b *Backend) keepLateGrants(ticket string) {
+// expectLateGrants makes keepLateGrant keep the newest late grant of a ticket, until the ticket's
+// End returns.
+func (b *Backend) expectLateGrants(ticket string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, kept := b.lateGrants[ticket]; !kept {
@@ -41,17 +41,17 @@ func (b *Backend) keepLateGrants(ticket string) {
 	}
 }
 
-// mustHandOff reports whether a grant that ended no wait is to be handed off. If its ticket's End
-// has not returned yet, mustHandOff keeps the grant for End instead. If End returned
-// StatusAcquired, the client has the tenure.
-func (b *Backend) mustHandOff(g grant) bool {
+// keepLateGrant keeps a grant that ended no wait for its ticket's End, if that has not returned
+// yet. It reports false if nobody can take the grant, so that it must be handed off. If End has
+// returned StatusAcquired, the client has the tenure.
+func (b *Backend) keepLateGrant(g grant) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if last, kept := b.lateGrants[g.ticket]; kept {
 		if g.token > last.token { // replies may overtake each other
 			b.lateGrants[g.ticket] = g
 		}
-		return false
+		return true
 	}
-	return !b.acknowledged.has(g.ticket)
+	return b.acknowledged.has(g.ticket)
 }

@@ -33,9 +33,9 @@ func newUpstream(t target, timeout time.Duration, tasks *tasks) *upstream {
 		connections: newConnections(), pipelines: make(map[*redis.Client]*pipeline),
 		unknownLimit: make(chan struct{}, maxBackground),
 	}
-	// go-redis must not retry a request: it cannot know whether a script has run.
 	dialTimeout := min(timeout, 2*time.Second)
 	dial := dialer(dialTimeout, t.tls, u.connections)
+	// MaxRetries -1: go-redis must not retry a request, as it cannot know whether a script has run.
 	switch t.topology {
 	case sentinel:
 		u.client = redis.NewFailoverClient(&redis.FailoverOptions{
@@ -111,7 +111,7 @@ func (u *upstream) pipeline(c *redis.Client) *pipeline {
 	defer u.mu.Unlock()
 	if p = u.pipelines[c]; p == nil {
 		p = &pipeline{
-			client: c, timeout: u.timeout, tasks: u.tasks, onResult: u.closeIfReadOnly,
+			client: c, timeout: u.timeout, tasks: u.tasks, onResult: u.closeIfWritesRefused,
 			backgroundLimit: make(chan struct{}, maxBackground),
 		}
 		u.pipelines[c] = p
@@ -139,8 +139,8 @@ func (u *upstream) retain(masters []*redis.Client) {
 	}
 }
 
-// maxRedirects bounds how often a request follows a moved slot.
-const maxRedirects = 4
+// maxTries bounds the tries of a request. A try ends at a moved slot, or with a failed dial.
+const maxTries = 4
 
 // redialPause is the pause before the next try after a node was unreachable. In that time the nodes
 // of a cluster can agree on which node is down.
@@ -155,7 +155,7 @@ func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (
 	}
 	var reply any
 	var unrouted error
-	for range maxRedirects {
+	for range maxTries {
 		reply, err = u.pipeline(client).do(ctx, s, args)
 		if err == nil || u.cluster == nil {
 			return reply, err
@@ -211,7 +211,7 @@ func (u *upstream) runAsking(ctx context.Context, addr string, s *script, args [
 	if reply == nil && err == nil { // no connection could be made
 		err = failure
 	}
-	u.closeIfReadOnly(client, sent, err)
+	u.closeIfWritesRefused(client, sent, err)
 	if _, late := clockOf(reply); late && err == nil {
 		return nil, errOverdue
 	}

@@ -47,7 +47,7 @@ const (
 
 var schemes = map[string]topology{"redis": single, "redis+sentinel": sentinel, "redis+cluster": cluster}
 
-// parseURL parses Options.URL. Its errors do not repeat the URL, which may contain passwords.
+// parseURL parses Options.URL. Its errors repeat no part of the URL that may belong to a password.
 func parseURL(raw string) (target, error) {
 	t, err := parseTarget(raw)
 	if err != nil {
@@ -104,6 +104,11 @@ func splitHosts(raw string) (u *url.URL, hosts string, err error) {
 	if err != nil {
 		return nil, "", errors.New("it cannot be parsed: special characters in user or password must be percent-encoded")
 	}
+	// A '/', '?' or '#' in a password ends the list of hosts too soon, and the '@' follows later.
+	// Without this check, errors could show parts of the password.
+	if strings.Contains(tail, "@") {
+		return nil, "", errors.New("it has a '@' after the hosts: special characters in user or password must be percent-encoded")
+	}
 	if u.Fragment != "" {
 		return nil, "", errors.New("it has a '#': special characters in user or password must be percent-encoded")
 	}
@@ -117,15 +122,15 @@ func (t *target) setHosts(hosts string) error {
 		port = "26379"
 	}
 	for _, h := range strings.Split(hosts, ",") {
-		if h == "" {
-			return errors.New("a host is missing")
-		}
 		host, p, err := net.SplitHostPort(h)
 		if err != nil { // no port
 			host, p = strings.Trim(h, "[]"), port
 		}
-		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 || host == "" {
-			return fmt.Errorf("%q is not host:port", h)
+		if host == "" {
+			return errors.New("a host is missing")
+		}
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 { // p may be a password
+			return fmt.Errorf("the port of host %q is not a number from 1 to 65535", host)
 		}
 		t.addrs = append(t.addrs, net.JoinHostPort(host, p))
 	}

@@ -9,24 +9,25 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// How a request waits for a mutex, and how its wait ends.
+// How a request begins to wait for a mutex, and what this server keeps of the wait. ticket.go and
+// waiterstore.go end it.
 
-// queueEntry is a ticket's entry in the queue of the mutex at Redis. It wraps the client's Waiter,
-// and is the Waiter of the ticket's request.
-type queueEntry struct {
+// localWait is what this server keeps of a wait besides its proxy.Ticket. It wraps the client's
+// Waiter, and is the Waiter of the ticket's request.
+type localWait struct {
 	simba.Waiter
 	ticket string // names the ticket among those of this server
 
-	// Backend.mu guards the fields below. A script that restores the entry must not run after the
-	// script that ends it. So restoring stops first.
-	score          string        // its order in the queue, "" = not known
+	// Backend.mu guards the fields below. A script that restores the queue entry must not run after
+	// the script that ends it. So restoring stops first.
+	score          string        // the entry's order in the queue, "" = not known
 	restoreStopped bool          // reconciling no longer restores the entry
 	restoring      int           // how many running reconciliations may restore it
 	restoringEnded chan struct{} // closed when restoring falls to 0; nil = nobody awaits that
 	earlier        grant         // of an earlier ticket of its contender; the zero value = none
 }
 
-func entryOf(t *proxy.Ticket) *queueEntry { return t.Request.Waiter.(*queueEntry) }
+func waitOf(t *proxy.Ticket) *localWait { return t.Request.Waiter.(*localWait) }
 
 // acquireWaiting is Acquire for a request that waits.
 func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
@@ -39,15 +40,15 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 	if err != nil {
 		return simba.Outcome{}, nil, b.requestError(err)
 	}
-	t, e := b.enter(r)
-	s, err := b.acquire(ctx, r, "wait", e.ticket)
+	t, w := b.enter(r)
+	s, err := b.acquire(ctx, r, "wait", w.ticket)
 	if err != nil {
-		if !t.Withdraw() { // a message has ended the wait already: End returns the outcome
+		if !t.Withdraw() { // a grant or another request has ended the wait: End returns the outcome
 			return simba.Outcome{Status: simba.StatusWaiting}, waitTicket{t, b}, nil
 		}
 		b.orphanTicket(t)
 		b.mu.Lock()
-		g := e.earlier
+		g := w.earlier
 		b.mu.Unlock()
 		if g.token != 0 {
 			b.handOffGrant(r.Mutex, g)
@@ -56,13 +57,13 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 	}
 	out := s.result()
 	if out.Status != simba.StatusWaiting {
-		t.Withdraw() // if a message ended the wait meanwhile, the reply is newer
+		t.Withdraw() // if something else ended the wait meanwhile, the reply is newer
 		return out, nil, nil
 	}
 	// This comes before the score is set, because from then on reconciling may find another grant.
-	b.keepLateGrants(e.ticket)
+	b.expectLateGrants(w.ticket)
 	b.mu.Lock()
-	e.score, _ = s.extra.(string)
+	w.score, _ = s.extra.(string)
 	b.mu.Unlock()
 	b.subs.subscribeReleases(r.Mutex)
 	next := time.Now() // another server that could not reach this one may have removed the entry
@@ -73,30 +74,30 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 	return out, waitTicket{t, b}, nil
 }
 
-// enter makes a ticket and its queue entry, before Redis has either.
-func (b *Backend) enter(r simba.AcquireRequest) (*proxy.Ticket, *queueEntry) {
+// enter registers a new ticket here. Redis learns of it only by the acquire script.
+func (b *Backend) enter(r simba.AcquireRequest) (*proxy.Ticket, *localWait) {
 	b.mu.Lock()
 	b.lastTicket++
-	e := &queueEntry{Waiter: r.Waiter, ticket: strconv.FormatUint(b.lastTicket, 10)}
+	w := &localWait{Waiter: r.Waiter, ticket: strconv.FormatUint(b.lastTicket, 10)}
 	b.mu.Unlock()
-	r.Waiter = e
-	return b.waiters.Enter(r), e
+	r.Waiter = w
+	return b.waiters.Enter(r), w
 }
 
 // stopRestoring stops reconciliations from restoring a ticket's queue entry, and waits for those
 // that are running.
 func (b *Backend) stopRestoring(ctx context.Context, t *proxy.Ticket) error {
-	e := entryOf(t)
+	w := waitOf(t)
 	b.mu.Lock()
-	e.restoreStopped = true
-	if e.restoring == 0 {
+	w.restoreStopped = true
+	if w.restoring == 0 {
 		b.mu.Unlock()
 		return nil
 	}
-	if e.restoringEnded == nil {
-		e.restoringEnded = make(chan struct{})
+	if w.restoringEnded == nil {
+		w.restoringEnded = make(chan struct{})
 	}
-	ended := e.restoringEnded
+	ended := w.restoringEnded
 	b.mu.Unlock()
 	select {
 	case <-ended:
@@ -110,18 +111,18 @@ func (b *Backend) stopRestoring(ctx context.Context, t *proxy.Ticket) error {
 func (b *Backend) allowRestoring(t *proxy.Ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	entryOf(t).restoreStopped = false
+	waitOf(t).restoreStopped = false
 }
 
-// endReplaced ends the wait of a ticket that another request of its contender has replaced.
-// waiterStore.Granted then asks Redis for the outcome.
-func (b *Backend) endReplaced(mutex, contender, ticket string) {
+// endSuperseded ends the wait of a ticket whose queue entry another request of its contender has
+// taken over or released. waitEnder.Granted then asks Redis for the outcome.
+func (b *Backend) endSuperseded(mutex, contender, ticket string) {
 	b.endWait(mutex, contender, ticket, proxy.Grant{Confirm: true})
 }
 
 // endWait ends the wait of a ticket by a grant, if it still waits.
 func (b *Backend) endWait(mutex, contender, ticket string, with proxy.Grant) {
-	if t := b.waiters.Find(mutex, contender); t != nil && entryOf(t).ticket == ticket {
+	if t := b.waiters.Find(mutex, contender); t != nil && waitOf(t).ticket == ticket {
 		t.Grant(with)
 	}
 }

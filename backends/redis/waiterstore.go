@@ -8,11 +8,11 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// waiterStore makes a Backend the proxy.Store that its Waiters call.
-type waiterStore struct{ *Backend }
+// waitEnder makes a Backend the proxy.WaitEnder that its Waiters call.
+type waitEnder struct{ *Backend }
 
-// Granted implements proxy.Store.
-func (b waiterStore) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
+// Granted implements proxy.WaitEnder.
+func (b waitEnder) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 	r := t.Request
 	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
 	defer cancel()
@@ -21,13 +21,13 @@ func (b waiterStore) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, err
 	}
 	passed := time.Since(g.Since)
 	// Redis rounds the start of a lease down to a millisecond, so the last millisecond is in doubt.
-	if !g.Confirm && g.Ticket == entryOf(t).ticket && wholeMillis(r.TTL+r.Transition-passed) > 0 {
+	if !g.Confirm && g.Ticket == waitOf(t).ticket && wholeMillis(r.TTL+r.Transition-passed) > 0 {
 		return simba.Outcome{
 			Status: simba.StatusAcquired, Owner: r.Contender, Token: g.Token,
 			TTL: wholeMillis(r.TTL - passed), Transition: wholeMillis(r.TTL + r.Transition - passed),
 		}, nil
 	}
-	s, err := b.ask(ctx, r.Mutex, confirmScript, r.Contender, tokenText(g.Token), entryOf(t).ticket, "acknowledged")
+	s, err := b.ask(ctx, r.Mutex, confirmScript, r.Contender, tokenText(g.Token), waitOf(t).ticket, "acknowledged")
 	if err != nil {
 		b.orphanTicket(t)
 		return simba.Outcome{}, err
@@ -41,16 +41,17 @@ func (b waiterStore) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, err
 	return s.outcome(simba.StatusTimeout), nil
 }
 
-// Reacquire implements proxy.Store.
-func (b waiterStore) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
+// Reacquire implements proxy.WaitEnder.
+func (b waitEnder) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
 	r := t.Request
-	r.Waiter = entryOf(t).Waiter
+	r.Waiter = waitOf(t).Waiter
 	return b.Acquire(context.Background(), r)
 }
 
-// Replaced implements proxy.Store.
-func (b waiterStore) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
-	// A guard of a token that no tenure has changes nothing, and returns the position.
+// Replaced implements proxy.WaitEnder.
+func (b waitEnder) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
+	// A guard of a token that no tenure has renews nothing, and returns the position. Like most
+	// scripts, it first hands the mutex off if it is free.
 	s, err := b.runLast(t, guardScript, int64(1), int64(0), "-")
 	if err != nil {
 		return simba.Outcome{}, err
@@ -58,8 +59,8 @@ func (b waiterStore) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
 	return s.outcome(simba.StatusQueued), nil
 }
 
-// Leave implements proxy.Store.
-func (b waiterStore) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error) {
+// Leave implements proxy.WaitEnder.
+func (b waitEnder) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error) {
 	reason := "left"
 	switch why {
 	case simba.EndTimeout:
@@ -67,22 +68,22 @@ func (b waiterStore) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome,
 	case simba.EndGone:
 		reason = "gone"
 	}
-	s, err := b.runLast(t, leaveScript, entryOf(t).ticket, reason)
+	s, err := b.runLast(t, leaveScript, waitOf(t).ticket, reason)
 	if err != nil {
 		return simba.Outcome{}, err
 	}
 	return s.result(), nil
 }
 
-// HandOff implements proxy.Store.
-func (b waiterStore) HandOff(t *proxy.Ticket, g proxy.Grant) error {
-	_, err := b.runLast(t, handOffScript, tokenText(g.Token), entryOf(t).ticket)
+// HandOff implements proxy.WaitEnder.
+func (b waitEnder) HandOff(t *proxy.Ticket, g proxy.Grant) error {
+	_, err := b.runLast(t, giveBackScript, tokenText(g.Token), waitOf(t).ticket)
 	return err
 }
 
-// runLast runs the script that ends a ticket. Its arguments begin with the contender. On an error
-// the ticket becomes an orphan.
-func (b waiterStore) runLast(t *proxy.Ticket, s *script, args ...any) (*reply, error) {
+// runLast runs the script that ends a ticket. It passes the contender, then args, to the script. On
+// an error the ticket becomes an orphan.
+func (b waitEnder) runLast(t *proxy.Ticket, s *script, args ...any) (*reply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
 	defer cancel()
 	if err := b.endEntry(ctx, t); err != nil {
@@ -97,7 +98,7 @@ func (b waiterStore) runLast(t *proxy.Ticket, s *script, args ...any) (*reply, e
 
 // endEntry stops reconciliations from restoring the entry of a ticket in the queue. On an error the
 // ticket becomes an orphan.
-func (b waiterStore) endEntry(ctx context.Context, t *proxy.Ticket) error {
+func (b waitEnder) endEntry(ctx context.Context, t *proxy.Ticket) error {
 	err := b.stopRestoring(ctx, t)
 	if err != nil {
 		b.orphanTicket(t)

@@ -12,10 +12,10 @@ import (
 
 // How the server makes sure that a reply comes from a node that takes writes. A demoted primary
 // still answers reads on its old connections. So each read is in a script that also writes, and a
-// demoted primary refuses the script. The write changes nothing. The scripts on one mutex write in
-// steps.lua or in their fast paths. The scripts below do so for all other requests. See
-// lua/writable.lua for the write, and lua/reconcile_fast.lua for why it comes last and is not
-// replicated.
+// demoted primary refuses the script. The write changes nothing: see lua/writable.lua. The scripts
+// on one mutex write in steps.lua or in their fast paths. The scripts below do so for the start,
+// for Scan, and for the check of pub/sub connections. In scanLua and bothLua, the write comes last
+// and is not replicated: see lua/reconcile_fast.lua.
 var (
 	writeCheckLua = writableLua + `requireWritable(KEYS[1]) return 1`
 	// ARGV  1 cursor  2 pattern  3 count
@@ -43,11 +43,11 @@ func refusesWrites(err error) bool {
 	return false
 }
 
-// closeIfReadOnly closes a node's connections if the error of a request says that the node takes no
-// writes. It keeps those that were opened after the request was sent, since the address may lead to
-// another node by now. Behind Sentinel it closes the connections to the Sentinels too, since
-// go-redis dials them by the same Dialer. go-redis connects to them again.
-func (u *upstream) closeIfReadOnly(node *redis.Client, sent time.Time, err error) {
+// closeIfWritesRefused closes a node's connections if the error of a request says that the node
+// takes no writes. It keeps those that were opened after the request was sent, since the address
+// may lead to another node by now. Behind Sentinel it closes the connections to the Sentinels too,
+// since go-redis dials them by the same Dialer. go-redis connects to them again.
+func (u *upstream) closeIfWritesRefused(node *redis.Client, sent time.Time, err error) {
 	if !refusesWrites(err) {
 		return
 	}
@@ -58,7 +58,7 @@ func (u *upstream) closeIfReadOnly(node *redis.Client, sent time.Time, err error
 	u.connections.closeBefore(addr, sent)
 }
 
-// eval runs one of the scripts above. Its only key is the key of the write check.
+// eval runs scanLua or subscriberCountLua. The only key is that of the write check.
 func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, args ...any) (any, error) {
 	key, err := u.writeCheckKey(ctx, node)
 	if err != nil {
@@ -66,7 +66,7 @@ func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, 
 	}
 	sent := time.Now()
 	reply, err := node.Eval(ctx, script, []string{key}, args...).Result()
-	u.closeIfReadOnly(node, sent, err)
+	u.closeIfWritesRefused(node, sent, err)
 	return reply, err
 }
 

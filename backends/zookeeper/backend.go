@@ -54,8 +54,8 @@ type counters struct {
 }
 
 var (
-	_ simba.Backend = (*Backend)(nil)
-	_ proxy.Store   = (*Backend)(nil)
+	_ simba.Backend   = (*Backend)(nil)
+	_ proxy.WaitEnder = (*Backend)(nil)
 )
 
 // Open connects to the ensemble and checks that it can keep mutexes. The chroot must exist, the

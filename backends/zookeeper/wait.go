@@ -11,10 +11,10 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// This file has the methods of proxy.Store, which end blocked waits.
+// This file has the methods of proxy.WaitEnder, which end blocked waits.
 
-// Granted implements proxy.Store. A grant without a token is no lease: the contender was removed
-// from the queue.
+// Granted implements proxy.WaitEnder. A grant without a token is no lease: the contender was
+// removed from the queue.
 func (b *Backend) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 	ctx, leave, err := b.enter(context.Background())
 	if err != nil {
@@ -28,7 +28,7 @@ func (b *Backend) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error)
 	return b.outcomeWithoutLease(ctx, t, simba.StatusTimeout)
 }
 
-// Reacquire implements proxy.Store.
+// Reacquire implements proxy.WaitEnder.
 func (b *Backend) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
 	return b.Acquire(context.Background(), t.Request)
 }
@@ -43,7 +43,7 @@ func (b *Backend) answerGrant(n *node) bool {
 	return owns
 }
 
-// Replaced implements proxy.Store.
+// Replaced implements proxy.WaitEnder.
 func (b *Backend) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
 	ctx, leave, err := b.enter(context.Background())
 	if err != nil {
@@ -53,7 +53,7 @@ func (b *Backend) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
 	return b.outcomeWithoutLease(ctx, t, simba.StatusQueued)
 }
 
-// Leave implements proxy.Store.
+// Leave implements proxy.WaitEnder.
 func (b *Backend) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error) {
 	ctx, leave, err := b.enter(context.Background())
 	if err != nil {
@@ -116,7 +116,7 @@ func (b *Backend) leaveWait(ctx context.Context, k nodeKey, why simba.EndReason)
 	}
 }
 
-// HandOff implements proxy.Store.
+// HandOff implements proxy.WaitEnder.
 func (b *Backend) HandOff(t *proxy.Ticket, g proxy.Grant) error {
 	if g.Token == 0 {
 		return nil

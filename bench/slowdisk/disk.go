@@ -11,7 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// disk is the operating system's file system, on which every sync takes at least a given time.
+// disk is the operating system's file system, but each sync takes at least a given time.
 type disk struct {
 	vfs.FS
 	sync time.Duration
@@ -63,12 +63,11 @@ func (f slowFile) SyncTo(length int64) (fullSync bool, err error) {
 	return f.File.SyncTo(length)
 }
 
-// wait returns when the sync that began then has taken its time. It blocks the thread in the
-// kernel, as fdatasync does. time.Sleep would block no thread, so the server could use its
-// processor at once.
+// wait waits until the time of a sync since began has passed. It blocks the thread in the kernel,
+// like fdatasync. time.Sleep blocks no thread, so the server could use the processor at once.
 func (f slowFile) wait(began time.Time) {
 	for left := f.sync - time.Since(began); left > 0; left = f.sync - time.Since(began) {
 		ts := syscall.NsecToTimespec(left.Nanoseconds())
-		_ = syscall.Nanosleep(&ts, nil) // a signal ends it early: the loop goes on
+		_ = syscall.Nanosleep(&ts, nil) // a signal may end it early, so it is in a loop
 	}
 }

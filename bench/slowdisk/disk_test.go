@@ -29,10 +29,10 @@ func TestASyncTakesAtLeastAsLongAsAsked(t *testing.T) {
 	} {
 		began := time.Now()
 		if err := sync(); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s returns %v", name, err)
 		}
 		if took := time.Since(began); took < long {
-			t.Errorf("%s takes %v", name, took)
+			t.Errorf("%s takes %v, want at least %v", name, took, long)
 		}
 	}
 }

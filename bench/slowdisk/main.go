@@ -1,10 +1,11 @@
 //go:build linux
 
-// Slowdisk is simba-resp with the embedded engine in `always`, on a disk that is slow or on which
-// no checkpoint ends. Only the benchmarks run it: simba-resp itself has no way to slow its disk.
+// Slowdisk is simba-resp with the embedded engine and the durability `always`, on a slow disk, or
+// on a disk on which no checkpoint ends. Only the benchmarks use it: simba-resp itself cannot slow
+// its disk.
 //
-// It connects the parts of the server as cmd/simba-resp does, but has no settings, no users and no
-// limits for clients. It runs until it is killed.
+// Slowdisk connects the parts of the server like cmd/simba-resp, but has no settings, no users and
+// no limits for clients. It runs until it is killed.
 package main
 
 import (
@@ -65,7 +66,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	stalled.Store(*stall) // not before: Open itself writes a table in a new directory
+	stalled.Store(*stall) // after Open, which writes a table in a new directory
 	fmt.Printf("ready addr=%s\n", ln.Addr())
 	return server.Serve(ln)
 }

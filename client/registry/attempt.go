@@ -10,22 +10,22 @@ import (
 	"github.com/simba-resp/simba-resp/client/internal/contend"
 )
 
-// errElsewhere means that another holder or process has the lock. Callers of the package do not
-// get it.
+// errElsewhere means that another holder or process has the lock. The package does not return it to
+// its callers.
 var errElsewhere = errors.New("another has the lock")
 
-// attempt is an attempt to lock a mutex at the server, and its tenure if it succeeds. Registry.mu
-// guards what changes.
+// attempt is an attempt to lock a mutex at the server, and the tenure if the attempt succeeds.
+// Registry.mu guards all fields but run.
 type attempt struct {
 	run contend.Run
 
-	own       context.Context // of the ownership; nil = not acquired yet
+	own       context.Context // the ownership context; nil = not acquired yet
 	lost      bool
-	elsewhere bool  // by the last reply another has the lock
-	renewals  int   // how often the lease has begun anew
+	elsewhere bool  // in the last reply another contender owns the mutex or is next
+	renewals  int   // how often the lease was renewed
 	failures  int   // how many requests have failed
-	err       error // of the last request
-	final     bool  // the server refuses requests
+	err       error // the error of the last request
+	final     bool  // err is final: a retry does not help
 
 	news chan struct{} // closed and replaced with each change
 }
@@ -40,7 +40,7 @@ func (a *attempt) over() bool {
 	}
 }
 
-// change changes the attempt under the lock, and wakes await.
+// change calls f, which changes a, with Registry.mu locked. It then wakes await.
 func (r *Registry) change(a *attempt, f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,9 +49,9 @@ func (r *Registry) change(a *attempt, f func()) {
 	a.news = make(chan struct{})
 }
 
-// start starts an attempt to lock e at the server, by one request or until it is stopped. It
-// first waits until nothing of the attempt before is left, which could still own the mutex; for
-// one request, until Timeout.
+// start starts an attempt to lock e at the server. If once is true, the attempt sends one request;
+// else it lasts until it is stopped. The previous attempt may still own the mutex. So start first
+// waits until nothing of it is left; if once is true, at most for Timeout.
 func (r *Registry) start(ctx context.Context, e *localLock, once bool) (*attempt, error) {
 	if err := r.awaitLast(ctx, e, once); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (r *Registry) start(ctx context.Context, e *localLock, once bool) (*attempt
 		return nil, client.ErrClosed
 	}
 	a := &attempt{news: make(chan struct{}), err: contend.ErrNoAnswer}
-	r.attempts++ // a new id for each: a late request of an earlier attempt cannot affect this one
+	r.attempts++ // for a new id: a late request of an earlier attempt cannot affect this one
 	cfg := contend.Config{
 		Mutex: e.lock.mutex, ID: r.cfg.ID + ":" + strconv.FormatUint(r.attempts, 10), TTL: r.cfg.ExpireAfter,
 		Once: once, NoQueue: once || r.cfg.Mode == Spin,
@@ -86,9 +86,9 @@ func (r *Registry) start(ctx context.Context, e *localLock, once bool) (*attempt
 		return nil, err
 	}
 	e.attempt = a
-	e.pins++ // the caller has pinned it already
+	e.pins++ // the caller has pinned e, so the registry has not forgotten it
 	r.running++
-	go func() { // Close waits for it
+	go func() { // Close waits for this goroutine
 		<-a.run.Gone()
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -101,8 +101,8 @@ func (r *Registry) start(ctx context.Context, e *localLock, once bool) (*attempt
 	return a, nil
 }
 
-// awaitLast waits until nothing of the last attempt of e is left. It returns nil with Registry.mu
-// locked.
+// awaitLast waits until nothing of the last attempt of e is left. If it returns nil, it has locked
+// Registry.mu.
 func (r *Registry) awaitLast(ctx context.Context, e *localLock, once bool) error {
 	var enough <-chan time.Time
 	if once {
@@ -128,8 +128,8 @@ func (r *Registry) awaitLast(ctx context.Context, e *localLock, once bool) error
 	return nil
 }
 
-// await waits until decided reports true, and returns its error. It calls decided under the lock
-// with each change of a.
+// await waits until decided returns true, and returns the error of decided. It calls decided after
+// each change of a, with Registry.mu locked.
 func (r *Registry) await(ctx context.Context, a *attempt, decided func() (bool, error)) error {
 	for {
 		r.mu.Lock()
@@ -145,7 +145,7 @@ func (r *Registry) await(ctx context.Context, a *attempt, decided func() (bool, 
 			return ctx.Err()
 		case <-r.closed:
 			return client.ErrClosed
-		case <-a.run.Stopping(): // the Client is closed, unless the attempt was decided
+		case <-a.run.Stopping(): // the attempt is decided, or the Client is closed
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if ok, err := decided(); ok {
@@ -159,8 +159,8 @@ func (r *Registry) await(ctx context.Context, a *attempt, decided func() (bool, 
 	}
 }
 
-// acquire locks e at the server for its holder. With an error, elsewhere reports whether another
-// had the lock by the last reply, and failure is the error of the last request.
+// acquire locks e at the server for the holder of e. If err is not nil, failure is the error of the
+// last request. elsewhere reports whether another process had the lock in the last reply.
 func (r *Registry) acquire(ctx context.Context, e *localLock, once bool) (elsewhere bool, failure, err error) {
 	a, err := r.start(ctx, e, once)
 	if err != nil {
@@ -182,7 +182,7 @@ func (r *Registry) acquire(ctx context.Context, e *localLock, once bool) (elsewh
 	return a.elsewhere, a.err, err
 }
 
-// renew begins the lease of e's holder anew.
+// renew renews the lease of the holder of e. failure is the error of the last request.
 func (r *Registry) renew(ctx context.Context, e *localLock, once bool) (failure, err error) {
 	r.mu.Lock()
 	a := e.attempt

@@ -43,7 +43,7 @@ func ExampleLock_Key() {
 	// Output: 4711
 }
 
-// Two processes, so two registries; a context limits the waiting.
+// Two registries stand for two processes. A context limits the wait.
 func ExampleLock_Lock() {
 	c, done := connect()
 	defer done()
@@ -137,7 +137,7 @@ func ExampleLock_IsHeldInThisProcess() {
 	// Output: false true
 }
 
-// The token goes with each write to what the lock protects, which refuses a smaller one.
+// Send the token with each write to the protected resource, so that it can refuse smaller ones.
 func ExampleLock_Token() {
 	c, done := connect()
 	defer done()

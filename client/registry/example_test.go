@@ -42,8 +42,8 @@ func ExampleNew() {
 func ExampleConfig() {
 	cfg := registry.Config{
 		Prefix:      "orders",         // the lock of 4711 is the mutex orders:4711
-		ExpireAfter: 30 * time.Second, // when nobody unlocks it
-		Mode:        registry.Spin,    // ask, do not queue
+		ExpireAfter: 30 * time.Second, // if nobody unlocks the lock
+		Mode:        registry.Spin,    // ask repeatedly, without a queue entry
 		SpinEvery:   50 * time.Millisecond,
 		Capacity:    1000,
 	}
@@ -62,7 +62,7 @@ func ExampleMode_String() {
 	// Output: Notified
 }
 
-// The owners of its locks, by SIMBA.OWNER, begin with the registry's id.
+// The contender ids of the locks begin with the registry's id. SIMBA.OWNER shows them.
 func ExampleRegistry_ID() {
 	c, done := connect()
 	defer done()
@@ -94,7 +94,7 @@ func ExampleRegistry_Obtain() {
 	// Output: true true
 }
 
-// Each holder stands for one flow of control.
+// Each holder stands for what is a thread in Java.
 func ExampleRegistry_NewHolder() {
 	c, done := connect()
 	defer done()
@@ -112,7 +112,7 @@ func ExampleRegistry_NewHolder() {
 	// false
 }
 
-// A function that locks may call another that locks the same: both have the same holder.
+// A function that has locked a key may call another one that locks it with the same holder.
 func ExampleHolder() {
 	c, done := connect()
 	defer done()

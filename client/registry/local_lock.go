@@ -10,36 +10,37 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// localLock is the part of a lock in this process: a reentrant lock for holders. It also has the
-// last attempt to lock the mutex at the server. Registry.mu guards what changes.
+// localLock is a reentrant lock for the holders of this process. It also has the last attempt to
+// lock the mutex at the server. Registry.mu guards it.
 type localLock struct {
 	key  string
 	lock *Lock // the handle that Obtain returns
 
-	pins int           // calls in progress, the holder, and an attempt; 0 = may be forgotten
-	used time.Time     // when it was last unpinned
-	at   *list.Element // in Registry.idle; nil = pinned
+	pins int           // users: calls in progress, the holder, the attempt; 0 = may be forgotten
+	used time.Time     // when pins became 0
+	at   *list.Element // the element in Registry.idle; nil = pins is not 0
 
 	holder *Holder   // nil = free
-	count  int       // how often the holder has locked; 0 with a holder = it is about to
-	busy   bool      // a call of the holder is in progress: one at a time sends requests
+	count  int       // how often the holder has locked; 0 = its first Lock is in progress
+	busy   bool      // a call of the holder is in progress, the only one that may send requests
 	queue  []*waiter // first come, first served
 
-	attempt *attempt // the last; nil = none, or nothing of it is left
+	attempt *attempt // the last attempt; nil = none, or nothing of it is left
 }
 
 // waiter is a call that waits for a localLock.
 type waiter struct {
 	h       *Holder
-	granted chan struct{} // closed when h has the localLock
+	granted chan struct{} // closed when h is granted the localLock
 }
 
 func (e *localLock) admitsLocked(h *Holder) bool {
 	return !e.busy && (e.holder == nil || e.holder == h)
 }
 
-// enter begins a call of h that may send requests. Until exit no other such call begins; if wait
-// is true, enter waits for that. first reports whether h does not have the lock yet.
+// enter begins a call of h that may send requests. Only one such call is in progress between enter
+// and exit. If another one is, or another holder has the lock, enter waits if wait is true, else it
+// returns errElsewhere. first reports whether h does not have the lock yet.
 func (r *Registry) enter(ctx context.Context, l *Lock, h *Holder, wait bool) (e *localLock, first bool, err error) {
 	r.mu.Lock()
 	if r.isClosedLocked() {
@@ -74,7 +75,7 @@ func (r *Registry) enter(ctx context.Context, l *Lock, h *Holder, wait bool) (e 
 	}
 	if i := slices.Index(e.queue, w); i >= 0 {
 		e.queue = slices.Delete(e.queue, i, i+1)
-	} else { // it was granted just now
+	} else { // w is not in the queue: it was granted just now
 		e.busy = false
 		e.grantNextLocked()
 	}
@@ -82,7 +83,7 @@ func (r *Registry) enter(ctx context.Context, l *Lock, h *Holder, wait bool) (e 
 	return nil, false, err
 }
 
-// exit ends a call that has entered; locked is whether it has locked.
+// exit ends a call that enter has begun. locked says whether the call has locked.
 func (r *Registry) exit(e *localLock, locked bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,16 +91,16 @@ func (r *Registry) exit(e *localLock, locked bool) {
 	if locked {
 		e.count++
 	}
-	if e.count == 0 && e.attempt != nil { // not acquired, or unlocked meanwhile
+	if e.count == 0 && e.attempt != nil { // not acquired, or the holder has unlocked meanwhile
 		e.attempt.run.Stop()
 	}
 	e.grantNextLocked()
-	if !locked || e.count > 1 { // the first pin of a holder stays until it unlocks
+	if !locked || e.count > 1 { // the pin of the first Lock stays until the last Unlock
 		r.unpinLocked(e)
 	}
 }
 
-// unlock undoes one Lock of h. If it was the last, it stops the attempt and returns it.
+// unlock undoes one Lock of h. If h has no more, unlock stops the attempt and returns it.
 func (r *Registry) unlock(l *Lock, h *Holder) (*attempt, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,17 +113,17 @@ func (r *Registry) unlock(l *Lock, h *Holder) (*attempt, error) {
 		return nil, nil
 	}
 	defer r.unpinLocked(e)
-	if e.busy { // another call of h is locking it again: exit decides
+	if e.busy { // another call of h is locking again, and its exit stops the attempt if needed
 		return nil, nil
 	}
 	a := e.attempt
-	_ = a.own.Err() // if the lease has ended by the clock, the lock is lost
+	_ = a.own.Err() // ends the ownership with ErrLost if the lease has ended
 	a.run.Stop()
 	e.grantNextLocked()
 	return a, nil
 }
 
-// grantNextLocked grants the local lock to the next waiter that may have it.
+// grantNextLocked grants the local lock to the first waiter in the queue that may have it.
 func (e *localLock) grantNextLocked() {
 	if e.count == 0 {
 		e.holder = nil
@@ -138,7 +139,7 @@ func (e *localLock) grantNextLocked() {
 	e.dropAttemptLocked()
 }
 
-// dropAttemptLocked drops an attempt of which nothing is left.
+// dropAttemptLocked forgets the attempt if nothing of it is left and no holder needs it.
 func (e *localLock) dropAttemptLocked() {
 	if e.attempt != nil && e.count == 0 && !e.busy && e.attempt.over() {
 		e.attempt = nil

@@ -13,14 +13,15 @@ import (
 // ErrNotHolder is returned by Unlock for a Holder that does not have the lock.
 var ErrNotHolder = errors.New("you do not own the lock")
 
-// Lock is the lock of one key, see [Registry.Obtain]. A holder that has it may lock it again; it
-// is free when it is unlocked as often. Each further Lock of the holder begins the lease anew.
+// Lock is the lock of one key, see [Registry.Obtain]. A holder that has the lock may lock it again.
+// The lock is free when the holder has unlocked it as often as it has locked it. Each further Lock
+// of the holder renews the lease.
 //
-// A holder that still has the lock when its lease ends has lost it, and another process may have
-// it. The clock of this process counts, which ends the lease a little early. The holder's
-// [Lock.Context] has ended then, and to lock again fails with client.ErrLost, as does Unlock. In
-// Spring, locking again would acquire a free lock anew, and the holder would not notice that
-// others had it meanwhile.
+// A holder that does not unlock before its lease ends loses the lock, and another process may lock
+// it. The lease ends by the clock of this process, a little earlier than at the server. Then
+// [Lock.Context] ends, and Lock and Unlock of the holder fail with client.ErrLost. In Spring, Lock
+// would acquire the lock once more if it is free. The holder would not notice that others had the
+// lock meanwhile.
 type Lock struct {
 	r          *Registry
 	key, mutex string
@@ -29,9 +30,9 @@ type Lock struct {
 // Key returns the key of the lock.
 func (l *Lock) Key() string { return l.key }
 
-// Lock waits until h has the lock. If ctx ends before, the error matches client.ErrNotAcquired
-// and that of ctx, and the request is withdrawn in the background. Lock retries while the server
-// is not available. It returns a refusal of the server at once.
+// Lock waits until h has the lock. If ctx ends first, the error matches client.ErrNotAcquired and
+// the error of ctx, and the registry releases the attempt in the background. Lock retries while
+// the server is not available. If the server refuses the request, Lock returns the refusal at once.
 func (l *Lock) Lock(ctx context.Context, h *Holder) error {
 	_, failure, err := l.lock(ctx, h, true)
 	switch {
@@ -45,8 +46,8 @@ func (l *Lock) Lock(ctx context.Context, h *Holder) error {
 	return fmt.Errorf("lock %s: %w: %w (%s)", l.mutex, client.ErrNotAcquired, err, failure.Error())
 }
 
-// TryLock locks if the lock is free; it sends one request. False without an error means that
-// another holder or process has the lock, or is next.
+// TryLock locks if the lock is free. It sends at most one request. If it returns false and no
+// error, another holder or process has the lock or is next.
 func (l *Lock) TryLock(ctx context.Context, h *Holder) (bool, error) {
 	_, _, err := l.lock(ctx, h, false)
 	switch {
@@ -58,9 +59,9 @@ func (l *Lock) TryLock(ctx context.Context, h *Holder) (bool, error) {
 	return false, fmt.Errorf("try to lock %s: %w", l.mutex, err)
 }
 
-// TryLockFor waits for the lock as Lock does, but no longer than wait. False without an error
-// means that another holder or process had it until then. If the last request failed, the error
-// says why. A wait of 0 is TryLock.
+// TryLockFor waits for the lock like Lock, but no longer than wait. If it returns false and no
+// error, another holder or process had the lock until then. If the last request failed, the error
+// says why. With a wait of 0, TryLockFor is TryLock.
 func (l *Lock) TryLockFor(ctx context.Context, h *Holder, wait time.Duration) (bool, error) {
 	if wait <= 0 {
 		return l.TryLock(ctx, h)
@@ -79,8 +80,8 @@ func (l *Lock) TryLockFor(ctx context.Context, h *Holder, wait time.Duration) (b
 	return false, fmt.Errorf("try to lock %s for %v: %w", l.mutex, wait, failure)
 }
 
-// lock locks for h, first in the process, then at the server. With an error, elsewhere reports
-// whether another had the lock last, and failure is the error of the last request.
+// lock locks for h, first in the process, then at the server. If err is not nil, elsewhere reports
+// whether another holder or process had the lock, and failure is the error of the last request.
 func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) (elsewhere bool, failure, err error) {
 	if h == nil {
 		return false, nil, errors.New("the holder is nil")
@@ -104,15 +105,15 @@ func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) (elsewhere bool, 
 	return elsewhere, failure, err
 }
 
-// Unlock undoes one Lock of h. The last one ends the ownership context and releases the lock at
-// the server. If ctx ends first, or has ended before, Unlock returns the error of ctx, and the
-// release continues in the background. After every error but ErrNotHolder h has unlocked, and the
-// next holder in the process may lock.
+// Unlock undoes one Lock of h. The last Unlock ends the ownership context and releases the lock at
+// the server. If ctx ends before the release, Unlock returns the error of ctx, and the release
+// continues in the background.
 //
-// Unlock returns ErrNotHolder if h does not have the lock. It returns client.ErrLost if the lease
-// had ended or was broken: another owner may have changed what the lock protects. It returns
-// client.ErrUnavailable if the server does not reply within Timeout. The lock is then free when
-// its lease ends, or when the release gets through.
+// Unlock returns ErrNotHolder if h does not have the lock. After any other error h has unlocked,
+// and the next holder in the process may lock. Unlock returns client.ErrLost if the lease had ended
+// or was broken: another owner may have changed what the lock protects. It returns
+// client.ErrUnavailable if the server does not reply within the Timeout of the Client. The lock is
+// then free when its lease ends, or earlier if a repeated release succeeds.
 func (l *Lock) Unlock(ctx context.Context, h *Holder) error {
 	a, err := l.r.unlock(l, h)
 	if err != nil || a == nil {
@@ -143,12 +144,12 @@ func (l *Lock) Unlock(ctx context.Context, h *Holder) error {
 	return nil
 }
 
-// IsHeldInThisProcess reports whether a holder of this registry has the lock and has not unlocked
-// it yet, even if its lease has ended.
+// IsHeldInThisProcess reports whether a holder of this registry has locked the lock and not
+// unlocked it yet. It does not check whether the lease has ended.
 func (l *Lock) IsHeldInThisProcess() bool { return l.held(nil) != nil }
 
-// Token returns the fencing token if a holder of this registry has the lock, even if the lease has
-// ended. Otherwise it returns 0.
+// Token returns the fencing token if a holder of this registry has locked the lock and not unlocked
+// it yet, else 0. It does not check whether the lease has ended.
 func (l *Lock) Token() uint64 {
 	if own := l.held(nil); own != nil {
 		return client.Token(own)
@@ -156,9 +157,10 @@ func (l *Lock) Token() uint64 {
 	return 0
 }
 
-// Context returns h's ownership context. It ends with the lease or, with the cause
-// client.ErrReleased, when h unlocks for the last time. [client.Token] returns its fencing token.
-// If h does not have the lock, Context returns one that has ended, with the cause ErrNotHolder.
+// Context returns the ownership context of h. It ends when the lock is lost (cause client.ErrLost)
+// or when h unlocks for the last time (cause client.ErrReleased). [client.Token] returns its
+// fencing token. If h does not have the lock, Context returns a context that has ended with the
+// cause ErrNotHolder.
 func (l *Lock) Context(h *Holder) context.Context {
 	if h != nil {
 		if own := l.held(h); own != nil {
@@ -170,8 +172,8 @@ func (l *Lock) Context(h *Holder) context.Context {
 	return ctx
 }
 
-// held returns the ownership context of h, or of any holder if h is nil; nil if it does not have
-// the lock.
+// held returns the ownership context of h; of any holder, if h is nil. It returns nil if the holder
+// does not have the lock.
 func (l *Lock) held(h *Holder) context.Context {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()

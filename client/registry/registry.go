@@ -1,4 +1,4 @@
-// Package registry makes reentrant locks by key, as Spring's RedisLockRegistry does.
+// Package registry makes reentrant locks by key, like Spring's RedisLockRegistry.
 package registry
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/simba-resp/simba-resp/client/internal/names"
 )
 
-// Mode is how the locks of a Registry wait.
+// Mode says how a Registry waits for its locks.
 type Mode int
 
 const (
-	// Notified waits in the server's queue, first come, first served, and gets a notice when it
-	// is next. If notices cannot be delivered, it asks again when the owner's lease ends.
+	// Notified takes an entry in the server's queue, first come, first served. The server sends a
+	// notice when the registry is next. Without a notice it asks when the owner's lease ends.
 	Notified Mode = iota
-	// Spin asks every SpinEvery and takes no queue entry. The first that asks when the lock is
-	// free gets it. Waiters in the queue go before it.
+	// Spin sends a request every SpinEvery and takes no queue entry. If the lock is free and the
+	// queue is empty, the first one that asks gets the lock.
 	Spin
 )
 
@@ -38,17 +38,17 @@ func (m Mode) String() string {
 
 // Config configures a Registry.
 type Config struct {
-	// Prefix is the registry's key: the lock of a key is the mutex Prefix:key. All processes that
-	// share the locks have the same Prefix.
+	// Prefix begins the names of the mutexes: the lock of a key is the mutex Prefix:key. Processes
+	// that share the locks must have the same Prefix.
 	Prefix string
 
-	// ID begins the contender ids of the locks: ID:1, ID:2 and so on, one for each tenure. "" means
-	// a new client.NewID. No two registries may have the same ID, and a process must not use it
-	// again after a restart. The server takes such registries for one.
+	// ID begins the contender ids of the locks: ID:1, ID:2 and so on, one for each attempt to lock.
+	// "" means a new client.NewID. Two registries must not have the same ID, since the server would
+	// take them for one. For the same reason a process must not use its ID again after a restart.
 	ID string
 
-	// ExpireAfter is how long a lock that nobody unlocks stays locked: 1 ms to 24 h, 0 means 60
-	// s. The lock is not renewed by itself. To hold it longer, lock it once more.
+	// ExpireAfter is how long a lock that nobody unlocks stays locked: 1 ms to 24 h; 0 means 60 s.
+	// The registry does not renew a lock by itself. To keep the lock longer, lock it once more.
 	ExpireAfter time.Duration
 
 	Mode Mode // the zero value is Notified
@@ -56,8 +56,8 @@ type Config struct {
 	// SpinEvery is the pause between two requests in the mode Spin; 0 means 100 ms.
 	SpinEvery time.Duration
 
-	// Capacity is how many locks the registry remembers; 0 means 100,000. Beyond that it forgets
-	// locks that are not locked, the least recently used first. It never forgets a locked one.
+	// Capacity is how many locks the registry remembers; 0 means 100,000. If there are more, it
+	// forgets unlocked ones, the least recently used first. It never forgets a lock that is locked.
 	Capacity int
 }
 
@@ -67,27 +67,25 @@ const (
 	defaultCapacity    = 100_000
 )
 
-// Registry makes reentrant locks by key. A program that does not come from Spring should use
-// [client.Client.Do]. In the process a lock belongs to one [Holder] at a time; among processes,
-// to one registry at a time.
+// Registry makes reentrant locks by key. Only one [Holder] of only one registry has a lock at a
+// time. A program that does not come from Spring should use [client.Client.Do] instead.
 type Registry struct {
 	c   *client.Client
 	cfg Config
 
 	mu       sync.Mutex // guards what follows, and the local locks with their attempts
 	locks    map[string]*localLock
-	idle     *list.List    // of *localLock that may be forgotten, the least recently used last
-	running  int           // attempts that are not over
-	attempts uint64        // attempts that were ever made
+	idle     *list.List    // of each *localLock that may be forgotten, the least recently used last
+	running  int           // how many attempts are not over
+	attempts uint64        // how many attempts were ever made
 	closed   chan struct{} // closed by Close
-	over     chan struct{} // closed when closed and no attempt is left
+	over     chan struct{} // closed when the registry is closed and no attempt is left
 }
 
-// Holder locks and unlocks. It has the role of a thread in Java, since goroutines have no
-// identity: a Holder may lock again what it has locked. Goroutines that share a Holder share its
-// locks.
+// Holder has locks. It has the role of a thread in Java, because goroutines have no identity: a
+// Holder may lock again what it has locked. Goroutines that share a Holder share its locks.
 type Holder struct {
-	_ byte // pointers to values without a size may be equal
+	_ byte // pointers to two values of size 0 may be equal, and Holders are compared by pointer
 }
 
 // New returns a Registry. It does not connect. The error names the field that is not valid.
@@ -130,15 +128,15 @@ func New(c *client.Client, cfg Config) (*Registry, error) {
 	}, nil
 }
 
-// ID returns the beginning of the contender ids of the locks.
+// ID returns the string with which the contender ids of the locks begin.
 func (r *Registry) ID() string { return r.cfg.ID }
 
 // NewHolder returns a new Holder.
 func (r *Registry) NewHolder() *Holder { return &Holder{} }
 
-// Obtain returns the lock of a key: the same one each time, as long as the registry remembers it.
-// A forgotten Lock and the new Lock of its key lock the same mutex. Obtain sends no request. The
-// error says why Prefix:key is not a valid name of a mutex.
+// Obtain returns the lock of a key. It returns the same Lock each time, as long as the registry
+// remembers it. A forgotten Lock and the new Lock of its key lock the same mutex. Obtain sends no
+// request. The error says why Prefix:key is not a valid name of a mutex.
 func (r *Registry) Obtain(key string) (*Lock, error) {
 	mutex := r.cfg.Prefix + ":" + key
 	if key == "" {
@@ -154,8 +152,8 @@ func (r *Registry) Obtain(key string) (*Lock, error) {
 	return e.lock, nil
 }
 
-// ExpireUnusedOlderThan forgets the locks that are not locked and have not been used for that
-// long. It returns how many.
+// ExpireUnusedOlderThan forgets the locks that are not locked and have not been used for longer
+// than age. It returns their number.
 func (r *Registry) ExpireUnusedOlderThan(age time.Duration) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,9 +165,9 @@ func (r *Registry) ExpireUnusedOlderThan(age time.Duration) int {
 	return n
 }
 
-// Close unlocks all locks, ends all waits, and waits for the server's replies until Timeout. A
-// lock that it could not unlock is free when its lease ends. Later calls to lock return
-// client.ErrClosed.
+// Close unlocks all locks and ends all waits. It waits for the server's replies, at most for the
+// Timeout of the Client. If a release fails, the lock is free when its lease ends. Later calls of
+// Lock, TryLock and TryLockFor return client.ErrClosed.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	if !r.isClosedLocked() {
@@ -207,8 +205,9 @@ func (r *Registry) isClosedLocked() bool {
 	}
 }
 
-// pinLocked returns the local lock of a key. The registry does not forget it until unpinLocked is
-// called as often. For a new key, lock becomes its handle; if it is nil, a new one.
+// pinLocked returns the local lock of a key. The registry does not forget the local lock until
+// unpinLocked is called as often as pinLocked. For a new key, the local lock gets the handle lock;
+// if lock is nil, a new handle.
 func (r *Registry) pinLocked(key string, lock *Lock) *localLock {
 	e := r.locks[key]
 	if e == nil {

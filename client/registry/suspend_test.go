@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/client/registry"
 )
 
-// Unlock knows by the clock that the lease has ended, though no timer has fired.
+// Unlock reads the clock and finds that the lease has ended, though no timer has fired.
 func TestUnlockAfterASuspendReturnsErrLost(t *testing.T) {
 	for _, mode := range []registry.Mode{registry.Notified, registry.Spin} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestUnlockAfterASuspendReturnsErrLost(t *testing.T) {
 			check(l.Lock(t.Context(), h))
 			defer suspend.Pretend(time.Hour)()
 			if err := l.Unlock(t.Context(), h); !errors.Is(err, client.ErrLost) {
-				t.Error(err)
+				t.Errorf("Unlock returns %v, not ErrLost", err)
 			}
 		})
 	}

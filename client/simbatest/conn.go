@@ -10,17 +10,17 @@ import (
 // lingerTimeout bounds the time in which a closed connection sends its last bytes.
 const lingerTimeout = 10 * time.Second
 
-// conn is the server's end of a pipe, with an unlimited buffer for what the client has not read. A
-// client that sends a long pipeline does not read before it has sent all of it.
+// conn is the server's end of a pipe. It has an unlimited buffer for bytes that the client has not
+// read yet. The reason is that a client reads no reply before it has sent its whole pipeline.
 type conn struct {
 	net.Conn
 
 	mu     sync.Mutex // guards what follows
 	unsent []byte
 	closed bool
-	failed error // of the first write that failed
+	failed error // the error of a write to the pipe; nil = none has failed
 
-	changed chan struct{} // unsent or closed has changed
+	changed chan struct{} // has an element when unsent or closed has changed
 }
 
 func newConn(pipe net.Conn) *conn { return &conn{Conn: pipe, changed: make(chan struct{}, 1)} }

@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-// processors is the state before the first of the tests that run now.
+// processors counts the tests that run on one processor.
 var processors struct {
 	mu     sync.Mutex // guards what follows
-	tests  int
-	before int
+	tests  int        // how many tests run now
+	before int        // GOMAXPROCS before the first of them
 }
 
-// limitProcessors makes the tests of this package run on one processor. With several, the race
-// detector of Go 1.26 crashes when two goroutines of a bubble receive from due timers at once. It
-// finds races on one processor as well.
+// limitProcessors makes a test that calls Start run on one processor. With several processors, the
+// race detector of Go 1.26 crashes when two goroutines of a synctest bubble receive from due timers
+// at once. On one processor it still finds races.
 func limitProcessors(t testing.TB) {
 	p := &processors
 	p.mu.Lock()

@@ -8,18 +8,18 @@
 //			…
 //			t.Cleanup(func() { c.Close() })
 //
-// The server is the real one: its engine with durability memory, its commands, and its protocol.
-// Only the network is replaced, by connections in memory. So every command of simba-resp works, and
-// a program of any lock library for go-redis can be tested.
+// The server is the real one: the embedded engine with durability memory, all commands, and the
+// protocol. Only the network is replaced, by connections in memory. So you can also test a program
+// that uses another lock library for go-redis.
 //
-// # A process that dies
+// # Simulate failures
 //
-// A raw SIMBA.ACQUIRE is a contender that never renews, as a process that has died:
+// To simulate a process that has died, send a SIMBA.ACQUIRE and never renew:
 //
 //	rdb.Do(ctx, "SIMBA.ACQUIRE", "report", "dead", 10_000)
 //
-// SIMBA.BREAK takes a mutex from its owner. A hook of go-redis ([redis.Client.AddHook]) whose
-// commands fail is a server that cannot be reached.
+// To take a mutex from its owner, send SIMBA.BREAK. To simulate a server that cannot be reached,
+// add a hook of go-redis ([redis.Client.AddHook]) that lets commands fail.
 package simbatest
 
 import (
@@ -39,35 +39,36 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// The server's defaults, as in docs/reference/configuration.md.
+// The defaults of the server's settings, see docs/reference/configuration.md.
 const (
 	handoffWindow = time.Second
 	queueGrace    = 5 * time.Second
 )
 
-// stopTimeout bounds the end of the server's connections.
+// stopTimeout bounds the wait for the end of the server's connections.
 const stopTimeout = time.Minute
 
-// Start starts a server without leases, and returns a client of it. Both end with the test. The
-// first fencing token is 1.
+// Start starts a server without leases, and returns a client of it. It stops both when the test
+// ends. The first fencing token of each mutex is 1.
 //
 // Call Start inside the bubble of [testing/synctest.Test], with the T of the bubble. Outside a
-// bubble it works as well, in real time. Close everything that uses the client by defer, or by a
-// Cleanup after Start: a contender that still runs keeps the bubble from ending.
+// bubble the server runs in real time. A contender that still runs keeps the bubble from ending. So
+// close everything that uses the client, by defer or by a Cleanup that is registered after Start.
 //
-// A test of two processes needs two clients. Another client of the same server is
+// To test two processes, create another client of the same server, and close it in the test:
 //
 //	other := redis.NewClient(rdb.Options())
 //
-// which the test closes. Calls of Start in one bubble start independent servers.
+// Calls of Start in one bubble start independent servers.
 func Start(t testing.TB) *redis.Client {
 	t.Helper()
 	limitProcessors(t)
 	s := newServer(t)
 	rdb := redis.NewClient(&redis.Options{
 		Addr: "simbatest", Dialer: s.dial, ContextTimeoutEnabled: true, DisableIdentity: true,
-		// go-redis pools the timers of requests that wait for a connection, and a timer must not
-		// leave its bubble. With a large pool no request waits.
+		// A request that waits for a connection takes a timer from a pool that go-redis shares
+		// among clients. A timer must not leave its bubble. With so many connections no request
+		// waits.
 		PoolSize:                 10_000,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
@@ -130,7 +131,7 @@ func (s *server) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return near, nil
 }
 
-// stop ends the server and waits for all its goroutines: a bubble must not leave one.
+// stop ends the server and waits for all its goroutines: a bubble must not leave one behind.
 func (s *server) stop(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()

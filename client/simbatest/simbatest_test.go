@@ -27,20 +27,20 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// newClient returns a Client that is closed with the test.
+// newClient returns a Client. It is closed when the test ends.
 func newClient(t *testing.T, rdb *redis.Client) *client.Client {
 	t.Helper()
 	c, err := client.New(rdb, client.Options{Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("close the Client: %v", err)
 		}
 	})
 	return c
 }
 
-// leader is a process that leads for as long as it is the leader.
+// leader is a process that contends for leadership. leads is true while it is the leader.
 type leader struct {
 	*client.Contender
 	leads atomic.Bool
@@ -78,7 +78,7 @@ func TestNextLeaderLeadsWhenTheFirstStops(t *testing.T) {
 			t.Errorf("a leads: %v, b leads: %v", a.leads.Load(), b.leads.Load())
 		}
 		if took := time.Since(stopped); took != 0 {
-			t.Errorf("b leads %v after a has stopped", took)
+			t.Errorf("b leads %v after a has stopped, want at once", took)
 		}
 	})
 }
@@ -93,7 +93,7 @@ func TestLeaseOfADeadProcessExpiresInFakeTime(t *testing.T) {
 		l, err := c.Lock(t.Context(), "report") // blocks until the lease has expired
 		must(t, err)
 		if waited := time.Since(began); waited < lease || waited > lease+time.Second || l.Token() != 2 {
-			t.Errorf("locked after %v with token %d", waited, l.Token())
+			t.Errorf("Lock returned after %v with token %d, want %v and token 2", waited, l.Token(), lease)
 		}
 		must(t, l.Unlock(t.Context()))
 	})
@@ -106,7 +106,7 @@ func TestBlockedWaiterIsGrantedTheMutexAtTheRelease(t *testing.T) {
 		l, err := c.Lock(t.Context(), "report")
 		must(t, err)
 		granted := make(chan error, 1)
-		go func() { // a blocked waiter of the protocol
+		go func() { // a blocked waiter, which this client never is
 			r, err := rdb.Do(context.Background(), "SIMBA.ACQUIRE", "report", "w", 60_000, "WAIT", 0).Result()
 			if err == nil && !strings.Contains(fmt.Sprint(r), "acquired") {
 				err = fmt.Errorf("reply %v", r)
@@ -118,9 +118,9 @@ func TestBlockedWaiterIsGrantedTheMutexAtTheRelease(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		select {
 		case err := <-granted:
-			t.Fatal("granted while another owns it:", err)
+			t.Fatal("the blocked waiter got a reply before Unlock:", err)
 		case err := <-waiting:
-			t.Fatal("done while another owns it:", err)
+			t.Fatal("Do returned before Unlock:", err)
 		default:
 		}
 		must(t, l.Unlock(t.Context()))
@@ -162,14 +162,14 @@ func TestOwnerThatCannotRenewLosesTheMutexToAnother(t *testing.T) {
 		b := newLeader(t, newClient(t, rdb), "b")
 		time.Sleep(time.Minute)
 		cut.Store(true)
-		time.Sleep(12 * time.Second) // ttl and transition
+		time.Sleep(12 * time.Second) // the TTL and transition windows
 		synctest.Wait()
 		if a.IsOwner() || a.leads.Load() {
-			t.Error("a leads after its lease")
+			t.Error("a still leads after the end of its lease")
 		}
 		time.Sleep(time.Second)
 		if !b.leads.Load() {
-			t.Error("b does not lead")
+			t.Error("b does not lead a second after the lease of a has ended")
 		}
 		cut.Store(false)
 		time.Sleep(time.Minute)
@@ -185,13 +185,13 @@ func TestServersOfOneBubbleAreIndependent(t *testing.T) {
 			l, err := newClient(t, simbatest.Start(t)).TryLock(t.Context(), "report")
 			must(t, err)
 			if l.Token() != 1 {
-				t.Errorf("the first token is %d", l.Token())
+				t.Errorf("the first token is %d, want 1", l.Token())
 			}
 		}
 	})
 }
 
-// A client that sends a long pipeline reads nothing before it has sent all.
+// A client reads no reply before it has sent its whole pipeline, so the server must buffer replies.
 func TestLongPipelineDoesNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := simbatest.Start(t)
@@ -207,11 +207,11 @@ func TestLongPipelineDoesNotBlock(t *testing.T) {
 		must(t, err)
 		for _, r := range replies {
 			if r.(*redis.StringCmd).Val() != long {
-				t.Fatalf("reply %v", r)
+				t.Fatalf("ECHO of %d bytes returns %v", len(long), r)
 			}
 		}
 		if took := time.Since(began); len(replies) != n || took != 0 {
-			t.Errorf("%d replies after %v", len(replies), took)
+			t.Errorf("%d replies after %v, want %d at once", len(replies), took, n)
 		}
 	})
 }
@@ -221,7 +221,7 @@ func TestStartWorksInRealTimeOutsideABubble(t *testing.T) {
 	must(t, c.Do(t.Context(), "report", func(ctx context.Context) error { return ctx.Err() }))
 }
 
-// go-redis' own commands for locks, as other lock libraries send them.
+// Other lock libraries send commands such as SET NX.
 func TestRedisLockCommandsWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := simbatest.Start(t)
@@ -231,7 +231,7 @@ func TestRedisLockCommandsWork(t *testing.T) {
 			return ok
 		}
 		if !set() || set() {
-			t.Error("SET NX does not lock")
+			t.Error("the first SET NX fails, or the second succeeds")
 		}
 		time.Sleep(time.Hour)
 		if !set() {

@@ -9,8 +9,8 @@ import (
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-// connect starts a server for an example and returns a client of it. A real program makes one
-// like this:
+// connect starts a server for an example and returns a client of it. A real program creates a
+// client like this:
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:7379", ContextTimeoutEnabled: true})
 //	c, err := client.New(rdb, client.Options{})

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// newWorker returns a Worker that tells of its states.
+// newWorker returns a Worker that sends its states to a channel.
 func newWorker(c *client.Client, states chan<- worker.State) *worker.Worker {
 	w, err := worker.New(c, worker.Config{
 		Mutex: "jobs", ID: "shop-1", TTL: 10 * time.Second, Transition: 2 * time.Second,

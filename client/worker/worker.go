@@ -16,7 +16,7 @@ import (
 // State is the state of a Worker.
 type State int
 
-// The states of a Worker, see there.
+// The states of a Worker. The comment of Worker shows how they follow each other.
 const (
 	Idle State = iota
 	Acquiring
@@ -39,29 +39,30 @@ func (s State) String() string {
 
 // Config configures a Worker.
 type Config struct {
-	// Mutex, ID, TTL and Transition are as in client.ContenderConfig. The owner of the mutex
-	// works.
+	// Mutex, ID, TTL and Transition are as in client.ContenderConfig. The Worker works while it
+	// owns the mutex.
 	Mutex           string
 	ID              string
 	TTL, Transition time.Duration
 
-	// StartWork is called when the mutex is acquired. It may start the work and return, or work
-	// until its context ends, which is when the mutex is lost or released. If it returns an
-	// error, the Worker calls StopWork, releases the mutex, and contends again after a TTL.
+	// StartWork is called when the mutex is acquired. Its context ends when the mutex is lost or
+	// about to be released. StartWork may start the work and return, or work until its context
+	// ends. If it returns an error, the Worker calls StopWork, releases the mutex, and contends
+	// again after a TTL.
 	StartWork func(ownership context.Context) error
 
-	// StopWork is called when the mutex is lost or is to be released, after StartWork has
-	// returned. The mutex is released, or asked for again, when StopWork has returned. An error
-	// is logged. It may be nil.
+	// StopWork is called when the mutex is lost or about to be released, and StartWork has
+	// returned. Until StopWork returns, the Worker neither releases the mutex nor asks for it
+	// again. The Worker logs an error of StopWork. StopWork may be nil.
 	StopWork func() error
 
-	// Changed is called with each change of the state, one at a time, in order. It may be late.
-	// The changes that it has not received yet are kept in memory, so it must return. It may be
-	// nil.
+	// Changed is called for each change of the state, one at a time, in order. A call may come
+	// late. Changes that wait for a call are kept in memory, so Changed must not block for ever.
+	// It may be nil.
 	Changed func(from, to State)
 }
 
-// Worker processes jobs while it is the leader: the state machine of a distributed lock's worker.
+// Worker processes jobs while it is the leader. Its states:
 //
 //	         Start                    acquired             renewal is due
 //	  idle ────────► acquiring ───────────────► working ◄──────────────► renewing
@@ -72,19 +73,22 @@ type Config struct {
 //	   │  released                   stopped       │
 //	releasing ◄────────────────────────────────────┘ Stop
 //
-// Stop leads from every state to releasing, through pausing if there is work to stop, and to
-// idle.
+// Stop leads from every state to releasing and then to idle. If there is work to stop, it first
+// leads to pausing.
 //
-// It differs from the worker of the Node.js tutorial that it is modelled on. The work is started
-// once for each tenure, not after each renewal. The server notifies a waiter, which does not ask
-// every five seconds. And a late reply does not lose the mutex as long as the lease lasts.
+// The state machine is that of a worker in a Node.js tutorial, with three differences. The Worker
+// starts the work once for each tenure, not after each renewal. A waiter gets a notice from the
+// server, and does not ask every five seconds. A late reply does not lose the mutex as long as the
+// lease lasts.
 type Worker struct {
 	cfg       Config
 	contender *client.Contender
 	changes   callbacks.Queue // calls of Changed
-	failed    bool            // StartWork has failed; used by its callbacks only, like what follows
-	startErr  error           // of StartWork
-	workDone  func(error)     // reports the end of the work
+
+	// Used by the callbacks of contender only.
+	failed   bool        // whether StartWork has failed
+	startErr error       // the error of StartWork
+	workDone func(error) // calls the hook WorkDone
 
 	mu    sync.Mutex // guards state
 	state State
@@ -148,11 +152,11 @@ func (w *Worker) Run(ctx context.Context) error { return w.contender.Run(ctx) }
 // Start starts the Worker and does not wait for the server, see [client.Contender.Start].
 func (w *Worker) Start() error { return w.contender.Start() }
 
-// Stop stops the work, releases the mutex or the queue entry, and returns when the Worker is
-// idle. See [client.Contender.Stop].
+// Stop stops the work, releases the mutex or the queue entry, and waits until the Worker is idle.
+// See [client.Contender.Stop].
 func (w *Worker) Stop(ctx context.Context) error { return w.contender.Stop(ctx) }
 
-// Quit begins to stop and does not wait. Unlike Stop it may be called in every callback.
+// Quit stops the Worker in the background. Unlike Stop, it may be called in every callback.
 func (w *Worker) Quit() { w.contender.Quit() }
 
 // Resign stops the work, releases the mutex and contends again, see [client.Contender.Resign].
@@ -184,7 +188,7 @@ func (w *Worker) stopWork(client.State) {
 	w.failed = false
 }
 
-// become sets the state.
+// become sets the state, and adds a call of Changed if the state has changed.
 func (w *Worker) become(to State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -108,7 +108,7 @@ var fields = []field{
 	},
 	{
 		name: "tls-auth-clients", kind: strings.Join(tlsAuths, "|"), initial: authNo,
-		help:  "Whether a TLS client must present a certificate. The server verifies it with --tls-ca-cert-file.",
+		help:  "Certificates of TLS clients. no = the server asks for none, optional = a client may present one, yes = every client must. The server verifies certificates with --tls-ca-cert-file.",
 		value: func(c *config) flag.Value { return choice{&c.TLSAuthClients, tlsAuths} },
 	},
 	{
@@ -178,7 +178,7 @@ var fields = []field{
 	},
 	{
 		name: "zookeeper-session-timeout", kind: "duration", initial: "25s", engine: engineZooKeeper,
-		help:  "How long the ensemble keeps the leases of a server that it cannot reach. Leases must be shorter than half of it. The ensemble may choose another value.",
+		help:  "How long the ensemble keeps the leases of a server that it cannot reach, so owners must stop earlier. The ensemble may choose another value.",
 		value: func(c *config) flag.Value { return (*duration)(&c.ZooKeeperSessionTimeout) },
 	},
 	{

@@ -3,7 +3,7 @@
 //     javac -cp jedis.jar Leader.java
 //     java -cp jedis.jar:commons-pool2.jar:slf4j-api.jar:. Leader          in two terminals, beside `make run`
 //
-// The first leads. End it with Ctrl-C or with kill -9, and the other takes over.
+// The first one becomes the leader. End it with Ctrl-C or kill -9, and the other one becomes it.
 // Options: --addr host:port --mutex name --id contender --ttl ms
 
 import java.util.HashMap;
@@ -21,8 +21,8 @@ import redis.clients.jedis.exceptions.JedisException;
 import redis.clients.jedis.util.SafeEncoder;
 
 public final class Leader {
-    private static final long TRANSITION = 1000; // ms after the ttl: nobody else may lead, and we may still renew
-    private static final long WAIT = 2000;       // ms that the server holds an ACQUIRE until it is our turn
+    private static final long TRANSITION = 1000; // ms after the TTL: only this process may lead, and it may still renew
+    private static final long WAIT = 2000;       // ms for which an ACQUIRE blocks until the grant
     private static final int TIMEOUT = 3000;     // ms that any request may take
 
     private final JedisPooled redis;
@@ -31,42 +31,42 @@ public final class Leader {
     private final long ttl;
     private final CountDownLatch stopping = new CountDownLatch(1);
 
-    /** One tenure. Renewed by a thread of its own, read by the one that works. */
+    /** One tenure. A thread of its own renews it, and the thread that works reads it. */
     private final class Lease {
         final long token;
-        private volatile long sent;     // when the request was sent that the lease counts from, ns
+        private volatile long sent;     // when the request that began the lease was sent, ns
         private volatile boolean ended;
 
         Lease(long token) {
             this.token = token;
-            this.ended = !renew(); // an ACQUIRE that waited does not tell when it was granted
+            this.ended = !renew(); // the reply to an ACQUIRE that waited does not say when the grant was
         }
 
         /**
-         * Whether we lead at this moment. It reads the clock, so a process that was frozen knows when
-         * it wakes; what it slept with the whole machine, nanoTime does not count everywhere.
+         * Whether this process leads now. It reads the clock, so the result is right even after a
+         * freeze. On some systems nanoTime does not count the time while the machine was suspended.
          */
         boolean held() {
             return !ended && left() > 0;
         }
 
-        /** Until the lease is given up: a little early, since clocks do not run alike. */
+        /** The time until this process gives up the lease: a little early, as clocks differ in speed. */
         private long left() {
             return sent + TimeUnit.MILLISECONDS.toNanos((ttl + TRANSITION) * 99 / 100) - System.nanoTime();
         }
 
         /** Renews until the lease is lost or ended. */
         void keep() {
-            long usual = Math.min(ttl, (ttl + TRANSITION) * 2 / 3); // a third is left for slow answers
+            long usual = Math.min(ttl, (ttl + TRANSITION) * 2 / 3); // a third is left for slow replies
             long due = usual;
             while (held() && !await(Math.max(0, due - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - sent)))) {
                 try {
                     if (!renew()) {
-                        break; // another may have it
+                        break; // another contender may own the mutex
                     }
                     due = usual;
                 } catch (JedisException e) {
-                    due += 200; // and try again, until the lease is over
+                    due += 200; // try again, until the lease ends
                 }
             }
             ended = true;
@@ -78,7 +78,7 @@ public final class Leader {
             if (!answer.get("status").equals("renewed")) {
                 return false;
             }
-            sent = now; // from before it was sent: never longer than the server's
+            sent = now; // before the request was sent, so the lease ends here before it ends at the server
             return true;
         }
     }
@@ -104,7 +104,7 @@ public final class Leader {
                 await(500);
             }
         }
-        try { // so that the next need not wait for the end of our lease
+        try { // release, so that the next waiter need not wait for the end of the lease
             if (Long.valueOf(1).equals(send("SIMBA.RELEASE", mutex, id))) {
                 System.out.println("released");
             }
@@ -123,7 +123,7 @@ public final class Leader {
         Thread keeper = new Thread(lease::keep);
         keeper.start();
         try {
-            // What the work changes should be told the token, and turn away a smaller one than it has seen.
+            // A real program sends the token with each change. The resource refuses a smaller token.
             while (lease.held() && stopping.getCount() > 0) {
                 System.out.println("working");
                 await(Math.min(1000, Math.max(0, TimeUnit.NANOSECONDS.toMillis(lease.left()))));
@@ -131,12 +131,12 @@ public final class Leader {
         } finally {
             lease.ended = true;
             keeper.interrupt();
-            keeper.join(); // no renewal may come after the release
+            keeper.join(); // no renewal may arrive after the release
         }
         System.out.println("stopped working");
     }
 
-    /** Sleeps. True: it is to stop. */
+    /** Sleeps. Returns true if the program must stop. */
     private boolean await(long millis) {
         try {
             return stopping.await(millis, TimeUnit.MILLISECONDS);
@@ -145,7 +145,7 @@ public final class Leader {
         }
     }
 
-    /** A request whose reply is a record: names and values in turn. */
+    /** Sends a request whose reply is a record: each name, and after it the value. */
     private Map<String, Object> ask(String command, Object... options) {
         Object[] args = new Object[3 + options.length];
         args[0] = mutex;

@@ -8,9 +8,9 @@
 //	   │                                                  error
 //	releasing ◄── cleanup ◄── STOP, in any state
 //
-// What a state does is a service, an async function that is given an AbortSignal for STOP. There is
-// one at a time: STOP has the present one end early and waits for it, so that none can
-// come after the lock was released.
+// Each state calls a service, an async function, with an AbortSignal. Only one service runs at a time.
+// STOP aborts the signal and waits until the running service ends. So no service runs after the
+// release of the lock.
 import { EventEmitter } from "node:events";
 
 export const states = {
@@ -36,7 +36,7 @@ export class LockMachine extends EventEmitter {
     this.#services = services;
   }
 
-  // start has it try for the lock. It can be started again after each stop.
+  // start begins to try for the lock. The machine can be started again after each stop.
   start() {
     if (this.state !== "idle") throw new Error(`it is ${this.state}, not idle`);
     this.#stop = new AbortController();

@@ -18,10 +18,10 @@ export class Lock extends EventEmitter {
   #args; // mutex, contender, ttl, TRANSITION, transition
   #ttl;
   #lease; // ttl + transition
-  #until = 0; // when we give the lease up, on our clock
+  #until = 0; // when this process gives up the lease, by its clock
   #renewAt = 0;
-  #askAt = 0; // when to ask again, as long as nobody calls us
-  #called = false; // since the last request
+  #askAt = 0; // when to ask again if no notice comes
+  #called = false; // whether a notice has come since the last request
 
   // The redis client is made with enableOfflineQueue and autoResendUnfulfilledCommands false: a
   // request that was given up must not be sent later. ttl and transition are milliseconds.
@@ -32,8 +32,9 @@ export class Lock extends EventEmitter {
     this.#ttl = ttl;
     this.#lease = ttl + transition;
 
-    // The server calls a waiter on its own channel when it is its turn, and on the mutex' channel
-    // when it is nobody's. There an owner hears of another, should an administrator have broken its tenure.
+    // The server sends a notice on a waiter's own channel when the waiter is next. On the channel of
+    // the mutex it announces that the mutex is free and nobody is next, and each new owner. From this
+    // an owner learns that an administrator has broken its tenure.
     const ours = `simba:{${mutex}}:${contender}`;
     const everybodys = `simba:{${mutex}}`;
     this.#subscriber = redis.duplicate({ enableOfflineQueue: true });
@@ -41,23 +42,23 @@ export class Lock extends EventEmitter {
       const news = this.token !== 0 ? payload !== `acquired@@${contender}` : payload.startsWith("released@@");
       if (channel === ours || news) this.#call();
     });
-    this.#subscriber.on("ready", () => this.#call()); // we may have missed something
-    this.#subscriber.on("error", () => {}); // of this the other connection tells
-    this.#subscriber.subscribe(ours, everybodys).catch(() => {}); // it is repeated with each new connection
+    this.#subscriber.on("ready", () => this.#call()); // notices may have been lost
+    this.#subscriber.on("error", () => {}); // the other connection reports errors
+    this.#subscriber.subscribe(ours, everybodys).catch(() => {}); // ioredis repeats it on each new connection
   }
 
-  // held tells whether we own the mutex at this moment. It reads the clock: a process that was
-  // frozen knows at once when it wakes.
+  // held tells whether this process owns the mutex now. It reads the clock, so the result is right
+  // even after a freeze of the process.
   held() {
     return this.token !== 0 && now() < this.#until;
   }
 
-  // acquire asks once. It rejects with NotOwner when another has the mutex.
+  // acquire sends one request. It rejects with NotOwner when another contender owns the mutex.
   async acquire() {
     this.#askAt = now() + PAUSE * (1 + Math.random());
     const { reply, sent } = await this.#ask(TIMEOUT, "SIMBA.ACQUIRE", ...this.#args);
     if (reply.status !== "acquired" && reply.status !== "renewed") {
-      // At the end of the owner's lease, but not all at the same moment.
+      // Ask at the end of the owner's lease. The random part spreads the requests of the waiters.
       const early = reply.transition > reply.ttl ? 200 : 0;
       this.#askAt = now() + reply.transition - early + Math.random() * (1000 + early);
       throw new NotOwner(`${reply.owner || "nobody yet"} has it`);
@@ -77,15 +78,15 @@ export class Lock extends EventEmitter {
     return this.#sleep(this.#renewAt, signal);
   }
 
-  // renew renews the lease, and tries to until it is over. It rejects when the lock is lost.
+  // renew renews the lease, and retries until the lease ends. It rejects when the lock is lost.
   async renew(signal) {
     while (this.held() && !signal.aborted) {
       try {
         const { reply, sent } = await this.#ask(this.#until - now(), "SIMBA.GUARD", ...this.#args, "TOKEN", this.token);
         if (reply.status === "renewed") return this.#hold(sent);
-        this.#until = 0; // another may have it
+        this.#until = 0; // another contender may own the mutex
       } catch {
-        await this.#sleep(Math.min(now() + 100, this.#until), signal); // and try again
+        await this.#sleep(Math.min(now() + 100, this.#until), signal); // then try again
       }
     }
     if (!this.held()) {
@@ -95,7 +96,7 @@ export class Lock extends EventEmitter {
     }
   }
 
-  // release gives up the mutex, or the place in its queue. It resolves with true if we owned it.
+  // release releases the mutex or the queue entry. It resolves with true if this process was the owner.
   async release() {
     this.token = 0;
     const [mutex, contender] = this.#args;
@@ -107,14 +108,14 @@ export class Lock extends EventEmitter {
     this.#subscriber.disconnect();
   }
 
-  // hold begins the windows anew: from before the request was sent, so that we never believe to own
-  // the mutex for longer than the server does. The margin is for clocks that do not run alike.
+  // hold begins a new lease. The lease counts from before the request was sent, so it ends here before
+  // it ends at the server. The margin is for clocks that run at different speeds.
   #hold(sent) {
     this.#until = sent + this.#lease * 0.99 - 20;
     this.#renewAt = sent + Math.min(this.#ttl, (this.#lease * 2) / 3);
   }
 
-  // ask makes a request and gives it up after limit. A record comes as names and values in turn.
+  // ask sends a request and gives it up after limit. A record has each name, and after it the value.
   async #ask(limit, command, ...args) {
     this.#called = false;
     let timer;
@@ -136,7 +137,7 @@ export class Lock extends EventEmitter {
     this.emit("called");
   }
 
-  // sleep resolves at that time, when we are called, or when the signal says so.
+  // sleep resolves at the given time, when a notice comes, or when the signal aborts.
   #sleep(at, signal) {
     return new Promise((resolve) => {
       const wake = () => {

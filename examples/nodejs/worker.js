@@ -1,9 +1,9 @@
-// A job worker of which one in the fleet works: whoever holds the lock.
+// A job worker. Of all its processes, only the owner of the lock works.
 //
 //	npm ci
 //	node worker.js                  in two terminals, beside `make run`
 //
-// End the one that works, with Ctrl-C or with kill -9, and the other goes on with the work.
+// End the one that works with Ctrl-C or kill -9, and the other one works.
 import { randomUUID } from "node:crypto";
 import { parseArgs } from "node:util";
 import { Redis } from "ioredis";
@@ -15,7 +15,7 @@ const { values: options } = parseArgs({
     addr: { type: "string", default: "127.0.0.1:7379" },
     mutex: { type: "string", default: "worker" },
     id: { type: "string", default: randomUUID() },
-    ttl: { type: "string", default: "3000" }, // ms until a worker that died may be missed; a second of transition follows
+    ttl: { type: "string", default: "3000" }, // TTL in ms; a transition window of 1 s follows
   },
 });
 const workerId = options.id;
@@ -29,8 +29,8 @@ redis.on("error", (err) => console.error("Redis:", err.message || err.code));
 
 const lock = new Lock(redis, { mutex: options.mutex, contender: workerId, ttl: Number(options.ttl), transition: 1000 });
 
-// The work: a piece each second. Each asks first whether the lock is held still; what it
-// changes should be told the token, and turn away a smaller one than it has seen.
+// The work: a piece each second. It first checks that it still owns the lock. A real program sends
+// the token with each change, and the resource refuses a token that is smaller than the largest so far.
 let working;
 function consumeResource() {
   const piece = () => {

@@ -3,17 +3,17 @@
 #
 #	./leader.sh [--addr host:port] [--mutex name] [--id contender] [--ttl ms]
 #
-# Run it in two terminals, beside `make run`: the first leads. End it with Ctrl-C or with
-# kill -9, and the other takes over.
+# Start a server with `make run`, and this script in two other terminals. The first one becomes the
+# leader. End it with Ctrl-C or kill -9, and the other one becomes the leader.
 set -uf
 
 addr=127.0.0.1:7379
 mutex=leader
 random=$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
 [ ${#random} -eq 16 ] || { echo "$0: no random number for an id" >&2; exit 1; }
-id=$$@$(uname -n)~$random # containers can share process number and host name
-ttl=3000        # how long a leader that died may be missed, in milliseconds
-transition=1000 # follows the ttl: nobody else may lead yet, and we may still renew
+id=$$@$(uname -n)~$random # random: containers can share process number and host name
+ttl=3000        # the TTL window of the lease, in milliseconds
+transition=1000 # the transition window after it: only this script may lead, and it may still renew
 
 while [ $# -ge 2 ]; do
 	case $1 in
@@ -28,14 +28,14 @@ done
 [ $# -eq 0 ] || { echo "$0: what is $1?" >&2; exit 2; }
 
 lease=$((ttl + transition))
-renew=$((lease * 2 / 3)) # a third of the lease is left for slow answers
+renew=$((lease * 2 / 3)) # a third of the lease is left for slow replies
 [ "$renew" -le "$ttl" ] || renew=$ttl
 
 dir=$(mktemp -d) || exit 1
-asking='' # the request, or the pause, that we wait for
+asking='' # the process id of the request or the pause in progress
 working=''
 
-# now prints milliseconds, where there is one on a clock that nobody sets.
+# now prints a time in milliseconds. On Linux its clock counts from the boot, and nobody can set it.
 now() {
 	if read -r up rest 2>/dev/null </proc/uptime; then
 		echo "${up%.*}${up#*.}0"
@@ -44,12 +44,12 @@ now() {
 	fi
 }
 
-# ask makes a request and gives it up after $1 seconds; the reply is in $dir/reply. It is waited for in the
-# background, since a shell hears signals only between commands.
+# ask sends a request and gives it up after $1 seconds. The reply is in $dir/reply. The request runs
+# in the background, because a shell handles a signal only between commands or during wait.
 ask() {
 	limit=$1
 	shift
-	asking=begun # a signal may come before we know its number
+	asking=begun # a signal may come before the process id is known
 	timeout "$limit" redis-cli -h "${addr%:*}" -p "${addr##*:}" "$@" >"$dir/reply" 2>&1 &
 	asking=$!
 	wait "$asking"
@@ -58,15 +58,15 @@ ask() {
 	return "$code"
 }
 
-# end ends a process of ours, and returns when it is gone. A signal is lost that comes before the process has
-# become what it is to run, so there may be another.
+# end ends a process of this script, and returns when the process is gone. A new process may lose a
+# signal that comes before it runs its program, so end repeats the signal.
 end() {
 	while kill "$1" 2>/dev/null; do
 		sleep 0.05
 	done
 }
 
-# pause does nothing for $1 milliseconds.
+# pause waits for $1 milliseconds.
 pause() {
 	asking=begun
 	sleep "$(($1 / 1000)).$(printf %03d $(($1 % 1000)))" >/dev/null &
@@ -75,16 +75,16 @@ pause() {
 	asking=''
 }
 
-# A record comes as names and values in turn, a line each.
+# A record has a line for each name, and after it a line for the value.
 status() { sed -n 2p "$dir/reply"; }
 token() { sed -n 6p "$dir/reply"; }
 
-# held: is the lease, which began when the request at $1 was sent, ours at this moment?
+# held succeeds if the lease still lasts. The lease began when the request was sent, at $1.
 held() { [ "$(now)" -lt "$(($1 + lease - lease / 100))" ]; }
 
-# work is what the leader does, as a process of its own. It looks at its lease before each piece, so
-# that it ends by itself should this script be killed. What it changes should be told the token,
-# and turn away a smaller one than it has seen.
+# work does the leader's work in a process of its own. It checks the lease before each piece. So it
+# ends by itself if this script is killed. A real program sends the token with each change, and the
+# resource refuses a token that is smaller than the largest so far.
 work() {
 	trap 'exit 0' TERM
 	while read -r sent <"$dir/sent" && held "$sent"; do
@@ -94,7 +94,8 @@ work() {
 	done
 }
 
-# begin has the lease begin with the request that was sent at $1. A file is replaced, never half written.
+# begin records that the lease began with the request that was sent at $1. It replaces the file in one
+# step, so that work never reads half of it.
 begin() { echo "$1" >"$dir/next" && mv "$dir/next" "$dir/sent"; }
 
 stop_work() {
@@ -104,9 +105,9 @@ stop_work() {
 	working=''
 }
 
-# lead works and renews until the lease is lost. The wait for our turn does not tell when we were
-# granted it: so the first renewal is at once, and the lease counts from before that was sent. A
-# tenure that an administrator breaks is lost with the next renewal.
+# lead works and renews until the lease is lost. The reply to an ACQUIRE that has waited does not say
+# when the server granted the mutex. So lead renews at once, and counts the lease from this request.
+# If an administrator breaks the tenure, the next renewal finds that.
 lead() {
 	tenure=$1 sent=''
 	while :; do
@@ -126,7 +127,7 @@ lead() {
 			due=$((renew - ($(now) - sent)))
 			;;
 		lost) break ;;
-		*) # no answer: try again until the lease is over
+		*) # no reply: try again until the lease ends
 			[ -n "$sent" ] || break
 			held "$sent" || break
 			due=200
@@ -138,11 +139,12 @@ lead() {
 	echo lost
 }
 
-# quit gives up the mutex, or the place in its queue, so that the next need not wait for our lease's end.
+# quit releases the mutex or the queue entry, so that the next waiter need not wait for the end of the
+# lease.
 quit() {
 	trap '' INT TERM
 	[ "$asking" != begun ] || asking=$!
-	[ -z "$asking" ] || end "$asking" # no request of ours may come after the release
+	[ -z "$asking" ] || end "$asking" # no ACQUIRE or GUARD may arrive after the release
 	stop_work
 	ask 3 SIMBA.RELEASE "$mutex" "$id"
 	[ "$(cat "$dir/reply")" != 1 ] || echo released
@@ -152,12 +154,12 @@ quit() {
 trap quit INT TERM
 
 while :; do
-	# The server holds the request until it is our turn, for 10 s at most.
+	# The request blocks until the server grants the mutex, for 10 s at most.
 	ask 15 SIMBA.ACQUIRE "$mutex" "$id" "$ttl" TRANSITION "$transition" WAIT 10000
 	case $(status) in
 	acquired | renewed) lead "$(token)" ;;
 	timeout) ;;
-	*) # the server is away, or says what is wrong
+	*) # the server cannot be reached, or has replied with an error
 		cat "$dir/reply" >&2
 		pause 1000
 		;;

@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// BenchmarkWrite appends a record and syncs it, on the disk of the temporary directory. For
-// comparison, Pebble does the same with a batch of one row, and with its log alone.
+// BenchmarkWrite measures an append with its sync, on the disk of the temporary directory. For
+// comparison, it measures Pebble with a batch of one row, and Pebble's log alone.
 func BenchmarkWrite(b *testing.B) {
 	for _, size := range []int{100, 6 << 10} {
 		payload := make([]byte, size)
@@ -51,7 +51,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend measures the cost of a record that nobody waits for.
+// BenchmarkAppend measures an append without a sync.
 func BenchmarkAppend(b *testing.B) {
 	j := benchJournal(b)
 	payload := make([]byte, 100)
@@ -67,7 +67,7 @@ func BenchmarkAppend(b *testing.B) {
 	mustClose(b, j)
 }
 
-// BenchmarkOpen opens a full journal after kill -9, and reads it.
+// BenchmarkOpen measures how long it takes to open a full journal after kill -9, and to read it.
 func BenchmarkOpen(b *testing.B) {
 	o := diskOptions(b)
 	j := mustOpen(b, o)
@@ -102,7 +102,7 @@ func diskOptions(b *testing.B) Options {
 	return o
 }
 
-// benchJournal opens a journal that already reuses its files, as most journals do.
+// benchJournal opens a journal that already reuses its files, as a journal does after a while.
 func benchJournal(b *testing.B) *Journal {
 	j := mustOpen(b, diskOptions(b))
 	payload := make([]byte, 1<<20)
@@ -118,7 +118,7 @@ func benchJournal(b *testing.B) *Journal {
 	return j
 }
 
-// quiet is a logger of Pebble that writes nothing.
+// quiet is a logger for Pebble that writes nothing.
 type quiet struct{ pebble.Logger }
 
 func (quiet) Infof(string, ...any)  {}

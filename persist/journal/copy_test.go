@@ -10,9 +10,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// copyWhileWriting copies the files of a journal as cp -a does. It lists the names, and then copies
-// one file after the other, in the order that order returns. Between two files it calls between. It
-// leaves out a file that is gone by then. gone counts the segments among these.
+// copyWhileWriting copies the files of a journal as cp -a does. It lists the names, sorts them by
+// order, and copies one file after the other. It calls between before each further file. A file may
+// be gone when its turn comes. gone is the number of such segments.
 func copyWhileWriting(t *testing.T, j *Journal, order func(names []string), between func()) (disk *vfs.MemFS, gone int) {
 	names, err := j.o.FS.List(j.o.Dir)
 	if err != nil {
@@ -32,8 +32,9 @@ func copyWhileWriting(t *testing.T, j *Journal, order func(names []string), betw
 	return diskOf(t, files), gone
 }
 
-// The copy has all records that were durable when it began. Records may be written meanwhile, and
-// the files may be copied in any order. No segment may be released meanwhile.
+// The copy must have all records that were durable when the copy began. That holds for any order of
+// the files, and while the journal writes records. It holds only if the journal releases no segment
+// meanwhile.
 func TestACopyOfARunningJournalHasAllThatWasDurable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	orders := map[string]func([]string){
@@ -71,7 +72,8 @@ func TestACopyOfARunningJournalHasAllThatWasDurable(t *testing.T) {
 	}
 }
 
-// A copy that Open accepts lacks no record in the middle.
+// If segments are released during the copy, Open may refuse the copy. A copy that Open accepts must
+// have no gap between records.
 func TestACopyOfDifferentMomentsIsRefusedOrEndsEarlier(t *testing.T) {
 	t.Run("names are listed again", func(t *testing.T) {
 		o := testOptions(vfs.NewMem())
@@ -117,7 +119,7 @@ func TestACopyOfDifferentMomentsIsRefusedOrEndsEarlier(t *testing.T) {
 			for range 4 {
 				write()
 			}
-			o.From = j.FullIndex() / 2 // the checkpoint is copied first
+			o.From = j.FullIndex() / 2 // as if the checkpoint was copied first
 			began := written
 			var gone int
 			o.FS, gone = copyWhileWriting(t, j, func([]string) {}, func() {
@@ -149,7 +151,7 @@ func TestACopyOfDifferentMomentsIsRefusedOrEndsEarlier(t *testing.T) {
 			mustClose(t, again)
 		}
 		if refused == 0 || whole == 0 || opened == whole {
-			t.Errorf("%d copies were refused, %d were not, %d of them were whole", refused, opened, whole)
+			t.Errorf("Open refused %d copies and accepted %d, of which %d missed no released segment; want some of each", refused, opened, whole)
 		}
 	})
 }

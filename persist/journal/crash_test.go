@@ -14,15 +14,14 @@ import (
 
 var errCrashed = errors.New("the machine has crashed")
 
-// promised says which records a journal must have after a crash.
+// promised has the bounds of the records that a journal must have after a crash.
 type promised struct {
-	durable uint64 // the records up to here were durable
-	from    uint64 // the checkpoint had the records up to here
+	durable uint64 // records up to this index were durable
+	from    uint64 // the checkpoint had the records up to this index
 }
 
-// A machine runs journals on a disk, one after the other. Each run ends by a crash, at a random
-// operation of the file system. The crash is a loss of power, or kill -9. The next run must find
-// what was promised.
+// A machine runs one journal after another on the same disk. Each run ends at a random operation of
+// the file system, by a loss of power or kill -9. The next run must find all promised records.
 type machine struct {
 	t    *testing.T
 	rng  *rand.Rand
@@ -32,14 +31,14 @@ type machine struct {
 
 	// mu protects the fields below.
 	mu       sync.Mutex
-	records  [][]byte // the payload of each record that was appended, by index-1
+	records  [][]byte // the payloads of all appended records; that of index i is at i-1
 	promised promised
-	after    int            // operations until the crash
-	crashed  bool           // no operation succeeds any more
-	lost     *vfs.MemFS     // what a loss of power has left
-	atCrash  promised       // at the crash
-	seen     map[string]int // kinds of operations at which it crashed
-	reused   int            // segments that were spares
+	after    int            // how many operations are left until the crash
+	crashed  bool           // all further operations fail
+	lost     *vfs.MemFS     // the disk after a loss of power; nil = the crash was kill -9
+	atCrash  promised       // what was promised at the crash
+	seen     map[string]int // number of crashes, by kind of operation
+	reused   int            // number of spares that became segments
 }
 
 func newMachine(t *testing.T, seed uint64) *machine {
@@ -55,7 +54,7 @@ func (m *machine) draw(n int) int {
 	return m.rng.IntN(n)
 }
 
-// hook is the hook of the disk: see trapFS.
+// hook is called before each operation on the disk: see trapFS.
 func (m *machine) hook(o op) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,7 +76,8 @@ func (m *machine) hook(o op) (int, error) {
 	return m.rng.IntN(o.size + 1), errCrashed // kill -9 may cut a write short
 }
 
-// boot prepares the next run, which crashes after some operations.
+// boot prepares the next run, and returns the options of its journal. The run crashes at the given
+// number of operations.
 func (m *machine) boot(after int) Options {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,12 +91,12 @@ func (m *machine) boot(after int) Options {
 	return o
 }
 
-// run opens the journal, perhaps after starts that crash. It checks the journal, writes to it, and
-// ends by a crash.
+// run first makes some starts that may crash. Then it opens the journal, checks it, and writes to
+// it until the crash.
 func (m *machine) run() {
 	for range m.draw(4) {
 		if j, err := Open(m.boot(1 + m.draw(25))); err == nil {
-			m.check(j) // opened before the crash
+			m.check(j) // Open returned before the crash
 			abandon(j)
 		} else if !errors.Is(err, errCrashed) {
 			m.t.Fatalf("run %d: %v", m.runs, err)
@@ -114,7 +114,7 @@ func (m *machine) run() {
 	if m.work(j) {
 		m.mu.Lock()
 		if m.after > 1<<20 {
-			m.t.Error("the run has not crashed")
+			m.t.Error("the run ended without a crash")
 		}
 		m.mu.Unlock()
 	}
@@ -125,25 +125,25 @@ func (m *machine) run() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.crashed { // it was closed before the crash
+	if !m.crashed { // Close has returned before the crash
 		m.crashed, m.atCrash = true, m.promised
 	}
 	m.promised = m.atCrash
 }
 
-// note notes a promise, unless the crash came first.
+// note calls promise, unless the crash has happened.
 func (m *machine) note(promise func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	promise()
 }
 
-// check compares the records with those that were appended. They must be all that were durable, and
-// perhaps more, in order, each once. From now on they are promised.
+// check compares the journal's records with the appended ones. The journal must have all durable
+// records, may have more, and must have them in order. From now on all these records are promised.
 func (m *machine) check(j *Journal) {
 	from, last := j.o.From, j.FullIndex()
 	if last < m.promised.durable || last > uint64(len(m.records)) {
-		m.t.Fatalf("run %d: %d records, of %d that were appended %d were durable", m.runs, last, len(m.records), m.promised.durable)
+		m.t.Fatalf("run %d: the journal has %d records; of %d appended ones, %d were durable", m.runs, last, len(m.records), m.promised.durable)
 	}
 	next := from
 	for r, err := range j.Records(from, j.FullIndex()) {
@@ -151,7 +151,7 @@ func (m *machine) check(j *Journal) {
 			m.t.Fatalf("run %d: %v", m.runs, err)
 		}
 		if next++; r.Index != next {
-			m.t.Fatalf("run %d: record %d follows, want %d", m.runs, r.Index, next)
+			m.t.Fatalf("run %d: the next record is %d, want %d", m.runs, r.Index, next)
 		}
 		if !bytes.Equal(r.Payload, m.records[next-1]) {
 			m.t.Fatalf("run %d: record %d is %.30q, want %.30q", m.runs, next, r.Payload, m.records[next-1])
@@ -164,12 +164,12 @@ func (m *machine) check(j *Journal) {
 	defer m.mu.Unlock()
 	m.records = m.records[:last]
 	m.promised.durable = last
-	if m.crashed { // the crash was after Open, which has returned no error
+	if m.crashed { // the crash came in the background, after Open had returned
 		m.atCrash.durable = last
 	}
 }
 
-// work appends, syncs and releases until the crash. It returns false if it ends before the crash.
+// work appends, syncs and releases at random. It returns true if the crash ended it.
 func (m *machine) work(j *Journal) bool {
 	for m.draw(80) > 0 {
 		if err := m.step(j); err != nil {
@@ -220,8 +220,8 @@ func (m *machine) sync(j *Journal, last uint64) error {
 	return err
 }
 
-// payload makes up a payload that differs from all others. Some payloads contain frames, and some
-// do not fit into a segment.
+// payload returns a random payload that differs from all others. Some payloads contain forged
+// frames, and some are larger than a segment.
 func (m *machine) payload() []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -241,8 +241,8 @@ func (m *machine) payload() []byte {
 	return p
 }
 
-// The machine also crashes while Open recovers, several times in a row. Some of these crashes are
-// kill -9. After kill -9, a loss of power can still take writes in the kernel's memory.
+// The machine also crashes while Open recovers, up to three times in a row. Some crashes are kill
+// -9. Then the kernel still has the writes in memory, and a later loss of power can lose them.
 func TestACrashAtAnyMomentLosesNothingDurable(t *testing.T) {
 	seen, reused := map[string]int{}, 0
 	for seed := range uint64(20) {
@@ -259,15 +259,15 @@ func TestACrashAtAnyMomentLosesNothingDurable(t *testing.T) {
 	}
 	for _, kind := range []string{"open", "remove", "rename", "write", "sync"} {
 		if seen[kind] == 0 {
-			t.Errorf("no run crashed at %s, but at %v", kind, seen)
+			t.Errorf("no run crashed at the operation %s; crashes by operation: %v", kind, seen)
 		}
 	}
 	if reused == 0 {
-		t.Error("no file was used again")
+		t.Error("no run reused a file")
 	}
 }
 
-// A moment is a disk before an operation, as a loss of power would leave it.
+// A moment is the disk that a loss of power before an operation would leave.
 type moment struct {
 	disk *vfs.MemFS
 	promised
@@ -275,8 +275,8 @@ type moment struct {
 	at       op
 }
 
-// The power is lost before each operation of writing, filling ahead, rotation, release and reuse.
-// It is lost again before each operation of the recovery.
+// The test loses power before each operation of writing, filling ahead, rotation, release and
+// reuse. For each of these moments, it loses power again before each operation of the recovery.
 func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 	m := newMachine(t, 1)
 	var moments []moment
@@ -330,7 +330,7 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 	}
 }
 
-// reopen checks a journal after a loss of power.
+// reopen opens and checks a journal after a loss of power.
 func (m *machine) reopen(o Options, at op) {
 	m.t.Helper()
 	j, err := Open(o)

@@ -10,18 +10,19 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A position is where a frame is on disk.
+// A position is the place of a frame on disk.
 type position struct {
 	file    string
 	offset  int64
 	size    int64
 	index   uint64
-	durable uint64 // as the frame says
+	durable uint64 // the durable index that the frame states
 }
 
-// damageable makes a journal of four segments with nine records and one that was torn off. It
-// returns the positions of all frames. Each segment ends in another way: full with every record
-// synced, full with some unsynced, by a crash, and with a seal if sealed.
+// damageable makes a journal of four segments. It has ten records, and behind record 6 two more
+// that a crash has torn off. damageable returns the positions of the frames that count. The first
+// segment is full and all its records are synced; the second is full with some unsynced. A crash
+// ended the third. The fourth ends with a seal if sealed is set.
 func damageable(t testing.TB, sealed bool) (Options, []position) {
 	o := testOptions(vfs.NewMem())
 	var places []position
@@ -79,7 +80,7 @@ func durableAt(t testing.TB, o Options, p position) uint64 {
 	return f.durable
 }
 
-// memory returns the bytes of a segment's file in memory, to be changed in place.
+// memory returns the bytes of a segment's file. The test changes the file by changing these bytes.
 func memory(t testing.TB, o Options, file string) []byte {
 	b, err := o.FS.(*vfs.MemFS).UnsafeGetFileDataBuffer(o.path(file))
 	if err != nil {
@@ -88,7 +89,7 @@ func memory(t testing.TB, o Options, file string) []byte {
 	return b
 }
 
-// findsOf describes the result of a scan in one line.
+// findsOf returns the result of a scan as one line of text.
 func findsOf(s *scan, err error) string {
 	var damage *DamageError
 	switch {
@@ -100,9 +101,10 @@ func findsOf(s *scan, err error) string {
 	return fmt.Sprintf("%d records", s.segments[len(s.segments)-1].last)
 }
 
-// The test flips each bit that has a meaning, one at a time. If a later segment follows, its header
-// shows that a frame is missing. A later frame shows the same if the missing record was durable by
-// then.
+// The test flips one bit after another in all frames. Open must refuse a journal with a damaged
+// frame, or must take the frame for a torn end. It can notice a missing frame by the header of a
+// later segment. It can also do so by a later frame, if that states that the missing record was
+// durable.
 func TestEveryFlippedBitIsRefusedOrTheTornEnd(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		o, places := damageable(t, sealed)
@@ -141,7 +143,7 @@ func TestAFlippedBitInAHeaderIsRefused(t *testing.T) {
 		b := memory(t, o, segmentName(n+1))
 		for i := range headerSize {
 			if i > 100 && i < headerSize-8 && i%50 > 0 {
-				continue // every bit of a header is flipped in another test
+				continue // TestEveryBitOfAHeaderIsChecked flips all bits
 			}
 			b[i] ^= 4
 			want := fmt.Sprintf("damage of %s at 0", o.path(segmentName(n+1)))
@@ -153,8 +155,7 @@ func TestAFlippedBitInAHeaderIsRefused(t *testing.T) {
 	}
 }
 
-// The last frame of a segment is followed by zeros, by frames of an earlier use, or by what a crash
-// has torn off.
+// Behind the last frame of a segment are zeros, frames of an earlier use, or a torn record.
 func TestABitBehindTheEndIsIgnored(t *testing.T) {
 	o, places := damageable(t, false)
 	for i, p := range places {
@@ -165,14 +166,14 @@ func TestABitBehindTheEndIsIgnored(t *testing.T) {
 		for at := p.offset + p.size; at < int64(len(b)); at += 29 {
 			b[at] ^= 0x10
 			if got := findsOf(scanDir(&o)); got != "10 records" {
-				t.Errorf("byte %d of %s: %s", at, p.file, got)
+				t.Errorf("with byte %d of %s changed the scan finds %s, want 10 records", at, p.file, got)
 			}
 			b[at] ^= 0x10
 		}
 	}
 }
 
-// There is one case for each kind of refusal.
+// There is one case for each reason to refuse a journal.
 func TestARefusedJournalIsLeftAsItIs(t *testing.T) {
 	for name, test := range map[string]struct {
 		damage func(o *Options, files map[string][]byte)
@@ -248,7 +249,7 @@ func TestANewerFormatIsRefusedByName(t *testing.T) {
 	o.FS = diskOf(t, files)
 	_, err := Open(o)
 	if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), segmentName(4)) || !strings.Contains(err.Error(), "format 2") {
-		t.Errorf("Open returned %v", err)
+		t.Errorf("Open returned %v, want ErrNewer that names the segment and the format", err)
 	}
 	wantUnchanged(t, o, files)
 }
@@ -268,7 +269,7 @@ func TestAnUnknownKindOfFrameIsRefusedByName(t *testing.T) {
 	}
 }
 
-// Open reads nothing of a segment that the checkpoint covers.
+// Open does not read a segment that the checkpoint covers.
 func TestADamagedSegmentThatTheCheckpointCoversIsNotNeeded(t *testing.T) {
 	o, _ := damageable(t, false)
 	memory(t, o, segmentName(1))[0]++
@@ -291,16 +292,16 @@ func TestSegmentsThatAreDamagedSinceOpenAreNoticed(t *testing.T) {
 	for r, err := range j.Records(0, j.FullIndex()) {
 		if n++; n < 4 {
 			if err != nil || r.Index != uint64(n) {
-				t.Fatalf("record %d, %v", r.Index, err)
+				t.Fatalf("the loop returns record %d, %v", r.Index, err)
 			}
 			continue
 		}
 		var damage *DamageError
 		if !errors.As(err, &damage) || damage.File != o.path(places[3].file) || damage.Offset != places[3].offset {
-			t.Errorf("record %d: %v", r.Index, err)
+			t.Errorf("after record 3 the loop returns record %d, %v, want the damage of record 4", r.Index, err)
 		}
 	}
 	if n != 4 {
-		t.Errorf("the loop ended after %d", n)
+		t.Errorf("the loop over the records ended after %d", n)
 	}
 }

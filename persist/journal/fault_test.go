@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// failing is a disk on which operations of one kind can be made to fail.
+// failing is a disk on which the test can let operations of one kind fail.
 type failing struct {
 	kind string
-	path string // what the path contains
-	part int    // how much of a write is done
-	err  error  // nil leaves a short write without an error, which breaks the rules of WriteAt
+	path string // only operations on paths that contain it fail
+	part int    // how many bytes of a failing write are written
+	err  error  // nil = a short write returns no error, against the rules of WriteAt
 	on   atomic.Bool
 	hits atomic.Int32
 }
@@ -32,7 +32,7 @@ func (f *failing) hook(o op) (int, error) {
 	return f.part, f.err
 }
 
-// Nobody knows what a failed write or sync has left on disk. A second one that succeeds proves
+// After a failed write or sync, nobody knows what is on disk. If a second one succeeds, that proves
 // nothing about the first.
 func TestAfterAFailureNothingIsWritten(t *testing.T) {
 	large := strings.Repeat("x", 3000) // the second of these needs a new segment
@@ -61,7 +61,7 @@ func TestAfterAFailureNothingIsWritten(t *testing.T) {
 				err = j.Sync()
 			}
 			if !errors.Is(err, test.want) {
-				t.Fatalf("got %v, want %v", err, test.want)
+				t.Fatalf("the failing operation returned %v, want %v", err, test.want)
 			}
 			fault.on.Store(false)
 			if _, again := j.Append(nil); again != err {
@@ -84,7 +84,7 @@ func TestAfterAFailureNothingIsWritten(t *testing.T) {
 			j = mustOpen(t, o)
 			defer mustClose(t, j)
 			if got := payloads(t, j, 0); len(got) == 0 || got[0] != large {
-				t.Error("the first record is lost")
+				t.Error("the journal has lost the first record")
 			}
 		})
 	}
@@ -104,7 +104,7 @@ func TestAFailedSealIsAnErrorOfClose(t *testing.T) {
 	}
 }
 
-// The journal needs the spare only later.
+// A failure to fill a spare is not fatal, since the journal needs the spare only later.
 func TestAFailureToFillAheadDoesNotFailTheJournal(t *testing.T) {
 	fault := &failing{kind: "write", path: "spare", err: unix.ENOSPC}
 	o := testOptions(newTrapFS(vfs.NewMem(), fault.hook))
@@ -127,11 +127,11 @@ func TestAFailureToFillAheadDoesNotFailTheJournal(t *testing.T) {
 	j = mustOpen(t, o)
 	defer mustClose(t, j)
 	if n := len(payloads(t, j, 0)); n != 5 {
-		t.Errorf("%d records, want 5", n)
+		t.Errorf("the journal has %d records, want 5", n)
 	}
 }
 
-// Close also makes the filler stop early.
+// Close waits for the filler, and makes it stop early.
 func TestCloseWaitsForTheFiller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proceed := make(chan bool)
@@ -154,17 +154,17 @@ func TestCloseWaitsForTheFiller(t *testing.T) {
 		}()
 		synctest.Wait()
 		if closed {
-			t.Error("Close has not waited")
+			t.Error("Close returned before the filler")
 		}
 		close(proceed)
 		synctest.Wait()
 		if _, spares := filesOf(t, o); !closed || spares > 0 {
-			t.Errorf("closed %v, and a spare was left that is not full", closed)
+			t.Errorf("after Close (%v) a spare is left that is not full", closed)
 		}
 	})
 }
 
-// Open must not take a record that it cannot read for a torn end.
+// If reading a record fails, Open must not take the record for a torn end.
 func TestAnErrorOfReadingIsNotTheEnd(t *testing.T) {
 	o, places := damageable(t, false)
 	before := contents(t, o.FS, o.Dir)
@@ -178,7 +178,7 @@ func TestAnErrorOfReadingIsNotTheEnd(t *testing.T) {
 	}
 }
 
-// unreadable is a disk on which one position cannot be read.
+// unreadable is a disk on which reads of one position fail.
 type unreadable struct {
 	vfs.FS
 	position
@@ -205,8 +205,8 @@ func (f unreadableFile) ReadAt(p []byte, offset int64) (int, error) {
 	return f.File.ReadAt(p, offset)
 }
 
-// After a failed sync, the kernel still shows the data that was written. It never writes that data
-// to the disk, and the next sync succeeds.
+// After a failed sync, the kernel still returns the written data to readers. But it never writes
+// this data to the disk, and the next sync succeeds.
 func TestRecordsLostByASyncAreWrittenAgainBeforeRecovery(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	forgetful := &forgetfulFS{FS: disk, dirty: map[string][]dirt{}}
@@ -220,7 +220,7 @@ func TestRecordsLostByASyncAreWrittenAgainBeforeRecovery(t *testing.T) {
 	}
 	forgetful.fail.Store(false)
 	abandon(j)
-	j = mustOpen(t, o) // the journal serves record 3 from now on
+	j = mustOpen(t, o) // from now on the journal has record 3
 	wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
 	abandon(j)
 	o.FS = forgetful.lossOfPower()
@@ -229,15 +229,16 @@ func TestRecordsLostByASyncAreWrittenAgainBeforeRecovery(t *testing.T) {
 	wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
 }
 
-// forgetfulFS is a disk with the page cache of Linux. Data that a failed sync has not written stays
-// readable. It counts as clean until it is written again.
+// forgetfulFS is a disk that behaves like Linux with its page cache. After a failed sync, data that
+// is not on disk is still readable. No later sync writes this data, unless somebody writes it
+// again.
 type forgetfulFS struct {
 	vfs.FS
 	fail atomic.Bool
 
 	mu    sync.Mutex // protects the fields below
 	files []*forgetfulFile
-	dirty map[string][]dirt // by path, since the last sync
+	dirty map[string][]dirt // the writes since the last sync, by path
 	lost  []dirt
 }
 
@@ -274,7 +275,7 @@ func (f *forgetfulFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts .
 	return opened, err
 }
 
-// lossOfPower returns what is on the disk.
+// lossOfPower returns the disk without the page cache.
 func (f *forgetfulFS) lossOfPower() vfs.FS {
 	disk := f.FS.(*vfs.MemFS).CrashClone(vfs.CrashCloneCfg{})
 	for _, d := range f.lost {

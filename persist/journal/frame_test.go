@@ -23,9 +23,9 @@ func TestFramesComeBackAsWritten(t *testing.T) {
 			t.Fatalf("a payload of %d bytes makes a frame of %d, want %d", n, len(b), frameSize(n))
 		}
 		got, ok := decodeFrame(b, 99)
-		want.length, want.sum = uint32(n), got.sum // of the payload, checked below
+		want.length, want.sum = uint32(n), got.sum // the payload is checked below
 		if !ok || got != want {
-			t.Fatalf("got %+v, %v, want %+v", got, ok, want)
+			t.Fatalf("the parsed frame is %+v, %v, want %+v", got, ok, want)
 		}
 		if !bytes.Equal(b[headSize:headSize+n], payload[:n]) {
 			t.Fatalf("the payload of %d bytes has changed", n)
@@ -39,7 +39,7 @@ func TestFramesComeBackAsWritten(t *testing.T) {
 func TestHeadersComeBackAsWritten(t *testing.T) {
 	want := header{store: [16]byte{1, 15: 2}, number: 3, salt: 4, first: 5}
 	if got, err := decodeHeader(want.encode()); got != want || err != nil {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
+		t.Errorf("the decoded header is %+v, %v, want %+v", got, err, want)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestRecordsOfAnySizeComeBack(t *testing.T) {
 		want = append(want, strings.Repeat(string(rune('a'+len(want))), n))
 		mustAppend(t, j, want[len(want)-1])
 		if kept := cap(j.frame); kept > 1<<20 {
-			t.Errorf("%d bytes of memory are kept", kept)
+			t.Errorf("the buffer keeps %d bytes", kept)
 		}
 	}
 	mustClose(t, j)
@@ -75,19 +75,19 @@ func TestRecordsOfAnySizeComeBack(t *testing.T) {
 func TestARecordThatIsTooLargeIsRefused(t *testing.T) {
 	j := mustOpen(t, testOptions(vfs.NewMem()))
 	defer mustClose(t, j)
-	// The pages that nothing reads take no memory.
+	// The mapping takes no memory, since nothing reads its pages.
 	large, err := unix.Mmap(-1, 0, MaxPayload+1, unix.PROT_READ, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(large)
 	if _, err := j.Append(large); err != ErrTooLarge {
-		t.Errorf("Append returned %v", err)
+		t.Errorf("Append returned %v, want ErrTooLarge", err)
 	}
 	mustWrite(t, j, "the next one is written")
 }
 
-// The file was cut inside a large record.
+// If a file ends inside a large record, Open must not allocate memory for the whole record.
 func TestALengthBeyondTheFileTakesNoMemory(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
@@ -102,14 +102,14 @@ func TestALengthBeyondTheFileTakesNoMemory(t *testing.T) {
 	j = mustOpen(t, o)
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
-		t.Errorf("Open took %d bytes", took)
+		t.Errorf("Open allocated %d bytes", took)
 	}
 	wantPayloads(t, payloads(t, j, 0), numbered(1, 1))
 	mustClose(t, j)
 }
 
-// Clients choose the contents of a payload. A payload may look like a frame that states that a
-// later record was durable. Without the salt, Open does not take it for a frame.
+// Clients choose the contents of payloads. A payload may look like a frame, which states that a
+// later record was durable. Open does not take it for a frame, since clients do not know the salt.
 func TestClientsDataIsNeverTakenForFrames(t *testing.T) {
 	forge := func(salt uint64) string {
 		var b []byte
@@ -132,7 +132,7 @@ func TestClientsDataIsNeverTakenForFrames(t *testing.T) {
 			mustAppend(t, j, forge(guess))
 			abandon(j)
 			memory(t, o, segmentName(1))[second+headSize]++ // the second record is torn
-			if known {                                      // so the forgery has the right salt
+			if known {                                      // so the forgery has the salt
 				wantDamage(t, o, segmentName(1), second)
 				continue
 			}

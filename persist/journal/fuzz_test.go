@@ -9,22 +9,23 @@ import (
 	"testing"
 )
 
-// FuzzOpenDamaged damages one segment of a journal and opens it. Either Open refuses the journal
-// and changes nothing, or the journal has a prefix of the records. It lacks a durable record only
-// if no frame is left that states that the record was durable.
+// FuzzOpenDamaged damages one segment of a journal, and opens the journal. Either Open refuses it
+// and changes nothing, or the journal has a prefix of the records. A durable record may be missing
+// only if no intact frame states that the record was durable.
 func FuzzOpenDamaged(f *testing.F) {
 	journals := [2]fuzzed{fuzzedJournal(f, false), fuzzedJournal(f, true)}
 	for s := range byte(4) {
 		for _, at := range []uint16{0, 40, headerSize, headerSize + 8, headerSize + 100, 2*block - 8} {
 			f.Add(s, at, []byte{0}, byte(0), uint16(0), uint16(0))
 			f.Add(s, at, []byte("garbage that is longer"), byte(0), uint16(0), uint16(0))
-			f.Add(s, at, []byte(nil), s+1, uint16(headerSize), uint16(100)) // of another segment
+			f.Add(s, at, []byte(nil), s+1, uint16(headerSize), uint16(100)) // another's bytes
 			f.Add(s|128, at, []byte{1}, byte(3), uint16(headerSize+64), uint16(64))
-			f.Add(s|64, at, []byte(nil), byte(0), uint16(0), uint16(0)) // cut
+			f.Add(s|64, at, []byte(nil), byte(0), uint16(0), uint16(0)) // a cut segment
 		}
 	}
-	// Junk replaces the bytes at an offset, and then some bytes of another segment do. The bits of
-	// which choose the damaged segment, whether the stop was clean, and whether the segment is cut.
+	// The test overwrites the segment at an offset, first with junk, then with bytes of another
+	// segment. The low bits of which select the segment. Bit 7 selects a journal with or without a
+	// seal. Bit 6 cuts the segment at the offset.
 	f.Fuzz(func(t *testing.T, which byte, at uint16, junk []byte, other byte, from, size uint16) {
 		j := journals[which>>7]
 		files := map[string][]byte{}
@@ -46,7 +47,7 @@ func FuzzOpenDamaged(f *testing.F) {
 	})
 }
 
-// fuzzed is a journal that a fuzz test damages.
+// fuzzed has the files of an intact journal.
 type fuzzed struct {
 	files  map[string][]byte
 	places []position
@@ -59,14 +60,15 @@ func fuzzedJournal(t testing.TB, sealed bool) fuzzed {
 	return fuzzed{files, places}
 }
 
-// open opens the journal with one segment damaged.
+// open opens the journal with the given files. The segment named damaged differs from the intact
+// one.
 func (j fuzzed) open(t *testing.T, damaged string, files map[string][]byte) {
 	o := testOptions(diskOf(t, files))
 	opened, err := Open(o)
 	if err != nil {
 		var damage *DamageError
 		if !errors.As(err, &damage) || damage.Offset > int64(2*block) {
-			t.Errorf("Open returned %v", err)
+			t.Errorf("Open returned %v, want a DamageError within the first blocks", err)
 		}
 		wantUnchanged(t, o, files)
 		return

@@ -16,7 +16,7 @@ func TestRecordsOfEarlierRunsComeBack(t *testing.T) {
 	for run := range 3 {
 		j := mustOpen(t, o)
 		if s, d := j.FullIndex(), j.Durable(); s != uint64(run) || d != s {
-			t.Errorf("FullIndex is %d and Durable %d after %d records", s, d, run)
+			t.Errorf("FullIndex is %d and Durable is %d after %d records", s, d, run)
 		}
 		mustWrite(t, j, fmt.Sprint("record ", run+1))
 		mustClose(t, j)
@@ -30,7 +30,7 @@ func TestWithoutASaltThereIsNoJournal(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	o.Rand = strings.NewReader("short")
 	if j, err := Open(o); err == nil {
-		t.Error("Open took a salt of 5 bytes")
+		t.Error("Open accepts a salt of 5 bytes")
 		mustClose(t, j)
 	}
 }
@@ -39,7 +39,7 @@ func TestASegmentHasRoomForAHeaderAndFrames(t *testing.T) {
 	for size, want := range map[int64]int64{0: 2 * block, 1: 2 * block, 3*block - 1: 3 * block, 4 * block: 4 * block} {
 		o := Options{SegmentSize: size}
 		if o.ensureDefaults(); o.SegmentSize != want {
-			t.Errorf("for %d bytes a segment has %d, want %d", size, o.SegmentSize, want)
+			t.Errorf("for the option %d, segments have %d bytes, want %d", size, o.SegmentSize, want)
 		}
 	}
 }
@@ -51,19 +51,20 @@ func TestAClosedJournalReturnsErrClosed(t *testing.T) {
 	_, err := j.Append(nil)
 	for _, err := range []error{err, j.Sync(), j.Release(0)} {
 		if !errors.Is(err, ErrClosed) {
-			t.Errorf("got %v", err)
+			t.Errorf("the closed journal returned %v, want ErrClosed", err)
 		}
 	}
 }
 
-// A frame states only what an earlier sync has made durable.
+// A sync also makes earlier appended records durable. A frame states the durable index at its own
+// append.
 func TestASyncCoversEarlierAppends(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
 	defer mustClose(t, j)
 	for i, step := range []struct {
 		sync          bool
-		durable, says uint64 // after the step; in the frame
+		durable, says uint64 // Durable after the step; the durable index in the new frame
 	}{{false, 0, 0}, {false, 0, 0}, {true, 3, 0}, {false, 3, 3}, {true, 5, 3}, {false, 5, 5}} {
 		p := position{file: segmentName(1), offset: j.offset, index: uint64(i) + 1}
 		mustAppend(t, j, "record")
@@ -83,7 +84,7 @@ func TestASyncCoversEarlierAppends(t *testing.T) {
 	}
 }
 
-// TestEverythingAtATime calls all methods that may run at the same time, for the race detector.
+// TestEverythingAtATime calls all concurrent methods at the same time, for the race detector.
 func TestEverythingAtATime(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { everythingAtATime(t, testOptions(vfs.NewMem())) })
 	t.Run("disk", func(t *testing.T) {
@@ -127,7 +128,7 @@ func everythingAtATime(t *testing.T, o Options) {
 	loop(func() error {
 		path, _ := j.Current()
 		if full := j.FullIndex(); full > records || !strings.Contains(path, ".seg") {
-			return fmt.Errorf("full up to %d", full)
+			return fmt.Errorf("FullIndex is still %d", full)
 		}
 		return nil
 	})

@@ -40,7 +40,7 @@ func mustClose(t testing.TB, j *Journal) {
 	}
 }
 
-// abandon ends a journal as kill -9 does: nothing more is written.
+// abandon ends a journal as kill -9 does: the journal writes nothing more.
 func abandon(j *Journal) {
 	_ = j.fail(errors.New("killed"))
 	_ = j.Close()
@@ -61,7 +61,7 @@ func mustSync(t testing.TB, j *Journal) {
 	}
 }
 
-// mustWrite appends records with these payloads, each followed by a sync.
+// mustWrite appends a record for each payload, and syncs after each.
 func mustWrite(t testing.TB, j *Journal, payloads ...string) {
 	t.Helper()
 	for _, p := range payloads {
@@ -70,7 +70,7 @@ func mustWrite(t testing.TB, j *Journal, payloads ...string) {
 	}
 }
 
-// mustRotate begins a new segment, as a record that does not fit would.
+// mustRotate begins a new segment, as an append does if its record does not fit.
 func mustRotate(t testing.TB, j *Journal) {
 	t.Helper()
 	if err := j.rotate(headSize); err != nil {
@@ -78,8 +78,8 @@ func mustRotate(t testing.TB, j *Journal) {
 	}
 }
 
-// payloads returns the payloads of all records behind an index. The records must follow the index
-// without a gap.
+// payloads returns the payloads of all records after an index. There must be no gap between the
+// index and the records.
 func payloads(t testing.TB, j *Journal, after uint64) []string {
 	t.Helper()
 	got := []string{}
@@ -88,14 +88,14 @@ func payloads(t testing.TB, j *Journal, after uint64) []string {
 			t.Fatal(err)
 		}
 		if want := after + uint64(len(got)) + 1; r.Index != want {
-			t.Fatalf("record %d follows, want %d", r.Index, want)
+			t.Fatalf("the next record is %d, want %d", r.Index, want)
 		}
 		got = append(got, string(r.Payload))
 	}
 	return got
 }
 
-// numbered returns the payloads of the records from first to last in these tests.
+// numbered returns the usual payloads of these tests, for the records from first to last.
 func numbered(first, last int) []string {
 	p := []string{}
 	for i := first; i <= last; i++ {
@@ -153,7 +153,7 @@ func writeFile(t testing.TB, fsys vfs.FS, path string, b []byte) {
 	}
 }
 
-// diskOf returns a file system with these files in a journal.
+// diskOf returns a file system with the given files in the directory of a journal.
 func diskOf(t testing.TB, files map[string][]byte) *vfs.MemFS {
 	t.Helper()
 	fsys := vfs.NewMem()
@@ -174,8 +174,8 @@ func segmentsOf(files map[string][]byte) []string {
 	})
 }
 
-// wantDamage checks that Open refuses a journal, names the file and the offset, and changes
-// nothing.
+// wantDamage checks that Open refuses a journal without changing it. The error must name the file
+// and the offset.
 func wantDamage(t testing.TB, o Options, file string, offset int64) {
 	t.Helper()
 	before := contents(t, o.FS, o.Dir)
@@ -190,6 +190,6 @@ func wantDamage(t testing.TB, o Options, file string, offset int64) {
 func wantUnchanged(t testing.TB, o Options, before map[string][]byte) {
 	t.Helper()
 	if after := contents(t, o.FS, o.Dir); !maps.EqualFunc(before, after, bytes.Equal) {
-		t.Errorf("the files have changed, from %v to %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
+		t.Errorf("Open has changed the files, from %v to %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
 	}
 }

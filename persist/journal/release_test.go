@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filesOf returns how many segments and spares there are.
+// filesOf returns the numbers of segments and spares on disk.
 func filesOf(t testing.TB, o Options) (segments, spares int) {
 	t.Helper()
 	files := contents(t, o.FS, o.Dir)
@@ -42,7 +42,7 @@ func TestReleaseKeepsSegmentsWithLaterRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantPayloads(t, payloads(t, j, 6), numbered(7, 9))
-	if err := j.Release(100); err != nil { // the segment that is written stays
+	if err := j.Release(100); err != nil { // the journal keeps the segment that it is writing
 		t.Fatal(err)
 	}
 	if got := segmentsOf(contents(t, o.FS, o.Dir)); !slices.Equal(got, []string{segmentName(4)}) {
@@ -72,11 +72,12 @@ func TestAReleasedRecordIsAnErrorToRead(t *testing.T) {
 		}
 	}
 	if n != 1 || len(payloads(t, j, 3)) != 0 {
-		t.Errorf("%d errors, want 1", n)
+		t.Errorf("the loop over released records returned %d errors, want 1", n)
 	}
 }
 
-// While a checkpoint keeps up, no file is filled, and the journal does not grow.
+// While the checkpoint keeps up, the journal reuses released files: it fills no new ones, and does
+// not grow.
 func TestReleasedFilesAreUsedAgain(t *testing.T) {
 	filled := 0
 	hook := func(o op) (int, error) {
@@ -92,7 +93,7 @@ func TestReleasedFilesAreUsedAgain(t *testing.T) {
 		mustWrite(t, j, payload)
 		j.filler.Wait()
 		if segments, spares := filesOf(t, o); segments+spares > 4 || spares > keepFiles-1 {
-			t.Fatalf("%d segments and %d spares", segments, spares)
+			t.Fatalf("the journal has %d segments and %d spares", segments, spares)
 		}
 		if i%4 == 3 {
 			if err := j.Release(j.FullIndex()); err != nil {
@@ -119,20 +120,20 @@ func TestOnlySomeReleasedFilesAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if segments, spares := filesOf(t, o); segments != 1 || spares != keepFiles-1 {
-		t.Errorf("%d segments and %d spares", segments, spares)
+		t.Errorf("the journal has %d segments and %d spares", segments, spares)
 	}
 }
 
-// If a file grew, a sync would have to write its new length too. The segment of a very large record
-// is the exception.
+// A file must not grow, since a sync would then have to write its new length, too. Only the segment
+// of a very large record may grow.
 func TestAFileNeverGrowsBeyondWhatWasFilled(t *testing.T) {
 	for _, n := range []int{4000, 4001, 4016, 4017, 4056, 4057, 8152, 8153, 20_000, 20_001} {
 		o := testOptions(vfs.NewMem())
 		j := mustOpen(t, o)
 		mustAppend(t, j, "small")
-		j.filler.Wait() // a spare is ready
+		j.filler.Wait() // now a spare is ready
 		mustRotate(t, j)
-		mustRotate(t, j) // and now no spare is ready
+		mustRotate(t, j) // uses the spare, so none is ready
 		for range 1 + n%2 {
 			mustAppend(t, j, strings.Repeat("x", n))
 			j.filler.Wait()
@@ -148,11 +149,11 @@ func TestAFileNeverGrowsBeyondWhatWasFilled(t *testing.T) {
 	}
 }
 
-// This is true wherever the new frames end.
+// The old frames must be ignored wherever the new frames end.
 func TestOldFramesOfAReusedFileAreNotFrames(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
-	mustWrite(t, j, numbered(1, 60)...) // same sizes, so each new frame ends where an old one did
+	mustWrite(t, j, numbered(1, 60)...) // equal sizes, so each new frame ends where an old one did
 	mustRotate(t, j)
 	if err := j.Release(60); err != nil {
 		t.Fatal(err)
@@ -160,7 +161,7 @@ func TestOldFramesOfAReusedFileAreNotFrames(t *testing.T) {
 	mustRotate(t, j)
 	b := memory(t, o, segmentName(3))
 	if !strings.Contains(string(b), "record 60") {
-		t.Fatal("the file is not the first one")
+		t.Fatal("the journal has not reused the first file")
 	}
 	for n := 61; n <= 70; n++ {
 		mustWrite(t, j, fmt.Sprint("record ", n))
@@ -173,7 +174,7 @@ func TestOldFramesOfAReusedFileAreNotFrames(t *testing.T) {
 	mustClose(t, j)
 }
 
-// A write that was cut leaves the rest of an earlier payload.
+// Behind a torn write, the file has the rest of an earlier payload, which may complete the record.
 func TestATornRecordIsNoneEvenIfItsRestFits(t *testing.T) {
 	checked := func(n uint64) (p []byte) {
 		for i := range uint64(50) {
@@ -191,7 +192,7 @@ func TestATornRecordIsNoneEvenIfItsRestFits(t *testing.T) {
 		if err := j.Release(1); err != nil {
 			t.Fatal(err)
 		}
-		mustRotate(t, j) // the first file again
+		mustRotate(t, j) // reuses the first file
 		cut.on.Store(true)
 		if _, err := j.Append(checked(2000)); !errors.Is(err, unix.EIO) {
 			t.Fatal(err)
@@ -207,7 +208,8 @@ func TestATornRecordIsNoneEvenIfItsRestFits(t *testing.T) {
 	}
 }
 
-// Filling the file first would take one sync for each step, while the writer waits.
+// The journal must not fill the file of a large record first. That would take a sync for each step,
+// while the writer waits.
 func TestALargeRecordCostsNoMoreSyncsThanASmallOne(t *testing.T) {
 	var syncs atomic.Int64
 	o := testOptions(newTrapFS(vfs.NewMem(), func(o op) (int, error) {
@@ -228,12 +230,12 @@ func TestALargeRecordCostsNoMoreSyncsThanASmallOne(t *testing.T) {
 	}
 	small, large := count(2*fillStep-headerSize-2*headSize), count(20<<20)
 	if large > small {
-		t.Errorf("a record of 20 MiB takes %d syncs, one that fills a segment %d", large, small)
+		t.Errorf("a record of 20 MiB takes %d syncs, a record that fills a segment takes %d", large, small)
 	}
 	j := mustOpen(t, o)
 	defer mustClose(t, j)
 	if got := payloads(t, j, 0); len(got) != 4 || len(got[3]) != 20<<20 {
-		t.Errorf("%d records are left, want 4", len(got))
+		t.Errorf("the journal has %d records, want 4", len(got))
 	}
 }
 
@@ -247,13 +249,14 @@ func TestALargeSegmentIsNoSpare(t *testing.T) {
 	}
 	for name, b := range contents(t, o.FS, o.Dir) {
 		if len(b) != 2*block {
-			t.Errorf("%s has %d bytes", name, len(b))
+			t.Errorf("%s has %d bytes, want two blocks", name, len(b))
 		}
 	}
 	mustClose(t, j)
 }
 
-// Each start replaces a segment without a record.
+// A start replaces the segment of an earlier start that has no record. So failing starts need no
+// more space.
 func TestStartsThatFailAgainAndAgainNeedNoMoreSpace(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
@@ -269,11 +272,12 @@ func TestStartsThatFailAgainAndAgainNeedNoMoreSpace(t *testing.T) {
 		}
 	}
 	if segments, spares := filesOf(t, o); segments != 2 || spares > keepFiles-1 {
-		t.Errorf("%d segments and %d spares", segments, spares)
+		t.Errorf("the journal has %d segments and %d spares", segments, spares)
 	}
 }
 
-// Frames behind a torn end were never durable. They must not come back with later records.
+// Frames behind a torn end were never durable. They must not reappear when later records are
+// written.
 func TestNothingIsWrittenBehindATornEnd(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
@@ -286,11 +290,11 @@ func TestNothingIsWrittenBehindATornEnd(t *testing.T) {
 	j = mustOpen(t, o)
 	mustWrite(t, j, "record 2")
 	abandon(j)
-	memory(t, o, segmentName(1))[torn+headSize]-- // even if it can be read again
+	memory(t, o, segmentName(1))[torn+headSize]-- // now the torn frame can be read again
 	_, err := Open(o)
 	var damage *DamageError
 	if !errors.As(err, &damage) {
-		t.Errorf("Open returned %v", err)
+		t.Errorf("Open returned %v, want a DamageError", err)
 	}
 	memory(t, o, segmentName(1))[torn+headSize]++
 	j = mustOpen(t, o)
@@ -307,7 +311,7 @@ func TestLeftoversOfAnEarlierRunAreNotSpares(t *testing.T) {
 		"spare-0000000010": make([]byte, 2*block),
 		"spare-0000000011": make([]byte, 2*block),
 		"spare-0000000012": make([]byte, 2*block),
-		"spare-12":         nil, // none of ours
+		"spare-12":         nil, // not a file of the journal
 		"notes.txt":        nil,
 	})
 	o := testOptions(fsys)
@@ -323,7 +327,7 @@ func TestLeftoversOfAnEarlierRunAreNotSpares(t *testing.T) {
 	}
 }
 
-// The writer goes on with the handle by which it wrote the header.
+// The writer must use one open file for the header and the records of a segment.
 func TestASegmentIsOpenedOnce(t *testing.T) {
 	var mu sync.Mutex
 	var opened []string
@@ -343,7 +347,7 @@ func TestASegmentIsOpenedOnce(t *testing.T) {
 	mu.Lock()
 	for _, path := range opened {
 		if strings.HasSuffix(path, ".seg") {
-			t.Errorf("%s is opened once it has its name", path)
+			t.Errorf("%s is opened again under its name as a segment", path)
 		}
 	}
 	mu.Unlock()
@@ -353,7 +357,7 @@ func TestASegmentIsOpenedOnce(t *testing.T) {
 	}
 }
 
-// Meanwhile more records are written.
+// The journal appends more records while the test reads.
 func TestRecordsOfTheSegmentThatIsWrittenAreReadUpToTheDurableOne(t *testing.T) {
 	j := mustOpen(t, testOptions(vfs.NewMem()))
 	defer mustClose(t, j)

@@ -11,16 +11,16 @@ import (
 type op struct {
 	kind string // open, remove, rename, mkdir, write, sync
 	path string
-	size int // of a write
+	size int // the number of bytes of a write
 }
 
 // trapFS is a file system that calls a hook before each operation that changes it. The hook returns
-// how much of a write is done, and the error of the operation. If there is an error, the operation
-// does nothing else.
+// how many bytes a write may write, and an error. With an error, the operation does no more than
+// that, and returns the error.
 type trapFS struct {
 	vfs.FS
 	hook    func(op) (part int, err error)
-	renamed *sync.Map // by old path: the new one
+	renamed *sync.Map // new paths of renamed files, by old path
 }
 
 func newTrapFS(inner vfs.FS, hook func(op) (part int, err error)) trapFS {
@@ -37,7 +37,7 @@ func (t trapFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.
 	if err != nil {
 		return nil, err
 	}
-	t.renamed.Delete(name) // from now on the name is another file
+	t.renamed.Delete(name) // from now on the name belongs to another file
 	return trapFile{f, t, name}, nil
 }
 
@@ -80,7 +80,7 @@ type trapFile struct {
 	path string
 }
 
-// name returns the present path of the file, which may have been renamed while it is open.
+// name returns the present path of the file, since an open file may be renamed.
 func (f trapFile) name() string {
 	if to, ok := f.trap.renamed.Load(f.path); ok {
 		return to.(string)

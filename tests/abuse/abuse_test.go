@@ -1,8 +1,8 @@
-// Package abuse proves with real servers that hostile or careless clients harm only themselves.
-// During the abuse others are served, and no mutex has two owners. The memory of the server is
-// bounded. After the abuse the server is as it was before.
+// Package abuse tests with real servers that hostile or careless clients harm only themselves.
+// During the abuse the server serves other clients, no mutex has two owners, and the server's
+// memory is bounded. After the abuse the server holds no more than before.
 //
-// Each test has a victim with bystanders, an abuse, and three checks:
+// Each test has a victim (a server), bystanders (well-behaved clients), an abuse, and three checks:
 //
 //	v := attacked(t)   a server, its figures, and bystanders that run until the end
 //	…                  the abuse
@@ -10,9 +10,9 @@
 //	v.costsAtMost(…)   the highest memory of the server
 //	v.recovers()       goroutines, files and heap are as before
 //
-// The kernel counts the memory. The race detector multiplies it, so bounds are generous, and the
-// tests log the figures. Latencies depend on the machine: BenchmarkLatency measures them, and no
-// test asserts them.
+// The memory is that of the process, as the kernel counts it. The race detector multiplies it, so
+// bounds are generous, and the tests log the figures. Latencies depend on the machine. So no test
+// asserts them; BenchmarkLatency measures them.
 package abuse
 
 import (

@@ -24,7 +24,7 @@ func TestHTTPIsClosedAndNothingOfItIsExecuted(t *testing.T) {
 		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 		if resp, err := client.Do(req); err == nil {
 			resp.Body.Close()
-			t.Errorf("%s is answered %s", method, resp.Status)
+			t.Errorf("the server replies to an HTTP %s request with status %s; want a closed connection", method, resp.Status)
 		}
 	}
 	for _, first := range []string{"POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: x\r\n", "DELETE / HTTP/1.1\r\nhost: x\r\n"} {
@@ -52,7 +52,7 @@ func TestATLSClientOnThePlainPortGetsAnErrorAtOnce(t *testing.T) {
 		_, err := (&tls.Dialer{Config: &tls.Config{ServerName: "x"}}).DialContext(ctx, "tcp", v.addr)
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), "first record does not look like a TLS handshake") {
-			t.Fatalf("it is told %v", err)
+			t.Fatalf("the TLS client gets %v, want an error that names the missing TLS", err)
 		}
 	}
 	v.servesOthers()
@@ -65,7 +65,7 @@ func TestRequestsBeyondTheLimitsAreRefused(t *testing.T) {
 	v := attacked(t)
 	huge := strings.Repeat("x", 64<<10)
 	const cut = "-ERR Protocol error: "
-	attempts := map[string]string{ // the beginning of the reply
+	attempts := map[string]string{ // by what the client sends: how the reply begins
 		words("SIMBA.ACQUIRE", huge, "c", 1000):           "-ERR invalid mutex: it has 65536 bytes",
 		words("SIMBA.ACQUIRE", "m", huge, 1000):           "-ERR invalid contender: it has 65536 bytes",
 		words("SIMBA.BREAK", "m", "REASON", huge):         "-ERR REASON has 65536 bytes",
@@ -85,7 +85,7 @@ func TestRequestsBeyondTheLimitsAreRefused(t *testing.T) {
 		err := v.each(len(conns), func(i int) error {
 			got, err := conns[i].ask(attempt)
 			if err == nil && !strings.HasPrefix(got, want) {
-				err = fmt.Errorf("%.60q is answered %.100q", attempt, got)
+				err = fmt.Errorf("the reply to %.60q is %.100q", attempt, got)
 			}
 			if err == nil && strings.HasPrefix(want, cut) {
 				err = conns[i].ended()
@@ -97,10 +97,10 @@ func TestRequestsBeyondTheLimitsAreRefused(t *testing.T) {
 		}
 		hangUp(conns)
 	}
-	// Then bytes of no protocol.
+	// Then the test sends bytes that belong to no protocol.
 	for _, garbage := range [][]byte{bytes.Repeat([]byte{0}, 1<<20), bytes.Repeat([]byte("\r\n"), 1<<19), bytes.Repeat([]byte{0xff}, 1<<20)} {
 		c := v.raw()
-		_ = c.send(string(garbage)) // the server may cut it in between
+		_ = c.send(string(garbage)) // fails if the server disconnects in between
 		c.Close()
 	}
 	v.servesOthers()

@@ -22,9 +22,9 @@ var (
 // attack is an abuse that runs in a process of its own.
 type attack struct {
 	name  string
-	begin func(addr string) error // returns after the start of the attack
+	begin func(addr string) error // returns when the attack has begun
 
-	password string // of the victim, unknown to the attacker; "" = none
+	password string // the victim's password, which the attacker does not know; "" = none
 	tls      bool   // addr is the TLS address of the victim
 }
 
@@ -69,12 +69,12 @@ var attacks = []attack{
 	})},
 }
 
-// attackForever is the main function of the attacking process. It reports when the attack has
+// attackForever is the main function of the attacking process. It prints a line when the attack has
 // begun.
 func attackForever() error {
 	i := slices.IndexFunc(attacks, func(a attack) bool { return a.name == *attackName })
 	if i < 0 {
-		return fmt.Errorf("no attack %q", *attackName)
+		return fmt.Errorf("unknown attack %q", *attackName)
 	}
 	if err := attacks[i].begin(*victimAddr); err != nil {
 		return err
@@ -103,7 +103,8 @@ func many(n int, begin func(addr string) error) func(addr string) error {
 	}
 }
 
-// floods sends the same bytes again and again, on one connection that reads the replies.
+// floods returns an attack that sends the same commands again and again on one connection, and
+// reads the replies.
 func floods(command string) func(addr string) error {
 	return func(addr string) error {
 		c, err := dialRaw(addr)
@@ -115,7 +116,7 @@ func floods(command string) func(addr string) error {
 	}
 }
 
-// tlsFlood is floods over TLS.
+// tlsFlood returns the same attack as floods, over TLS.
 func tlsFlood(command string) func(addr string) error {
 	return func(addr string) error {
 		c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
@@ -138,7 +139,7 @@ func flood(c net.Conn, command string) {
 	}()
 }
 
-// again repeats something for ever, also after an error.
+// again returns an attack that repeats once for ever, also after an error.
 func again(once func(addr string) error) func(addr string) error {
 	return func(addr string) error {
 		go func() {
@@ -150,7 +151,7 @@ func again(once func(addr string) error) func(addr string) error {
 	}
 }
 
-// unread sends commands with long replies and reads none, until the server cuts it. Then it
+// unread sends commands with long replies, and reads none. When the server disconnects it, it
 // reconnects.
 func unread(addr string) error {
 	batch := strings.Repeat(words("ECHO", strings.Repeat("x", 32<<10)), 8)
@@ -168,8 +169,8 @@ func unread(addr string) error {
 	})(addr)
 }
 
-// stuckSubscriber publishes without pause to a thousand subscribers. One of them reads nothing
-// until the server cuts it. Then it reconnects.
+// stuckSubscriber publishes without pause to a thousand subscribers. One of them reads nothing.
+// When the server disconnects this one, it reconnects.
 func stuckSubscriber(addr string) error {
 	for range 999 {
 		c, err := dialRaw(addr)
@@ -191,7 +192,7 @@ func stuckSubscriber(addr string) error {
 		if _, err := c.ask(words("SUBSCRIBE", "news")); err != nil {
 			return err
 		}
-		for err == nil { // sending shows that the server cut it
+		for err == nil { // send fails when the server has disconnected this subscriber
 			time.Sleep(10 * time.Millisecond)
 			err = c.send("PING\r\n")
 		}
@@ -205,7 +206,7 @@ var hugeNames = func() string {
 	return words("SIMBA.ACQUIRE", huge, "c", 1000) + words("SIMBA.ACQUIRE", "m", huge, 1000) + words("SUBSCRIBE", huge) + words("KEYS", huge)
 }()
 
-// guess tries passwords. It reconnects when the server cuts it.
+// guess tries passwords. When the server disconnects it, it reconnects.
 func guess(addr string) error {
 	return again(func(addr string) error {
 		c, err := dialRaw(addr)
@@ -220,7 +221,7 @@ func guess(addr string) error {
 	})(addr)
 }
 
-// ask sends commands, and waits for that many lines of replies.
+// ask sends commands, and reads the given number of lines of replies.
 func ask(addr, commands string, lines int) error {
 	c, err := dialRaw(addr)
 	if err != nil {
@@ -245,7 +246,7 @@ func mutexes(n int) string {
 	return b.String()
 }
 
-// idle are unused connections. The variable keeps the collector from closing them.
+// idle has the unused connections, so that the garbage collector does not close them.
 var idle []*raw
 
 func crowd(n int, addr string) error {
@@ -266,7 +267,7 @@ func byteByByte(addr string) error {
 	conns := idle
 	go func() {
 		for i := 0; ; i++ {
-			_ = conns[i%len(conns)].send("x") // of an endless line
+			_ = conns[i%len(conns)].send("x") // part of an endless line
 			time.Sleep(100 * time.Microsecond)
 		}
 	}()
@@ -301,7 +302,7 @@ func patterns(addr string) error {
 			return err
 		}
 	}
-	for range 10_000 * 6 { // each confirmation has six lines
+	for range 10_000 * 6 { // each confirmation of a subscription has six lines
 		if _, err := c.line(); err != nil {
 			return err
 		}

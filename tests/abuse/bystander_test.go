@@ -9,8 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// bystander is a client that takes no part in the abuse. Again and again it owns a mutex that
-// others want too, and one of its own.
+// bystander is a well-behaved client. Again and again it acquires and releases two mutexes: one
+// that all bystanders share, and one of its own.
 type bystander struct {
 	v      *victim
 	name   string
@@ -20,13 +20,13 @@ type bystander struct {
 	ended  chan struct{}
 }
 
-// A lease of a bystander ends by RELEASE, never by time, however busy the machine is.
+// A bystander's lease is so long that it ends only by RELEASE, also on a busy machine.
 const bystanderTTL = 3_600_000 // ms
 
-// shared is the mutex that all bystanders of a victim want.
+// shared is the mutex that all bystanders of a victim share.
 type shared struct {
-	inside atomic.Int32 // the number of owners
-	token  atomic.Int64 // of the last tenure
+	inside atomic.Int32 // the number of present owners
+	token  atomic.Int64 // the token of the last tenure
 }
 
 // bystanders starts three bystanders. They end with the test.
@@ -41,7 +41,7 @@ func (v *victim) bystanders() {
 	v.t.Cleanup(v.dismiss)
 }
 
-// dismiss ends the bystanders.
+// dismiss stops the bystanders.
 func (v *victim) dismiss() {
 	for _, b := range v.others {
 		b.stop.Store(true)
@@ -64,18 +64,18 @@ func (b *bystander) work(mutex *shared) {
 	}
 }
 
-// round checks mutual exclusion by the test's own clock. Nobody else owns the mutex between the
-// reply that grants and the request that releases.
+// round acquires and releases both mutexes. It checks that no other bystander owns the shared one
+// between the reply to ACQUIRE and the request RELEASE.
 func (b *bystander) round(mutex *shared) error {
 	token, err := b.acquire("wanted", "WAIT", 0)
 	if err != nil {
 		return err
 	}
 	if n := mutex.inside.Add(1); n != 1 {
-		return fmt.Errorf("%d owners at a time", n)
+		return fmt.Errorf("the shared mutex has %d owners at a time", n)
 	}
 	if last := mutex.token.Swap(token); last >= token {
-		return fmt.Errorf("token %d comes after %d", token, last)
+		return fmt.Errorf("the token is %d, want more than the last one, %d", token, last)
 	}
 	if _, err := b.acquire(b.name, "NOQUEUE"); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (b *bystander) round(mutex *shared) error {
 	mutex.inside.Add(-1)
 	for _, name := range []string{"wanted", b.name} {
 		if n, err := redis.Int(b.conn.Do("SIMBA.RELEASE", name, b.name)); err != nil || n != 1 {
-			return fmt.Errorf("release: %d, %v", n, err)
+			return fmt.Errorf("RELEASE returns %d, %v", n, err)
 		}
 	}
 	return nil
@@ -95,12 +95,13 @@ func (b *bystander) acquire(name string, options ...any) (token int64, err error
 		return 0, err
 	}
 	if r["status"] != "acquired" {
-		return 0, fmt.Errorf("acquire %s: %v", name, r)
+		return 0, fmt.Errorf("ACQUIRE of %s returns %v", name, r)
 	}
 	return r.Number("token"), nil
 }
 
-// servesOthers waits until every bystander has been served some more times. If not, the test fails.
+// servesOthers waits until every bystander has done some more rounds. If one does not, the test
+// fails.
 func (v *victim) servesOthers() {
 	v.t.Helper()
 	const times = 5
@@ -109,7 +110,7 @@ func (v *victim) servesOthers() {
 		v.until("served others", func() bool {
 			select {
 			case <-b.ended:
-				v.t.Fatalf("%s has ended", b.name)
+				v.t.Fatalf("the bystander %s has stopped after an error", b.name)
 			default:
 			}
 			return b.rounds.Load() >= from+times

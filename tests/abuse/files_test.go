@@ -29,9 +29,9 @@ func TestConnectionsLeaveTheStoreTheFilesThatItNeeds(t *testing.T) {
 		}
 	}
 	if want := len(conns) - (100 - v.before.clients); refused != want {
-		t.Errorf("%d connections are refused, not %d", refused, want)
+		t.Errorf("the server refuses %d connections, want %d", refused, want)
 	}
-	fill(t, v, 60_000) // more than fits into its table in memory, so it creates files
+	fill(t, v, 60_000) // so many mutexes that the store must create files
 	v.servesOthers()
 	v.costsAtMost(64 << 20)
 	v.before.heap += 60_000 * 1 << 10
@@ -40,8 +40,9 @@ func TestConnectionsLeaveTheStoreTheFilesThatItNeeds(t *testing.T) {
 	v.recovers()
 }
 
-// The server has no store: a store that cannot create its next file ends the server. It gets its
-// limit at run time, since a server that starts with a limit keeps a part of it for the store.
+// The server runs with --durability memory, since a store that cannot create its next file would
+// end the server. The test limits the files at run time, since a server that starts with a limit
+// keeps a part of it for the store.
 func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 	t.Parallel()
 	s := simbatest.New(t)
@@ -63,7 +64,7 @@ func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 			c.Close()
 		}
 	})
-	for range 50 { // the kernel accepts them, the server has no file for most
+	for range 50 { // the kernel accepts all connections, but the server has files for few of them
 		c, err := dialRaw(v.addr)
 		if err != nil {
 			t.Fatal(err)
@@ -75,25 +76,25 @@ func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 	v.servesOthers()
 	v.costsAtMost(16 << 20)
 
-	// The pauses have their full length now, and the bystanders have left.
+	// Measure when the server's pauses have reached their full length, and without bystanders.
 	p.Wants(t, `cannot accept connections.*pause=1s`)
 	v.dismiss()
 	from, began, line := v.cpu(), time.Now(), p.Lines()
-	for range 9 { // some are short, since clients that leave make room for a moment
+	for range 9 { // some pauses are short, since the leaving bystanders free their files
 		_, line = p.WantsAfter(t, line, refused)
 	}
 	if used, took := v.cpu()-from, time.Since(began); used > took/2 {
-		t.Errorf("it used %v of processor time in %v", used, took)
+		t.Errorf("the server used %v of processor time in %v", used, took)
 	} else {
-		t.Logf("it used %v of processor time in %v", used, took)
+		t.Logf("the server used %v of processor time in %v", used, took)
 	}
 	for _, m := range regexp.MustCompile(refused).FindAllStringSubmatch(p.Output(), -1) {
 		if d, err := time.ParseDuration(m[1]); err != nil || d > time.Second {
-			t.Errorf("a pause of %s", m[1])
+			t.Errorf("the server pauses for %s, want at most 1s", m[1])
 		}
 	}
 
-	// When there are files again, it accepts the waiting connections by itself.
+	// When the limit is raised, the server accepts the waiting connections by itself.
 	if err := unix.Prlimit(v.pid, unix.RLIMIT_NOFILE, &was, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -45,9 +45,9 @@ func TestAMillionPipelinedCommandsAreAnsweredInBatches(t *testing.T) {
 	v.recovers()
 }
 
-// The pipeline is shorter than the one above. Each write waits for the disk, its reply is ten times
-// as long, and the test checks each reply. That takes one to two seconds alone, and five beside
-// other tests.
+// This pipeline is shorter than that of the test above. Each write waits for the disk, its reply is
+// ten times as long, and the test checks each reply. That takes one to two seconds alone, and five
+// beside other tests.
 func TestPipelinedWritesAreAnsweredOneByOneAndInOrder(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
@@ -67,23 +67,23 @@ func TestPipelinedWritesAreAnsweredOneByOneAndInOrder(t *testing.T) {
 		}
 		token, err := strconv.Atoi(r["token"])
 		if err != nil || r["status"] != "acquired" || r["owner"] != "c" || token <= last {
-			t.Fatalf("acquire %d, after token %d: %v", i, last, r)
+			t.Fatalf("acquire %d after token %d returns %v", i, last, r)
 		}
 		last = token
 		if line, err := c.line(); err != nil || line != ":1" {
-			t.Fatalf("release %d: %q, %v", i, line, err)
+			t.Fatalf("release %d returns %q, %v", i, line, err)
 		}
 		if i == pairs/2 {
 			v.servesOthers()
 		}
 	}
-	t.Logf("%d commands were answered in %v", 2*pairs, time.Since(began))
+	t.Logf("the server replied to %d commands in %v", 2*pairs, time.Since(began))
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}
-	// The replies are complete, and the last one is true.
+	// No further reply is left, and the last RELEASE has taken effect.
 	if line, err := c.ask(words("SIMBA.OWNER", "flooded")); err != nil || line != "$-1" {
-		t.Errorf("after all of them the owner is %q, %v", line, err)
+		t.Errorf("after the pipeline SIMBA.OWNER returns %q, %v, want no owner", line, err)
 	}
 	c.Close()
 	v.servesOthers()
@@ -95,7 +95,7 @@ func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	const n = 20_000
-	leave := []string{ // what the client is doing when it leaves
+	leave := []string{ // what the client has sent when it leaves
 		"", "PING\r\n", "*2\r\n$4\r\nECHO\r\n$100\r\nx", "SUBSCRIBE a b c\r\n", "MONITOR\r\n", "MULTI\r\nPING\r\n", "WATCH a b c\r\n",
 		"SIMBA.ACQUIRE left c 600000 SESSION\r\n", "SIMBA.ACQUIRE wanted c 1 WAIT 0\r\n", "CLIENT SETNAME x\r\nHELLO 3\r\n",
 	}
@@ -107,7 +107,7 @@ func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
 		if err := c.send(leave[i%len(leave)]); err != nil {
 			return err
 		}
-		if i%3 == 0 { // the server may never see a client that leaves before it is served
+		if i%3 == 0 { // the client may leave before the server has seen it at all
 			c.reset()
 			return nil
 		}
@@ -115,7 +115,7 @@ func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
 			return err
 		}
 		err = c.ended()
-		c.reset() // it has seen the server's end, so no data is lost
+		c.reset() // the client has read to the end, so a reset loses no data
 		return err
 	})
 	if err != nil {
@@ -126,11 +126,11 @@ func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
 	v.recovers()
 	for field, want := range map[string]int{"pubsub_clients": 0, "pubsub_channels": 0, "monitor_clients": 0} {
 		if got := v.info(field); got != want {
-			t.Errorf("%s: %d", field, got)
+			t.Errorf("INFO has %s %d, want 0", field, got)
 		}
 	}
 	if owner, err := v.eye.Do("SIMBA.OWNER", "left"); owner != nil || err != nil {
-		t.Errorf("what a session owned is %s's (%v)", owner, err)
+		t.Errorf("the mutex of an ended session still has the owner %s (%v)", owner, err)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestScanStormsDelayNoOtherClient(t *testing.T) {
 				default:
 				}
 				if c.send(command) != nil {
-					return // it did not read its replies, and the server cut it
+					return // the client read no replies, and the server disconnected it
 				}
 			}
 		})
@@ -167,7 +167,7 @@ func TestScanStormsDelayNoOtherClient(t *testing.T) {
 	v.servesOthers()
 	close(stop)
 	for _, c := range conns {
-		c.reset() // it may still be sending
+		c.reset() // the client may still be sending
 	}
 	all.Wait()
 	v.costsAtMost(128 << 20)
@@ -175,7 +175,7 @@ func TestScanStormsDelayNoOtherClient(t *testing.T) {
 	v.recovers()
 }
 
-// fill makes that many owned mutexes.
+// fill acquires n mutexes.
 func fill(t testing.TB, v *victim, n int) {
 	t.Helper()
 	const pipeline = 1000
@@ -190,7 +190,7 @@ func fill(t testing.TB, v *victim, n int) {
 		}
 		for range pipeline {
 			if r, err := simbatest.ToRecord(v.eye.Receive()); err != nil || r["status"] != "acquired" {
-				t.Fatal(r, err)
+				t.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)
 			}
 		}
 	}
@@ -229,7 +229,7 @@ func TestMemoryOfPastClientsIsBounded(t *testing.T) {
 				t.Fatalf("%.60q: %v", flood, err)
 			}
 			if first && !strings.HasPrefix(line, reply) {
-				t.Errorf("%.60q is answered %q", flood, line)
+				t.Errorf("the reply to %.60q is %q", flood, line)
 			}
 			if first = false; line == "the end" {
 				break

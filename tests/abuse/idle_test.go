@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// idleCost limits the memory of an idle connection: its goroutine's stack, a buffer, and what the
-// runtime keeps of a socket. It is the server's part, without the kernel's.
+// idleCost limits the process's memory for an idle connection: a goroutine's stack, a buffer, and
+// the runtime's data about the socket.
 const idleCost = 16 << 10
 
-// Not parallel: the test's process may not open so many files together with other tests.
+// Not parallel: together with other tests, the test's process could exceed its limit of open files.
 func TestTenThousandIdleConnectionsCostLittleAndDelayNoClient(t *testing.T) {
 	n := 10_000
 	var files syscall.Rlimit
@@ -19,14 +19,14 @@ func TestTenThousandIdleConnectionsCostLittleAndDelayNoClient(t *testing.T) {
 	}
 	if most := int(files.Cur) - 1000; n > most {
 		if os.Getenv("CI") == "true" {
-			t.Fatalf("only %d files may be opened here, and %d connections need %d: ulimit -n", files.Cur, n, n+1000)
+			t.Fatalf("the limit of open files is %d; %d connections need %d (ulimit -n)", files.Cur, n, n+1000)
 		}
-		t.Logf("NOT TESTED: %d connections, only %d: no more than %d files may be opened here (ulimit -n)", n, most, files.Cur)
+		t.Logf("NOT TESTED: %d connections, only %d, since the limit of open files is %d (ulimit -n)", n, most, files.Cur)
 		n = most
 	}
 	v := attacked(t, "--maxclients", "12000")
 	conns := v.raws(n)
-	err := v.each(n/2, func(i int) error { // the others send nothing at all
+	err := v.each(n/2, func(i int) error { // the other half of the connections sends nothing at all
 		_, err := conns[i].ask("PING\r\n")
 		return err
 	})

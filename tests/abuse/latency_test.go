@@ -12,12 +12,12 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// BenchmarkLatency measures how an abuse delays other clients. It times ACQUIRE and RELEASE of a
-// free mutex together, without and with the abuse by turns, and reports the ratio.
+// BenchmarkLatency measures how an abuse delays other clients. It times an ACQUIRE with its RELEASE
+// on a free mutex. It does so in turn without and with the abuse, and reports the ratio.
 //
-// The attacker is a process that gets only the processor time that the server and the benchmark
-// leave. So the figure shows the work that the attack causes in the server, not the processors that
-// it takes. An attacker with a machine of its own could send more.
+// The attacking process gets only the processor time that the server and the benchmark do not use.
+// So the figure shows the work that the attack causes in the server, not a lack of processor time.
+// An attacker with a machine of its own could send more.
 //
 //	go test -run '^$' -bench Latency -benchtime 3x ./tests/abuse
 func BenchmarkLatency(b *testing.B) {
@@ -60,7 +60,7 @@ func BenchmarkLatency(b *testing.B) {
 // tlsAddr finds the TLS address in the log line of a ready server.
 var tlsAddr = regexp.MustCompile(`msg=ready .*tls=(\S+)`)
 
-// latencies measures 5,000 times, or as often as possible in 10 s.
+// latencies measures 5,000 latencies, or as many as possible in 10 s.
 func latencies(b *testing.B, v *victim) []time.Duration {
 	b.Helper()
 	c := v.client()
@@ -69,10 +69,10 @@ func latencies(b *testing.B, v *victim) []time.Duration {
 	for end := time.Now().Add(10 * time.Second); len(took) < 5000 && time.Now().Before(end); {
 		began := time.Now()
 		if r, err := simbatest.ToRecord(c.Do("SIMBA.ACQUIRE", "measured", "c", 10_000)); err != nil || r["status"] != "acquired" {
-			b.Fatal(r, err)
+			b.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)
 		}
 		if n, err := redis.Int(c.Do("SIMBA.RELEASE", "measured", "c")); err != nil || n != 1 {
-			b.Fatal(n, err)
+			b.Fatalf("SIMBA.RELEASE returns %v, %v", n, err)
 		}
 		took = append(took, time.Since(began))
 	}

@@ -17,16 +17,16 @@ import (
 
 const outOfMemory = "OOM command not allowed when used memory > 'maxmemory'."
 
-// isOutOfMemory reports whether a command was refused with the error of Redis.
+// isOutOfMemory reports whether err is Redis' error for a command refused by maxmemory.
 func isOutOfMemory(err error) bool {
 	var said redis.Error
 	return errors.As(err, &said) && string(said) == outOfMemory
 }
 
-// fill sends commands that need memory until the server refuses. Several clients do so at once, in
-// pipelines. It returns how many were executed. After each pipeline it reads the server's count.
-// The server compares the count with the limit when a command begins. So each client may exceed the
-// limit by one command of each bytes.
+// fill lets several clients send commands that need memory, in pipelines, until the server refuses.
+// It returns how many commands the server executed. After each pipeline it reads the server's own
+// count of memory. The server compares this count with the limit when a command begins. So each
+// client may exceed the limit by one command, which takes each bytes.
 func (v *victim) fill(name string, limit, each int, do func(c redis.Conn, i int) error) int {
 	v.t.Helper()
 	const clients, pipeline = 8, 200
@@ -75,24 +75,24 @@ func (v *victim) fill(name string, limit, each int, do func(c redis.Conn, i int)
 					return
 				}
 				if time.Now().After(end) {
-					v.t.Errorf("%s: nothing is refused after %d", name, taken.Load())
+					v.t.Errorf("%s: the server refuses nothing after %d commands", name, taken.Load())
 					return
 				}
 			}
 		})
 	}
 	all.Wait()
-	v.t.Logf("%s: refused after %d; %d bytes are counted at the highest, the limit is %d", name, taken.Load(), highest.Load(), limit)
+	v.t.Logf("%s: refused after %d commands; the highest count is %d bytes, the limit %d", name, taken.Load(), highest.Load(), limit)
 	if taken.Load() == 0 {
-		v.t.Errorf("%s: nothing is served though there is room", name)
+		v.t.Errorf("%s: the server executes no command though memory is below the limit", name)
 	}
 	if highest.Load() > most {
-		v.t.Errorf("%s: %d bytes are counted, %d are allowed", name, highest.Load(), most)
+		v.t.Errorf("%s: the highest count is %d bytes, want at most %d", name, highest.Load(), most)
 	}
 	return int(taken.Load())
 }
 
-// datasetOf returns the memory of the mutexes that INFO reports.
+// datasetOf returns the memory of the dataset in a reply to INFO.
 func datasetOf(info any, err error) (int64, error) {
 	text, err := redis.String(info, err)
 	if err != nil {
@@ -111,8 +111,8 @@ func (v *victim) limit(bytes int) {
 	}
 }
 
-// isBounded fails the test if the process has four times its limit. This check is coarse: garbage,
-// buffers of pipelines and commit groups depend on the speed of Go's collector. fill checks the
+// isBounded fails the test if the process has more than four times the memory limit. The check is
+// coarse, since garbage and buffers depend on the speed of Go's garbage collector. fill checks the
 // exact rule.
 func (v *victim) isBounded(limit int) {
 	v.t.Helper()
@@ -145,7 +145,7 @@ func TestScriptsThatAreKeptDoNotFillTheMemory(t *testing.T) {
 				}
 			}
 		}
-		v.servesOthers() // each of their rounds begins with a grant that would be refused
+		v.servesOthers() // fails if the server refuses a bystander's grant
 	}
 	v.isBounded(limit)
 }
@@ -154,12 +154,12 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 	t.Parallel()
 	const limit = 40 << 20
 	v := attacked(t, "--durability", "memory", "--maxmemory", "40mb")
-	v.dismiss() // their new grants would be refused; the holders below replace them
+	v.dismiss() // the server would refuse their grants; the holders below replace them
 	holder, polling := v.client(), v.client()
 	const holderTTL = 10_000 // ms
 	for _, m := range []string{"held", "given-up"} {
 		if r, err := simbatest.ToRecord(holder.Do("SIMBA.ACQUIRE", m, "holder", holderTTL)); err != nil || r["status"] != "acquired" {
-			t.Fatal(r, err)
+			t.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)
 		}
 	}
 	waiting := v.raw()
@@ -192,7 +192,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 	}()
 
 	long := strings.Repeat("m", 200)
-	const room = 4 << 20      // for each of the following commands
+	const room = 4 << 20      // memory that each of the following steps may fill
 	each := len(long) + 1<<10 // a command adds at most a mutex or a queue entry, with its names
 	mutexes := v.fill("mutexes", limit, each, func(c redis.Conn, i int) error {
 		return c.Send("SIMBA.ACQUIRE", fmt.Sprint(long, i), "filler", bystanderTTL)
@@ -220,16 +220,16 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := holder.Do("SIMBA.RELEASE", "given-up", "holder"); n != int64(1) || err != nil {
-		t.Fatal(n, err)
+		t.Fatalf("SIMBA.RELEASE returns %v, %v", n, err)
 	}
 	if r, err := waiting.record(); err != nil || r["status"] != "acquired" {
-		t.Errorf("who waited before: %v, %v", r, err)
+		t.Errorf("the earlier waiter gets %v, %v, want the mutex", r, err)
 	}
 	if strings.Count(v.log(), "used memory is above maxmemory: refusing commands that take more") == 0 {
-		t.Errorf("the log does not tell of it:\n%s", v.log())
+		t.Errorf("the log has no warning about maxmemory:\n%s", v.log())
 	}
 
-	// Released memory is available to others.
+	// When mutexes are released, other clients can use their memory.
 	for i := range mutexes * 2 {
 		if err := polling.Send("SIMBA.RELEASE", fmt.Sprint(long, i), "filler"); err != nil {
 			t.Fatal(err)
@@ -262,26 +262,26 @@ func TestMaxmemoryCanBeSetAtRunTimeAndExpiredLeasesMakeRoom(t *testing.T) {
 	v.dismiss()
 	c := v.client()
 	if got, err := redis.Strings(c.Do("CONFIG", "GET", "maxmemory")); err != nil || got[1] != "0" {
-		t.Fatal(got, err)
+		t.Fatalf("CONFIG GET maxmemory returns %v, %v", got, err)
 	}
 	for _, bad := range []string{"-1", "1x", "1.5mb", "much"} {
 		if _, err := c.Do("CONFIG", "SET", "maxmemory", bad); err == nil ||
 			err.Error() != "ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be a memory value" {
-			t.Errorf("%s: %v", bad, err)
+			t.Errorf("CONFIG SET maxmemory %s returns %v", bad, err)
 		}
 	}
 	if _, err := c.Do("CONFIG", "SET", "maxmemory", "48mb"); err != nil {
 		t.Fatal(err)
 	}
 	if n := v.info("maxmemory"); n != limit {
-		t.Errorf("maxmemory is %d", n)
+		t.Errorf("INFO has maxmemory %d, want 48 MiB", n)
 	}
 	long := strings.Repeat("v", 30_000)
 	keys := v.fill("keys that expire", limit, len(long)+1<<10, func(c redis.Conn, i int) error {
 		return c.Send("SET", fmt.Sprint("key", i), long, "PX", bystanderTTL)
 	})
 	v.isBounded(limit)
-	for i := range 2 * keys { // a slow machine may need any time to fill it
+	for i := range 2 * keys { // not before, since filling may take long
 		if err := c.Send("PEXPIRE", fmt.Sprint("key", i), 100); err != nil {
 			t.Fatal(err)
 		}
@@ -300,12 +300,12 @@ func TestMaxmemoryCanBeSetAtRunTimeAndExpiredLeasesMakeRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.Do("SET", "later", "v"); !isOutOfMemory(err) {
-		t.Errorf("with a limit that is below what is used: %v", err)
+		t.Errorf("with a limit below the used memory, SET returns %v, want the error OOM", err)
 	}
 	if _, err := c.Do("CONFIG", "SET", "maxmemory", "0"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Do("SET", "later", "v"); err != nil {
-		t.Errorf("without a limit: %v", err)
+		t.Errorf("without a limit, SET returns %v", err)
 	}
 }

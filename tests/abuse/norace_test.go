@@ -2,5 +2,5 @@
 
 package abuse
 
-// raceCost is the factor by which the race detector increases the server's memory, at most.
+// raceCost is the largest factor by which the race detector increases the server's memory.
 const raceCost = 1

@@ -21,7 +21,7 @@ func TestOneStuckSubscriberOfAThousandIsCutAndTheOthersMissNothing(t *testing.T)
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// It gets each message in many ways, so few are enough.
+	// The stuck subscriber has many patterns that match, so it gets each message hundreds of times.
 	stuck := v.raw()
 	patterns := []any{"PSUBSCRIBE"}
 	for i := range 500 {
@@ -38,9 +38,9 @@ func TestOneStuckSubscriberOfAThousandIsCutAndTheOthersMissNothing(t *testing.T)
 		go func() { heard <- hears(c, messages, payload) }()
 	}
 	v.servesOthers()
-	for i := range messages { // each waits for its reply: nothing blocks the publisher
+	for i := range messages { // the stuck subscriber must not block PUBLISH
 		if n, err := redis.Int(v.eye.Do("PUBLISH", "news", payload(i))); err != nil || n < subscribers {
-			t.Fatalf("message %d reaches %d, %v", i, n, err)
+			t.Fatalf("PUBLISH %d reaches %d subscribers, %v", i, n, err)
 		}
 	}
 	for range conns {
@@ -50,7 +50,7 @@ func TestOneStuckSubscriberOfAThousandIsCutAndTheOthersMissNothing(t *testing.T)
 	}
 	v.until("the stuck one is cut", func() bool { return v.info("pubsub_clients_cut") == 1 && v.info("pubsub_clients") == subscribers })
 	if err := stuck.ended(); err != nil {
-		t.Errorf("the stuck one: %v", err)
+		t.Errorf("the server does not disconnect the stuck subscriber: %v", err)
 	}
 	v.servesOthers()
 	v.costsAtMost(64 << 20)
@@ -58,7 +58,7 @@ func TestOneStuckSubscriberOfAThousandIsCutAndTheOthersMissNothing(t *testing.T)
 	v.recovers()
 }
 
-// hears reads messages, after the rest of the confirmations. It fails if one is missing.
+// hears skips confirmations, and reads the messages. It returns an error if one is missing.
 func hears(c *raw, messages int, payload func(int) string) error {
 	if _, err := io.CopyN(io.Discard, c.in, int64(len("$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n"))); err != nil {
 		return err
@@ -67,7 +67,7 @@ func hears(c *raw, messages int, payload func(int) string) error {
 		want := []byte(words("message", "news", payload(i)))
 		got := make([]byte, len(want))
 		if _, err := io.ReadFull(c.in, got); err != nil || !bytes.Equal(got, want) {
-			return fmt.Errorf("instead of message %d %q, %w", i, got, err)
+			return fmt.Errorf("got %[2]q instead of message %[1]d, %[3]w", i, got, err)
 		}
 	}
 	return nil
@@ -84,7 +84,7 @@ func TestMemoryOfSubscribersThatReadNothingIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.until("all listen", func() bool { return v.info("pubsub_clients") == len(conns) })
-	message := strings.Repeat("x", 64<<10) // the largest
+	message := strings.Repeat("x", 64<<10) // the largest message allowed
 	for n := len(conns); n > 0; {
 		var err error
 		if n, err = redis.Int(v.eye.Do("PUBLISH", "large", message)); err != nil {
@@ -92,7 +92,7 @@ func TestMemoryOfSubscribersThatReadNothingIsBounded(t *testing.T) {
 		}
 	}
 	if cut := v.info("pubsub_clients_cut"); cut != len(conns) {
-		t.Errorf("%d are cut", cut)
+		t.Errorf("the server disconnected %d subscribers, want all", cut)
 	}
 	v.servesOthers()
 	v.costsAtMost(len(conns)*2<<20 + 16<<20)
@@ -140,7 +140,7 @@ func TestSubscriptionsOfManyConnectionsDelayNoOtherClient(t *testing.T) {
 				for k := range 1000 {
 					args = append(args, fmt.Sprintf("simba:{other%d:%d}*", i, j+k))
 				}
-				_ = c.send(words(args...)) // a failure shows below
+				_ = c.send(words(args...)) // INFO below shows whether it failed
 			}
 			_ = c.send(words(kind, "one", "more"))
 		}()
@@ -157,7 +157,7 @@ func TestSubscriptionsOfManyConnectionsDelayNoOtherClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := v.info("pubsub_patterns"); n != each*len(conns)/2 {
-		t.Errorf("%d patterns", n)
+		t.Errorf("INFO counts %d patterns", n)
 	}
 	v.servesOthers()
 	v.costsAtMost(len(conns) * each * 1 << 10)

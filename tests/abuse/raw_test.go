@@ -12,13 +12,13 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// raw is a connection of a client that sends any bytes, and may read nothing.
+// raw is a client's connection that can send any bytes, and need not read.
 type raw struct {
 	*net.TCPConn
 	in *bufio.Reader
 }
 
-// dialRaw connects, with a late deadline for everything that the connection does.
+// dialRaw connects. All reads and writes of the connection share one late deadline.
 func dialRaw(addr string) (*raw, error) {
 	nc, err := net.DialTimeout("tcp", addr, simbatest.Patience)
 	if err != nil {
@@ -35,7 +35,7 @@ func (v *victim) raw() *raw {
 	return v.raws(1)[0]
 }
 
-// raws opens n connections. They are closed with the test at the latest.
+// raws opens n connections. They are closed when the test ends, if not before.
 func (v *victim) raws(n int) []*raw {
 	v.t.Helper()
 	v.dialed += n
@@ -59,7 +59,7 @@ func hangUp(conns []*raw) {
 	}
 }
 
-// each calls do for 0 to n-1, 32 at a time, and returns the first error.
+// each calls do(0) to do(n-1), 32 calls at a time, and returns the first error.
 func (v *victim) each(n int, do func(i int) error) error {
 	var wg sync.WaitGroup
 	var once sync.Once
@@ -87,7 +87,7 @@ func (c *raw) send(s string) error {
 	return err
 }
 
-// line reads one line, without its end.
+// line reads one line, and returns it without its end.
 func (c *raw) line() (string, error) {
 	s, err := c.in.ReadString('\n')
 	return strings.TrimSuffix(s, "\r\n"), err
@@ -109,7 +109,7 @@ func (c *raw) record() (map[string]string, error) {
 	}
 	var fields int
 	if _, err := fmt.Sscanf(head, "*%d", &fields); err != nil {
-		return nil, fmt.Errorf("answered %q", head)
+		return nil, fmt.Errorf("the reply is %q, want a record", head)
 	}
 	r := make(map[string]string)
 	for range fields / 2 {
@@ -132,7 +132,7 @@ func (c *raw) scalar() (string, error) {
 	return c.line()
 }
 
-// words encodes a command as an array.
+// words encodes a command as a RESP array.
 func words(args ...any) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(args))
@@ -143,7 +143,7 @@ func words(args ...any) string {
 	return b.String()
 }
 
-// reset closes the connection with a TCP reset, so this side keeps no state.
+// reset closes the connection with a TCP reset, so the kernel keeps no state of it on this side.
 func (c *raw) reset() {
 	_ = c.SetLinger(0) // fails only on a closed connection
 	c.Close()

@@ -22,11 +22,11 @@ func TestUnauthenticatedConnectionsAreCutAndMakeRoom(t *testing.T) {
 	began := time.Now()
 	conns := v.raws(places - v.before.clients)
 	if line, err := v.raw().line(); err != nil || line != "-ERR max number of clients reached" {
-		t.Errorf("who comes when all places are taken is answered %q, %v", line, err)
+		t.Errorf("a connection above maxclients gets %q, %v", line, err)
 	}
 	v.servesOthers()
 
-	// Each sends a byte of a password now and then, until the server cuts it.
+	// Each connection sends a byte of a password now and then, until the server closes it.
 	const slowly = "*2\r\n$4\r\nAUTH\r\n$16000\r\n"
 	left := len(conns)
 	for sent := 0; left > 0; sent++ {
@@ -41,13 +41,13 @@ func TestUnauthenticatedConnectionsAreCutAndMakeRoom(t *testing.T) {
 			}
 		}
 		if time.Since(began) > simbatest.Patience {
-			t.Fatalf("%d connections live on that never authenticated", left)
+			t.Fatalf("the server has not closed %d connections that never authenticated", left)
 		}
 		v.servesOthers()
 	}
-	t.Logf("all were cut within %v", time.Since(began))
+	t.Logf("the server closed all connections within %v", time.Since(began))
 	if c := v.client(); c.Err() != nil {
-		t.Error(c.Err())
+		t.Errorf("after the abuse a new client fails: %v", c.Err())
 	}
 	v.before.clients++ // for the client above
 	v.costsAtMost(len(conns) * 32 << 10)
@@ -67,7 +67,7 @@ func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 		guessers.Go(func() {
 			for {
 				if _, err := c.ask(words("AUTH", "guess")); err != nil {
-					return // the server cut it, since it never authenticated, or the test is over
+					return // closed by the server, or by the end of the test
 				}
 				answered.Add(1)
 			}
@@ -75,8 +75,9 @@ func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 	}
 	v.until("all guess", func() bool { return v.info("acl_access_denied_auth") >= len(conns) })
 
-	// A right password from the same address waits at most 1 s. A busy machine adds to that. So the
-	// median must be within the limit, and all but one must be below the delay of a wrong password.
+	// A right password from the attackers' address waits at most 1 s. A busy machine adds to that.
+	// So only the median must keep the limit. All but one must wait for less time than a wrong
+	// password.
 	const promised, slack = time.Second, 2 * time.Second
 	const firstOnes, wait = 9, 5 * time.Second
 	var waits []time.Duration
@@ -84,28 +85,28 @@ func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 		asked := time.Now()
 		c, err := v.dialClient() // from the address of the attackers
 		if err != nil {
-			t.Fatalf("a right password: %v", err)
+			t.Fatalf("a client with the right password gets %v", err)
 		}
 		waits = append(waits, time.Since(asked))
 		c.Close()
 	}
 	slices.Sort(waits)
-	t.Logf("right passwords were answered after %v", waits)
+	t.Logf("the replies to right passwords came after %v", waits)
 	if waits[len(waits)/2] > promised+slack || waits[len(waits)-2] > wait {
-		t.Errorf("right passwords waited for %v", waits)
+		t.Errorf("right passwords waited too long: %v", waits)
 	}
 
-	// After the first wrong passwords of an address, each waits for the full delay. The next one of
-	// the same connection also waits for the reply to the last.
+	// After the first wrong passwords of an address, the reply to each waits for the full delay. A
+	// connection sends its next guess only after the reply to the one before.
 	n := int(answered.Load())
 	took := time.Since(began)
 	most := firstOnes + len(conns)*int(took/wait)
-	t.Logf("%d guesses were answered in %v, %d are allowed", n, took, most)
+	t.Logf("the server replied to %d guesses in %v, at most %d are allowed", n, took, most)
 	if n > most {
-		t.Errorf("%d guesses of %d connections were answered in %v, more than %d", n, len(conns), took, most)
+		t.Errorf("the server replied to %d guesses of %d connections in %v, want at most %d", n, len(conns), took, most)
 	}
 	v.servesOthers()
-	// with garbage: the heap may grow by 10 MiB before a collection
+	// 10 MiB is for garbage that the collector has not freed yet
 	v.costsAtMost(len(conns)*64<<10 + 10<<20)
 	hangUp(conns)
 	guessers.Wait()
@@ -128,7 +129,7 @@ func TestCommandsSentByteByByteDelayNoOtherClient(t *testing.T) {
 	err := v.each(len(conns), func(i int) error {
 		r, err := conns[i].record()
 		if err == nil && r["status"] != "acquired" {
-			err = fmt.Errorf("%v", r)
+			err = fmt.Errorf("ACQUIRE returns %v", r)
 		}
 		return err
 	})
@@ -144,14 +145,14 @@ func TestUnfinishedCommandsHoldAtMostTwiceTheirBytes(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	conns := v.raws(50)
-	const came = 900 << 10 // of the 1 MiB limit of a command
+	const came = 900 << 10 // bytes sent of an incomplete command; the limit is 1 MiB
 	body := strings.Repeat("x", came)
 	if err := v.each(len(conns), func(i int) error { return conns[i].send("*3\r\n$4\r\nEVAL\r\n$1000000\r\n" + body) }); err != nil {
 		t.Fatal(err)
 	}
 	v.until("all has come", func() bool { return v.info("total_net_input_bytes") > len(conns)*came })
 	v.servesOthers()
-	// Twice, and once more as garbage.
+	// While the buffer grows there are two copies, and one more as garbage.
 	v.costsAtMost(len(conns)*3*came + 16<<20)
 	hangUp(conns)
 	v.recovers()
@@ -165,7 +166,7 @@ func TestClientsThatReadNoRepliesAreCut(t *testing.T) {
 	began := time.Now()
 	err := v.each(len(conns), func(i int) error {
 		_ = conns[i].SetReadBuffer(4 << 10)
-		// All at a time: 32 at a time would take three times as long.
+		// All connections at a time: v.each, with 32 at a time, would take three times as long.
 		return conns[i].send(batch)
 	})
 	if err != nil {
@@ -186,12 +187,12 @@ func TestClientsThatReadNoRepliesAreCut(t *testing.T) {
 	for range conns {
 		err := <-ended
 		if isTimeout(err) {
-			t.Fatalf("it goes on with who reads nothing: %v", err)
+			t.Fatalf("the server does not disconnect a client that reads nothing: %v", err)
 		}
 	}
-	t.Logf("all were cut within %v", time.Since(began))
+	t.Logf("the server closed all connections within %v", time.Since(began))
 	if !strings.Contains(v.log(), "client disconnected: it does not read its replies") {
-		t.Errorf("it does not say so:\n%s", v.log())
+		t.Errorf("the log does not say why clients were disconnected:\n%s", v.log())
 	}
 	v.costsAtMost(len(conns) * 2 << 20)
 	hangUp(conns)
@@ -203,7 +204,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// ended waits until the peer closes the connection. It skips all other data.
+// ended waits until the server closes the connection, and ignores all data until then.
 func (c *raw) ended() error {
 	_, err := io.Copy(io.Discard, c.in)
 	if isTimeout(err) {

@@ -32,7 +32,7 @@ func TestATransactionsQueueIsBounded(t *testing.T) {
 				last = line
 			}
 			if !strings.HasPrefix(last, "-ERR transaction too large") {
-				queued <- fmt.Errorf("the last of %d commands is answered %q", n, last)
+				queued <- fmt.Errorf("the reply to the last of %d commands is %q", n, last)
 				return
 			}
 			queued <- <-sent
@@ -44,10 +44,10 @@ func TestATransactionsQueueIsBounded(t *testing.T) {
 		}
 	}
 	v.servesOthers()
-	v.costsAtMost(len(conns)*9<<20 + 64<<20) // with what the collector has yet to see
+	v.costsAtMost(len(conns)*9<<20 + 64<<20) // 64 MiB are for garbage
 	for _, c := range conns[:len(conns)/2] {
 		if line, err := c.ask("EXEC\r\n"); err != nil || !strings.HasPrefix(line, "-EXECABORT") {
-			t.Errorf("EXEC is answered %q, %v", line, err)
+			t.Errorf("EXEC returns %q, %v, want EXECABORT", line, err)
 		}
 	}
 	hangUp(conns)
@@ -63,7 +63,7 @@ func TestRepliesOfATransactionAreBounded(t *testing.T) {
 		if err := c.send("CLIENT REPLY OFF\r\nMULTI\r\n" + strings.Repeat("COMMAND DOCS\r\n", 1000) + "EXEC\r\nCLIENT REPLY ON\r\nPING\r\n"); err != nil {
 			return err
 		}
-		for { // errors have no reply either; the reply comes after the last command
+		for { // with replies off, the first reply is that to PING
 			line, err := c.line()
 			if err != nil || line == "+PONG" {
 				return err
@@ -74,7 +74,7 @@ func TestRepliesOfATransactionAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	v.servesOthers()
-	// 16 MiB, twice that while the buffer grows, and as much garbage
+	// 16 MiB for the reply, twice that while the buffer grows, and as much garbage
 	v.costsAtMost(len(conns)*64<<20 + 32<<20)
 	hangUp(conns)
 	v.recovers()
@@ -91,22 +91,22 @@ func TestTheKeysThatConnectionsWatchAreBounded(t *testing.T) {
 			keys = append(keys, fmt.Sprintf("watched%d:%d", i, k))
 		}
 		if line, err := c.ask(words(keys...)); err != nil || line != "+OK" {
-			return fmt.Errorf("%q, %w", line, err)
+			return fmt.Errorf("WATCH returns %q, %w", line, err)
 		}
 		line, err := c.ask(words("WATCH", "one more"))
 		if err == nil && !strings.HasPrefix(line, "-ERR too many watched keys") {
-			err = fmt.Errorf("the key after a thousand is answered %q", line)
+			err = fmt.Errorf("the reply to WATCH of key 1,001 is %q", line)
 		}
 		return err
 	}); err != nil {
 		t.Error(err)
 	}
-	v.servesOthers() // so all of them have changed
+	v.servesOthers() // after this the watched key "wanted" has changed
 	if line, err := conns[0].ask("MULTI\r\n"); err != nil || line != "+OK" {
-		t.Errorf("%q, %v", line, err)
+		t.Errorf("MULTI returns %q, %v", line, err)
 	}
 	if line, err := conns[0].ask("EXEC\r\n"); err != nil || line != "*-1" {
-		t.Errorf("EXEC of who watches what others changed: %q, %v", line, err)
+		t.Errorf("EXEC after a change of a watched key returns %q, %v, want null", line, err)
 	}
 	v.costsAtMost(len(conns) * 1000 * 2 << 10)
 	hangUp(conns)

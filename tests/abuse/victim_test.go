@@ -20,34 +20,34 @@ type victim struct {
 	password string // "" = none
 	pid      int
 	log      func() string
-	eye      redis.Conn // for INFO
+	eye      redis.Conn // the test's own connection, for INFO
 	others   []*bystander
 
-	before figures // before the abuse
-	quiet  int     // its memory before the abuse, in kB
-	dialed int     // the number of connections of the abuse
+	before figures // what the server held before the abuse
+	quiet  int     // the server's memory before the abuse, in kB
+	dialed int     // how many connections the abuse has opened
 }
 
-// figures are what the server holds: connections, goroutines, files and memory.
+// figures count what the server holds.
 type figures struct {
 	clients    int
 	goroutines int
 	files      int
-	heap       int // bytes, with garbage
+	heap       int // bytes, garbage included
 }
 
 func (f figures) String() string {
 	return fmt.Sprintf("%d clients, %d goroutines, %d files, %d KiB of heap", f.clients, f.goroutines, f.files, f.heap>>10)
 }
 
-// The spare figures are the tolerance after an abuse. The store opens files and starts goroutines
-// of its own, and the heap varies. A leak of any abuse is far larger.
+// The spare figures are how much more the server may hold after an abuse than before. The store
+// opens files and starts goroutines of its own, and the heap varies. A leak would be far larger.
 const (
 	spareGoroutines = 32
 	spareFiles      = 32
 	spareHeap       = 12 << 20
 
-	// Go's runtime keeps this of an ended goroutine and its socket, for the next ones.
+	// Go's runtime keeps this many bytes of an ended goroutine and its socket, to reuse them.
 	keptOfConnection = 2 << 10
 )
 
@@ -58,19 +58,19 @@ func attacked(t testing.TB, args ...string) *victim {
 	return watched(t, s.Addr, "", s.Log)
 }
 
-// watched is attacked for a server that already runs.
+// watched returns the victim for a server that already runs, and starts bystanders.
 func watched(t testing.TB, addr, password string, log func() string) *victim {
 	t.Helper()
 	v := &victim{t: t, addr: addr, password: password, log: log}
 	t.Cleanup(func() {
-		if all := log(); t.Failed() { // only the log has the reason why a server ended
-			t.Logf("the server says\n%s", all[max(0, len(all)-4<<10):])
+		if all := log(); t.Failed() { // if the server has ended, only its log has the reason
+			t.Logf("the end of the server's log:\n%s", all[max(0, len(all)-4<<10):])
 		}
 	})
 	v.eye = v.client()
 	v.pid = v.info("process_id")
 	v.bystanders()
-	v.servesOthers() // they are connected, and caches are warm
+	v.servesOthers() // now the bystanders are connected, and caches are warm
 	v.before = v.figures()
 	v.quiet = v.memory("VmRSS")
 	return v
@@ -92,7 +92,7 @@ func (v *victim) dialClient() (redis.Conn, error) {
 		redis.DialConnectTimeout(simbatest.Patience), redis.DialReadTimeout(simbatest.Patience), redis.DialWriteTimeout(simbatest.Patience))
 }
 
-// info returns a field of INFO.
+// info returns a number in the reply to INFO.
 func (v *victim) info(field string) int {
 	v.t.Helper()
 	text, err := redis.String(v.eye.Do("INFO", "everything"))
@@ -112,8 +112,8 @@ func (v *victim) figures() figures {
 	return figures{v.info("connected_clients"), v.info("go_goroutines"), len(files), v.info("used_memory")}
 }
 
-// memory returns a line of the process' status in kB: VmRSS, the present memory, or VmHWM, the
-// highest.
+// memory returns a line of /proc/<pid>/status in kB. VmRSS is the present memory of the process,
+// VmHWM the highest so far.
 func (v *victim) memory(line string) int {
 	v.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.pid))
@@ -123,7 +123,7 @@ func (v *victim) memory(line string) int {
 	return number(v.t, string(status), line+`:\s+(\d+) kB`)
 }
 
-// cpu returns the processor time of the process.
+// cpu returns the processor time that the server has used.
 func (v *victim) cpu() time.Duration {
 	v.t.Helper()
 	text, err := redis.String(v.eye.Do("INFO", "cpu"))
@@ -146,7 +146,7 @@ func number(t testing.TB, text, pattern string) int {
 	t.Helper()
 	m := regexp.MustCompile(pattern).FindStringSubmatch(text)
 	if m == nil {
-		t.Fatalf("nothing like %s in:\n%s", pattern, text)
+		t.Fatalf("no match of %s in:\n%s", pattern, text)
 	}
 	n, err := strconv.Atoi(m[1])
 	if err != nil {
@@ -155,31 +155,32 @@ func number(t testing.TB, text, pattern string) int {
 	return n
 }
 
-// costsAtMost fails the test if the server ever had that many bytes more than before the abuse.
+// costsAtMost fails the test if the server's memory was ever larger than before the abuse by more
+// than the given bytes.
 func (v *victim) costsAtMost(bytes int) {
 	v.t.Helper()
 	cost := (v.memory("VmHWM") - v.quiet) << 10
-	v.t.Logf("it cost %.1f MiB of memory at the highest, %.1f are allowed", mib(cost), mib(bytes))
+	v.t.Logf("the abuse cost at most %.1f MiB of memory; %.1f MiB are allowed", mib(cost), mib(bytes))
 	if cost > bytes*raceCost {
-		v.t.Errorf("it cost %.1f MiB of memory, more than %.1f", mib(cost), mib(bytes*raceCost))
+		v.t.Errorf("the abuse cost %.1f MiB of memory, want at most %.1f MiB", mib(cost), mib(bytes*raceCost))
 	}
 }
 
 func mib(bytes int) float64 { return float64(bytes) / (1 << 20) }
 
-// until waits for something that must happen, which what describes.
+// until waits until happened returns true. what describes the event in the failure text.
 func (v *victim) until(what string, happened func() bool) {
 	v.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); !happened(); {
 		if time.Now().After(end) {
-			v.t.Fatalf("not within %v: %s", simbatest.Patience, what)
+			v.t.Fatalf("after %v still not true: %s", simbatest.Patience, what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// recovers waits until the server holds no more than before the abuse. All clients of the abuse
-// have left, and the bystanders run on. If the server keeps more, the test fails.
+// recovers waits until the server holds no more than before the abuse. Call it when all clients of
+// the abuse have left; the bystanders still run. If the server holds more, the test fails.
 func (v *victim) recovers() {
 	v.t.Helper()
 	var now figures
@@ -192,7 +193,7 @@ func (v *victim) recovers() {
 			break
 		}
 		if time.Now().After(end) {
-			v.t.Fatalf("it does not recover: %v; at first %v", now, b)
+			v.t.Fatalf("the server still holds %v; before the abuse %v", now, b)
 		}
 		v.makeGarbage()
 	}
@@ -200,8 +201,8 @@ func (v *victim) recovers() {
 	v.t.Logf("before: %v; after: %v", v.before, now)
 }
 
-// makeGarbage uses the server until its collector runs. Until then, garbage counts as memory in
-// use.
+// makeGarbage uses the server so that its garbage collector runs. Without a collection, garbage
+// counts as memory in use.
 func (v *victim) makeGarbage() {
 	v.t.Helper()
 	if _, err := v.eye.Do("EVAL", "local s for i = 1, 64 do s = string.rep('x', 1000000) end", 0); err != nil {

@@ -13,7 +13,7 @@ func TestEachOfThousandsOfWaitersIsGrantedOnce(t *testing.T) {
 	v := attacked(t)
 	owner := v.client()
 	if r, err := simbatest.ToRecord(owner.Do("SIMBA.ACQUIRE", "crowded", "owner", bystanderTTL)); err != nil || r["status"] != "acquired" {
-		t.Fatal(r, err)
+		t.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)
 	}
 	const waiters = 2000
 	conns := v.raws(waiters)
@@ -22,7 +22,7 @@ func TestEachOfThousandsOfWaitersIsGrantedOnce(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// A bystander may be blocked too.
+	// The count may include blocked bystanders.
 	v.until("all wait", func() bool { return v.info("blocked_clients") >= waiters })
 	v.servesOthers()
 	var stay []*raw
@@ -39,7 +39,7 @@ func TestEachOfThousandsOfWaitersIsGrantedOnce(t *testing.T) {
 		go func() {
 			r, err := c.record()
 			if err == nil && r["status"] != "acquired" {
-				err = fmt.Errorf("%v", r)
+				err = fmt.Errorf("the waiter gets %v", r)
 			}
 			var token int64
 			if err == nil {
@@ -51,19 +51,19 @@ func TestEachOfThousandsOfWaitersIsGrantedOnce(t *testing.T) {
 			}
 			tokens <- token
 			if line, err := c.ask(words("SIMBA.RELEASE", "crowded", r["owner"], "TOKEN", token)); err != nil || line != ":1" {
-				failed <- fmt.Errorf("release of %v: %s, %w", r, line, err)
+				failed <- fmt.Errorf("the release of %v returns %s, %w", r, line, err)
 			}
 		}()
 	}
 	if n, err := owner.Do("SIMBA.RELEASE", "crowded", "owner"); n != int64(1) || err != nil {
-		t.Fatal(n, err)
+		t.Fatalf("SIMBA.RELEASE returns %v, %v", n, err)
 	}
 	last := int64(0)
 	for range stay {
 		select {
 		case token := <-tokens:
 			if token <= last { // an owner reports its token before it releases
-				t.Fatalf("token %d after %d", token, last)
+				t.Fatalf("the token is %d, want more than the last one, %d", token, last)
 			}
 			last = token
 		case err := <-failed:
@@ -103,7 +103,7 @@ func TestOneContenderOnThousandsOfConnectionsIsOneContender(t *testing.T) {
 	v.until("all have asked", func() bool { return v.info("waiters_blocked") >= 1 && len(replies) == n-1 })
 	v.servesOthers()
 	if n, err := owner.Do("SIMBA.RELEASE", "doubled", "owner"); n != int64(1) || err != nil {
-		t.Fatal(n, err)
+		t.Fatalf("SIMBA.RELEASE returns %v, %v", n, err)
 	}
 	tenures := make(map[string]int)
 	for range n {
@@ -114,7 +114,7 @@ func TestOneContenderOnThousandsOfConnectionsIsOneContender(t *testing.T) {
 	}
 	next := fmt.Sprint(first["token"])
 	if len(tenures) != 1 || tenures[next] > 0 {
-		t.Errorf("tenures by token, with the number of replies: %v", tenures)
+		t.Errorf("replies by token: %v", tenures)
 	}
 	v.servesOthers()
 	v.costsAtMost(n * 32 << 10)

@@ -1,18 +1,18 @@
-// Package bugs builds servers that have a known bug, to test the tests: a test that never fails
-// proves nothing.
+// Package bugs builds servers with a known bug, to show that the tests catch it.
 //
-// Each patch of this folder is a mistake that a maintainer could really make. Its first line says
-// what the server then does. The patch is applied to copies of the files that it changes. The
-// option -overlay of go build and go test compiles these copies instead of the files. So the
-// product has no switches for bugs, and the tree stays as it is.
+// Each patch of this folder is a mistake that a maintainer could make. The first line of the patch
+// says what the server then does wrong. Package bugs copies the files that a patch changes, and
+// applies the patch to the copies. The option -overlay of go build and go test compiles the copies
+// instead of the files. So the product needs no switches for bugs, and the source tree does not
+// change.
 //
-// A test of the package that catches the bug runs with the flag -bugs only. It fails if the bug is
-// not found, or not as a breach of the rule that the bug breaks:
+// Each package whose tests must catch bugs has a test for that, which needs the flag -bugs. The
+// test fails if the bug is not found, or is found as a breach of a wrong rule:
 //
 //	make bugs                  every bug
 //	make bugs RUN=late-expiry  one of them
 //
-// If the code around a bug changes, its patch must be made anew:
+// If the code around a bug changes, renew the patch:
 //
 //	git apply -3 tests/bugs/late-expiry.patch             merges it; resolve what is left
 //	git diff -U1 HEAD -- engine >>tests/bugs/late-expiry.patch
@@ -41,7 +41,8 @@ const extension = ".patch"
 
 var wanted = flag.Bool("bugs", false, "build servers with bugs, and require that tests find these")
 
-// SkipUnlessWanted skips a test that builds many servers, unless the flag -bugs is given.
+// SkipUnlessWanted skips the test unless the flag -bugs is given, since such a test builds many
+// servers.
 func SkipUnlessWanted(t testing.TB) {
 	t.Helper()
 	if !*wanted {
@@ -62,8 +63,8 @@ func Names(t testing.TB) (names []string) {
 	return names
 }
 
-// Go runs "go build", "go vet" or "go test" in the root of the module, on code that has the bug. It
-// returns the output, and an error if the command failed.
+// Go runs a go command, "build", "vet" or "test", in the root of the module, on code that has the
+// bug. It returns the output, and an error if the command failed.
 func Go(t testing.TB, bug, command string, args ...string) (output string, err error) {
 	t.Helper()
 	root := moduleRoot(t)
@@ -77,11 +78,11 @@ func Go(t testing.TB, bug, command string, args ...string) (output string, err e
 	return string(out), err
 }
 
-// changedFile matches the line of a patch that names a file.
+// changedFile matches the line of a patch that names a changed file.
 var changedFile = regexp.MustCompile(`(?m)^\+\+\+ b/(\S+)$`)
 
-// applyPatch copies the files that a patch changes into a new folder and changes them there. It
-// returns the path of each copy by the path of its file, both below the root of the module.
+// applyPatch copies the files that a patch changes to a new folder, and applies the patch there. It
+// returns the path of each copy, by the path of the original file.
 func applyPatch(t testing.TB, root, bug string) (copies map[string]string) {
 	t.Helper()
 	patch, err := patches.ReadFile(bug + extension)
@@ -106,16 +107,16 @@ func applyPatch(t testing.TB, root, bug string) (copies map[string]string) {
 	}
 	cmd := exec.Command("git", "apply", "-")
 	cmd.Dir = dir
-	// dir is no part of a repository
+	// Without this, git would look for a repository above dir.
 	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
 	cmd.Stdin = strings.NewReader(string(patch))
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s%s does not apply any more, see the comment of package bugs: %v\n%s", bug, extension, err, out)
+		t.Fatalf("%s%s no longer applies to the code; to renew the patch, see the comment of package bugs: %v\n%s", bug, extension, err, out)
 	}
 	return copies
 }
 
-// writeOverlay writes the file for -overlay and returns its path.
+// writeOverlay writes the file for the option -overlay, and returns its path.
 func writeOverlay(t testing.TB, root string, copies map[string]string) (path string) {
 	t.Helper()
 	overlay := struct{ Replace map[string]string }{make(map[string]string)}
@@ -133,7 +134,7 @@ func writeOverlay(t testing.TB, root string, copies map[string]string) (path str
 	return path
 }
 
-// moduleRoot returns the folder of go.mod.
+// moduleRoot returns the folder of the module's go.mod.
 func moduleRoot(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOMOD").Output()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A patch applies only to the code that it was made for, so a change of that code shows here.
+// This test fails if the code has changed so that a patch no longer fits.
 func TestEachPatchAppliesAndCompiles(t *testing.T) {
 	for _, bug := range Names(t) {
 		t.Run(bug, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestEachPatchAppliesAndCompiles(t *testing.T) {
 	}
 }
 
-// The simulation seldom tears a record, so the journal's own tests find this bug.
+// The simulation seldom tears a record, so the journal's own tests must find this bug.
 func TestSeededBugsOfTheJournalAreCaught(t *testing.T) {
 	SkipUnlessWanted(t)
 	t.Run("torn-record-accepted", func(t *testing.T) {

@@ -1,6 +1,6 @@
-// Package certs creates certificates for tests. An authority signs them in memory. They are written
-// to files only for programs that read files. Each run creates new ones, so none expires and no key
-// is in the repository.
+// Package certs creates certificates for tests. An authority signs them in memory. Write writes a
+// certificate to files, for programs that read files. Each run creates new certificates, so none
+// expires, and the repository has no keys.
 package certs
 
 import (
@@ -28,8 +28,8 @@ var (
 
 // Authority signs certificates. It is safe for concurrent use.
 type Authority struct {
-	Pool *x509.CertPool // its certificate only
-	PEM  []byte         // its certificate
+	Pool *x509.CertPool // has only the authority's certificate
+	PEM  []byte         // the authority's certificate
 
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -38,7 +38,7 @@ type Authority struct {
 // Leaf describes a certificate. The zero value is a valid certificate without a name.
 type Leaf struct {
 	Name                string    // common name; "" = none
-	NotBefore, NotAfter time.Time // zero = valid for decades
+	NotBefore, NotAfter time.Time // zero = the default, which is valid for decades
 }
 
 // Signed is a certificate with its key.
@@ -47,7 +47,7 @@ type Signed struct {
 	CertPEM, KeyPEM []byte
 }
 
-// NewAuthority returns an authority of that name.
+// NewAuthority returns an authority with the given common name.
 func NewAuthority(t testing.TB, name string) *Authority {
 	t.Helper()
 	template := x509.Certificate{
@@ -96,7 +96,8 @@ func (a *Authority) Sign(t testing.TB, l Leaf) Signed {
 	return s
 }
 
-// Write writes the pair to dir, as <name>.crt and <name>.key, and returns the two paths.
+// Write writes the certificate and the key to dir, as <name>.crt and <name>.key. It returns both
+// paths.
 func (s Signed) Write(t testing.TB, dir, name string) (cert, key string) {
 	t.Helper()
 	return write(t, dir, name+".crt", s.CertPEM), write(t, dir, name+".key", s.KeyPEM)

@@ -12,15 +12,15 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// The other tests of this package judge histories made by hand. The test below needs all parts,
-// from the clients to the judges: real servers that break the rules must be caught.
+// Most tests of this package judge histories made by hand. The test below uses all parts, from the
+// clients to the judges. It builds servers with a bug, and the judges must find the bug.
 
-// searchTime is how long windows follow one another until a bug is caught. One window mostly
-// suffices.
+// searchTime limits the search for one bug. The test runs windows one after another until a judge
+// finds the bug; mostly the first window suffices.
 const searchTime = 8 * time.Second
 
-// seeded are bugs that clients can notice, each with a fault that provokes it and the words of one
-// of the three judges. Each judge must catch a bug.
+// seeded are bugs that clients can notice. Each has a fault that provokes it, and words of the
+// judge that must find it. Each of the three judges has at least one bug.
 var seeded = []struct{ bug, fault, says string }{
 	{"token-reset", "server killed", "the token does not grow"},
 	{"double-grant-on-retry", "clients delayed", "in the history of server 0"},
@@ -36,7 +36,7 @@ func TestSeededBugsOfARealServerAreCaught(t *testing.T) {
 		n := against(t, simbatest.Binary(t))
 		for _, fault := range []string{"server killed", "clients delayed"} {
 			if v := n.untilItCounts(named(t, fault)); len(v.violations) > 0 || v.unknown > 0 {
-				t.Errorf("%s: %d not decided, %q", fault, v.unknown, v.violations)
+				t.Errorf("%s: porcupine could not decide %d histories; violations: %q", fault, v.unknown, v.violations)
 			}
 		}
 	})
@@ -46,7 +46,7 @@ func TestSeededBugsOfARealServerAreCaught(t *testing.T) {
 			if out, err := bugs.Go(t, s.bug, "build", "-o", program, "./cmd/simba-resp"); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			t.Setenv("TMPDIR", t.TempDir()) // the histories that break the rules are of no interest
+			t.Setenv("TMPDIR", t.TempDir()) // nobody will read the histories that break the rules
 			n := against(t, program)
 			var found []string
 			for began := time.Now(); time.Since(began) < searchTime; {
@@ -56,12 +56,13 @@ func TestSeededBugsOfARealServerAreCaught(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("no judge says %q, only %q", s.says, found)
+			t.Errorf("no judge reports %q; reported: %q", s.says, found)
 		})
 	}
 }
 
-// against starts a program as the server of the embedded engine, and returns its windows.
+// against starts a program as the server of the embedded engine. It returns the window that runs
+// faults against it.
 func against(t *testing.T, program string) *window {
 	t.Helper()
 	s := simbatest.New(t, "--data-dir", memory(t))

@@ -1,11 +1,12 @@
 // Package chaos checks that the real server is linearizable under faults, on each engine with its
 // real store.
 //
-// Clients want mutexes over links that cut, delay and drop. Servers and stores are killed and
-// frozen. Then porcupine looks for an order of all requests and replies that keeps the rules of a
-// fenced mutex (rules). The tenures that contenders knew of must never overlap.
+// Clients contend for mutexes while faults happen: links are cut, delayed or drop all data, and
+// servers and stores are killed or frozen. Then three judges check the records. Porcupine looks for
+// an order of all requests and replies that keeps the rules of a fenced mutex (type rules). The
+// tenures that contenders knew of must never overlap. Nor may those in each server's own history.
 //
-// The short form runs with all tests. The long form takes as long as wanted:
+// The short form is part of make test. The long form runs for a given time:
 //
 //	make chaos DURATION=10m
 package chaos
@@ -31,7 +32,7 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 
-// shortForm are the faults of the short form: on each engine, those that it can have.
+// shortForm are the faults of the short form. Each engine gets those that are possible on it.
 var shortForm = []string{
 	"server killed", "server stopped, longer than leases", "clients cut", "clients blackholed", "clients delayed",
 	"store killed", "store stopped", "store cut", "store blackholed", "store delayed",
@@ -81,7 +82,7 @@ func injectFaults(t *testing.T, engine string, rng *rand.Rand, all *table) {
 				t.Errorf("%s: %s", f.name, problem)
 			}
 			if v.unknown > 0 {
-				t.Errorf("%s: %d histories were not decided in %v", f.name, v.unknown, checkTimeout)
+				t.Errorf("%s: porcupine could not decide %d histories in %v each", f.name, v.unknown, checkTimeout)
 			}
 			if t.Failed() {
 				for i, s := range w.servers {
@@ -96,7 +97,7 @@ func injectFaults(t *testing.T, engine string, rng *rand.Rand, all *table) {
 	}
 }
 
-// table is the result that is printed at the end. It is safe for concurrent use.
+// table collects the results, which the test prints at its end. It is safe for concurrent use.
 type table struct {
 	mu    sync.Mutex // guards lines
 	lines []*line

@@ -20,7 +20,7 @@ const (
 	replyTimeout = 2500 * time.Millisecond // for other replies, beyond the time of WAIT
 )
 
-// latest is the latest of some instants. It is safe for concurrent use.
+// latest keeps the latest of the instants given to it. It is safe for concurrent use.
 type latest struct{ at atomic.Int64 }
 
 func (l *latest) note(at instant) {
@@ -32,35 +32,36 @@ func (l *latest) note(at instant) {
 	}
 }
 
-// mayLose limits the writes that a contender may lose before it only reads. Each lost write doubles
-// the possible orders. After the fault, the contender goes on under another id. Else a fault that
-// loses many replies would leave no contender.
+// mayLose is the number of writes without a reply after which a contender only reads. Each such
+// write doubles the orders that porcupine must try. After the fault, the contender continues under
+// another id. Otherwise a fault that loses many replies would leave no contender.
 const mayLose = 2
 
-// contender is a client that wants a mutex now and then. It acquires the mutex, keeps it for a
-// while, forgets it, asks for its owner, and sends late requests of earlier tenures.
+// contender is a client that contends for one mutex. In random order it acquires, renews and
+// releases the mutex, reads its owner, and forgets its tenure. It also sends late requests of
+// earlier tenures.
 type contender struct {
 	id, mutex string
-	successor string // the id under which it goes on; "" = it already did
+	successor string // its id after the fault if it lost too many writes; "" = already used
 	history   *history
 	rng       *rand.Rand
 	routes    []*route
-	at        int // the index of the route that it uses
+	at        int // index of the present route
 	counted   *counter
-	healed    *atomic.Int64 // the instant at which the fault was healed; 0 = not yet
-	hurry     *atomic.Bool  // the window needs more operations
+	healed    *atomic.Int64 // the instant when the fault was healed; 0 = not yet
+	hurry     *atomic.Bool  // set while the window has too few operations
 
 	conn  redis.Conn // nil = not connected
-	doubt bool       // its last request to change something had no reply
-	lost  int        // the number of such requests
+	doubt bool       // a write got no reply, and no later request got one
+	lost  int        // the number of writes without a reply
 
-	token uint64  // of its tenure; 0 = it knows of none
+	token uint64  // the token of its tenure; 0 = it knows of no tenure
 	until instant // the latest end of its lease
 	seen  uint64  // the last token in a reply, of any owner
-	past  uint64  // of a tenure of its own that is over
+	past  uint64  // the token of an earlier tenure of its own
 }
 
-// run lets the contender want the mutex until ctx ends. It returns an error that no fault explains.
+// run lets the contender contend until ctx ends. It returns the first error that no fault explains.
 func (c *contender) run(ctx context.Context) error {
 	defer c.hangUp()
 	for ctx.Err() == nil {
@@ -69,7 +70,7 @@ func (c *contender) run(ctx context.Context) error {
 			time.Sleep(30 * time.Millisecond) // no server answers
 			continue
 		}
-		if c.rng.IntN(60) == 0 { // a contender uses every server
+		if c.rng.IntN(60) == 0 { // now and then change the server
 			c.hangUp()
 			c.at = c.rng.IntN(len(c.routes))
 			continue
@@ -99,8 +100,8 @@ func (c *contender) hangUp() {
 	}
 }
 
-// connect opens a connection to a server that answers. So a frozen server gets one request without
-// a reply, not one for each attempt.
+// connect opens a connection, and sends PING before any request. So a frozen server loses one
+// request of the contender, not one on each new connection.
 func (c *contender) connect() bool {
 	conn, err := redis.Dial("tcp", c.routes[c.at].Addr(), redis.DialConnectTimeout(dialTimeout), redis.DialWriteTimeout(dialTimeout))
 	if err != nil {
@@ -114,8 +115,8 @@ func (c *contender) connect() bool {
 	return true
 }
 
-// served reports whether the route's server has replied to a request sent after the fault was
-// healed.
+// served reports whether the route's server has replied to a request that a client sent after the
+// fault was healed.
 func (c *contender) served() bool {
 	healed := c.healed.Load()
 	return !c.doubt && healed != 0 && c.routes[c.at].good.at.Load() > healed
@@ -125,7 +126,7 @@ func (c *contender) served() bool {
 func (c *contender) choose() (request, []any) {
 	die := c.rng.IntN(100)
 	switch {
-	case c.doubt: // no second write until some reply came
+	case c.doubt: // send no second write before some reply arrives
 		return c.ask(owner, 0)
 	case c.lost >= mayLose && c.seen != 0 && die < 50:
 		return c.ask(check, c.seen)
@@ -155,7 +156,7 @@ func (c *contender) choose() (request, []any) {
 			return c.ask(owner, 0)
 		case die < 93:
 			return c.ask(breakUp, 0)
-		case die < 96 && c.past != 0: // late requests of an earlier tenure
+		case die < 96 && c.past != 0: // a late request of an earlier tenure
 			return c.ask(guard, c.past)
 		case die < 98 && c.past != 0:
 			return c.ask(release, c.past)
@@ -189,7 +190,7 @@ func (c *contender) ask(k kind, token uint64) (request, []any) {
 	case acquire, wait, guard:
 		ttl, transition := 40+c.rng.IntN(300), c.rng.IntN(200)
 		if c.rng.IntN(12) == 0 {
-			ttl += 1500 // outlives a fault
+			ttl += 1500 // so long that the lease outlasts a fault
 		}
 		r.lease = time.Duration(ttl+transition) * time.Millisecond
 		args = append(args, c.id, ttl, "TRANSITION", transition)
@@ -257,7 +258,8 @@ func (c *contender) do(r request, args []any) error {
 	return nil
 }
 
-// learn draws conclusions from a reply. They may be wrong; the server must not depend on them.
+// learn updates what the contender believes after a reply. The belief may be wrong: no promise of
+// the server depends on it.
 func (c *contender) learn(o operation) {
 	if o.unknown {
 		return
@@ -268,7 +270,7 @@ func (c *contender) learn(o operation) {
 	switch {
 	case o.status == "acquired" || o.status == "renewed":
 		c.token, c.until = o.reply.token, after(o.ret, o.lease)
-	case o.request.token != 0 && o.request.token != c.token: // of another tenure
+	case o.request.token != 0 && o.request.token != c.token: // the reply is about another tenure
 	case o.kind == release || o.status == "lost":
 		if c.token != 0 {
 			c.past, c.token = c.token, 0

@@ -8,20 +8,21 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// crash is the end of a server's process that may undo the last replies. The operations before it
-// are linearizable by themselves. So are those after it, from one of the states that the mutex had
-// shortly before.
+// crash is the end of a server's process that may undo the last changes. The operations before it
+// must be linearizable. Those after it must be, too, starting from a state that the mutex had
+// shortly before the crash.
 type crash struct {
-	from  instant       // the process still ran
-	ended instant       // it had ended
-	back  instant       // the next one served
-	lease time.Duration // the longest that a reply said it had granted
+	from  instant       // an instant when the process still ran
+	ended instant       // an instant when it had ended
+	back  instant       // an instant when the next process served
+	lease time.Duration // the longest lease that a reply granted
 }
 
-// longest is the longest lease that a contender asks for.
+// longest is the longest lease that a contender requests.
 const longest = (340 + 200 + 1500) * time.Millisecond
 
-// noteLeases records the longest lease, on which the recovery delay depends: of any of the mutexes.
+// noteLeases raises c.lease to the longest lease of a mutex. The recovery delay depends on the
+// longest lease of all mutexes.
 func (c *crash) noteLeases(all []operation) {
 	for _, o := range all {
 		if o.call < c.ended && o.owns() {
@@ -46,7 +47,7 @@ func (r *rules) checkCrash(all []operation) (porcupine.CheckResult, porcupine.Li
 	if result != porcupine.Ok {
 		return result, info
 	}
-	// "Nobody new is granted anything until the longest lease of that run must have ended."
+	// The server makes no new grant until the longest lease of the crashed run must have ended.
 	r.noGrantBefore, r.refusesUntil = after(r.crash.ended, r.crash.lease), after(r.crash.back, longest)
 	worst := porcupine.Illegal
 	for _, s := range r.survivors(before) {
@@ -62,7 +63,7 @@ func (r *rules) checkCrash(all []operation) (porcupine.CheckResult, porcupine.Li
 }
 
 // survivors returns the states that a mutex may have after the crash. That is the last one, or an
-// earlier one whose successors may not have been written.
+// earlier one if the crash may have undone all later ones.
 func (r *rules) survivors(before []operation) (states []state) {
 	written := r.crash.from - int64(r.unwritten)
 	largest, tokens := uint64(0), make(map[string][]operation)
@@ -118,7 +119,8 @@ func newest(seen []operation) (token uint64) {
 	return token
 }
 
-// mayBeOver reports whether a tenure may have ended before the crash, by a request or by its lease.
+// mayBeOver reports whether the tenure shown by o may have ended before the crash: by a request, or
+// since its lease ended.
 func (r *rules) mayBeOver(o operation, before []operation) bool {
 	return after(o.call, o.lease) <= r.crash.ended || slices.ContainsFunc(before, func(p operation) bool {
 		ends := p.kind == release || p.kind == breakUp
@@ -137,12 +139,12 @@ func (o operation) changes() bool {
 }
 
 func TestACrashUndoesOnlyTheLastReplies(t *testing.T) {
-	// The process ran at 1,000 ms, had ended at 1,010, and the next one served at 1,100. Leases are
-	// 600 ms long, and so was the longest.
+	// The process still ran at 1,000 ms and had ended at 1,010 ms. The next one served at 1,100 ms.
+	// All leases are 600 ms long.
 	const lease = 600 * time.Millisecond
 	long := func(o operation) operation { o.lease = lease; return o }
-	early := long(in(600, 610, acquires("a"), granted("a", 1))) // written
-	late := long(in(980, 990, acquires("a"), granted("a", 1)))  // perhaps not
+	early := long(in(600, 610, acquires("a"), granted("a", 1))) // durable
+	late := long(in(980, 990, acquires("a"), granted("a", 1)))  // perhaps not durable
 	released := in(985, 990, releases("a", 1), yes)
 	taken := long(in(991, 999, acquires("b"), granted("b", 2)))
 	shortened := in(985, 990, guards("a", 1), renewed("a", 1)) // ends at 1,085 to 1,090
@@ -183,7 +185,7 @@ func TestACrashUndoesOnlyTheLastReplies(t *testing.T) {
 			r := &rules{guarantees: documented["embedded async"], crash: &crash{from: 1000 * ms, ended: 1010 * ms, back: 1100 * ms}}
 			r.crash.noteLeases(slices.Concat(c.all, []operation{early}))
 			if judged(t, r, c.all) != c.ok {
-				t.Errorf("accepted: %v", !c.ok)
+				t.Errorf("the judge accepted the history: %v, want %v", !c.ok, c.ok)
 			}
 		})
 	}
@@ -198,10 +200,10 @@ func TestAReleasedTenureMayReturnAfterACrash(t *testing.T) {
 	}
 	r := &rules{crash: &crash{from: 1000 * ms, ended: 1010 * ms, back: 1100 * ms}}
 	if wrong := r.twoOwners(all); len(wrong) > 0 {
-		t.Error(wrong)
+		t.Errorf("the first owner had released, but the judge reports two owners: %q", wrong)
 	}
 	all[1] = in(985, 990, checks(1), yes)
 	if wrong := r.twoOwners(all); len(wrong) != 1 {
-		t.Errorf("one who did not give it up: %q", wrong)
+		t.Errorf("the first owner had not released, and the judge reports %q, want one violation", wrong)
 	}
 }

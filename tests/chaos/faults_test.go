@@ -7,21 +7,22 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// fault is a failure that lasts for a while and is then healed.
+// fault is a failure that lasts for a while. Then inject heals it.
 type fault struct {
 	name     string
-	ofStore  bool // there must be a store
-	ofPair   bool // the store must be a primary and its replica
+	ofStore  bool // needs an engine with a store
+	ofPair   bool // needs a store of a primary and a replica
 	ofServer bool // the server's process ends
-	// spares reports whether a server and a route to it work all the time; nil = none does.
+	// spares reports whether at least one server and a route to it work all the time; nil = none
+	// does.
 	spares func(w *world) bool
-	// inject causes the fault, lets it last for about that long, and heals it. It returns the
-	// servers that it may have cut off from the store.
+	// inject causes the fault, waits for about the given length, and heals the fault. It returns
+	// the servers that the fault may have cut off from the store.
 	inject func(w *world, victim int, length time.Duration, rng *rand.Rand) (parted []int)
 }
 
-// faults are all faults. Their times are those of the short form. In the long form they last up to
-// three times as long, which is longer than the session timeout of the engine zookeeper.
+// faults are all faults. In the long form they last up to three times as long as in the short form.
+// That is longer than the session timeout of the engine zookeeper.
 var faults = []fault{
 	{name: "server killed", ofServer: true, spares: others, inject: func(w *world, victim int, length time.Duration, _ *rand.Rand) []int {
 		s := w.servers[victim]
@@ -34,7 +35,7 @@ var faults = []fault{
 	{name: "server stopped, shorter than leases", spares: others, inject: func(w *world, victim int, length time.Duration, rng *rand.Rand) []int {
 		for range 5 {
 			stopped(w.servers[victim], time.Duration(rng.Int64N(int64(100*time.Millisecond))))
-			time.Sleep(length / 5) // it runs
+			time.Sleep(length / 5) // the server runs
 		}
 		return nil
 	}},
@@ -47,7 +48,7 @@ var faults = []fault{
 			for _, d := range w.routes {
 				d.Reset()
 			}
-			time.Sleep(length / 3) // they come back
+			time.Sleep(length / 3) // clients reconnect
 		}
 		return nil
 	}},
@@ -75,7 +76,7 @@ var faults = []fault{
 			for _, l := range w.links {
 				l.Reset()
 			}
-			time.Sleep(length / 3) // servers come back
+			time.Sleep(length / 3) // servers reconnect
 		}
 		return w.all()
 	}},
@@ -95,13 +96,15 @@ var faults = []fault{
 	}},
 }
 
-// others is for a fault that hits one server: the others work, if there are any.
+// others is the value of spares for a fault that hits one server: the other servers work, if there
+// are any.
 func others(w *world) bool { return len(w.servers) > 1 }
 
-// everyone is for a fault that hits clients: they can connect again, or use the other route.
+// everyone is the value of spares for a fault that hits clients: they can reconnect, or use the
+// other route.
 func everyone(*world) bool { return true }
 
-// stopped freezes a process, of a server or a store, for a while.
+// stopped freezes the process of a server or a store for the given time.
 func stopped(p interface {
 	Pause()
 	Resume()

@@ -11,43 +11,44 @@ import (
 // rules are the sequential specification of a mutex: a fenced lease on one clock.
 //
 // The clock is that of the test. An operation takes effect between its call and its return, so the
-// windows that it sets begin there too. A lease of length T from [call, ret] ends in [call+T,
-// ret+T]. Before, it has not ended for any client. After, it has for all. In between, replies
-// narrow the interval: a reply that the mutex is free means that the end has passed.
+// windows that it sets begin in this interval. A lease of length T that begins in [call, ret] ends
+// in [call+T, ret+T]. Before that interval no client may see the lease as ended. After the interval
+// every client must. Within the interval, a reply that the mutex is free means that the end has
+// passed.
 type rules struct {
 	guarantees
 	losses   []loss
 	absences []absence
-	crash    *crash                   // nil = no reply is undone
-	returns  []instant                // of the operations with a reply, sorted
+	crash    *crash                   // nil = no crash undoes a reply
+	returns  []instant                // when the operations with a reply returned, sorted
 	longest  map[string]time.Duration // the longest lease that each contender requested
 
-	first         state   // of the mutex
-	noGrantBefore instant // no grant before it, and ACQUIRE renews nothing
-	refusesUntil  instant // until then, grants may be refused
+	first         state   // state of the mutex before all operations
+	noGrantBefore instant // end of the recovery delay: before, no grant, and no renewal by ACQUIRE
+	refusesUntil  instant // until then, the server may refuse grants
 }
 
 // state is the state of the mutex between two steps. The zero state is a mutex that was never used.
 type state struct {
 	owner       string // "" = free
-	token       uint64 // of the owner; 0 = in no reply yet
+	token       uint64 // token of the owner; 0 = no reply has shown it yet
 	largest     uint64 // every new tenure has a larger token
 	ends        instant
 	start       instant // the windows began then or before
 	lease       time.Duration
 	granter     int  // the server that granted the tenure
 	revocable   int  // the request whose grant may be taken back; 0 = none
-	unannounced bool // granted to a waiter by a server that may not have written it down yet
-	// its own server, with a live session, reported the mutex as free: it renews no more
+	unannounced bool // the granter may not have written the grant to a waiter to the store yet
+	// the granter, while its session lived, reported the mutex as free: it renews no more
 	ended bool
-	roams bool // its contender may have a queue entry at another server, which would keep it
-	exact bool // begun or renewed last by its granter, so all servers agree on its windows
-	afar  bool // renewed through another server while its granter was away
+	roams bool // the owner may have a queue entry at another server, which could keep the tenure
+	exact bool // the granter began or last renewed the lease, so all servers agree on its windows
+	afar  bool // last renewed through another server while the granter may have been away
 	now   instant
 	done  int // the number of operations with a reply so far
 }
 
-// model returns the rules as a model of porcupine, for histories of one mutex.
+// model returns the rules in porcupine's form, for histories of one mutex.
 func (r *rules) model() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return r.first },
@@ -67,18 +68,20 @@ func (s state) String() string {
 		s.owner, s.token, time.Duration(s.ends), time.Duration(s.start), s.lease)
 }
 
-// inTime reports whether the remaining operations can be in time. If n operations are done, one of
-// the n+1 that return first is not.
+// inTime reports whether all remaining operations can still take effect before they return. After n
+// operations, one of the n+1 that return first is still to come. So the clock must not be later
+// than return n+1.
 func (r *rules) inTime(s state) bool { return s.done >= len(r.returns) || s.now <= r.returns[s.done] }
 
 func (r *rules) step(s state, in request, out reply) (bool, state) {
 	if out.unknown {
-		// An operation without effect is put at the end, so porcupine has fewer orders to try.
+		// An operation without effect may only stand at the end. So porcupine has fewer orders to
+		// try.
 		next := r.perhaps(s, in)
 		return s.done == len(r.returns) || next != s && r.inTime(next), next
 	}
 	if out.ret < s.now {
-		return false, s // an earlier step happened after its return
+		return false, s // an earlier step in this order happened only after this operation's return
 	}
 	s.now = max(s.now, in.call)
 	s.start = min(s.start, out.ret)
@@ -87,7 +90,7 @@ func (r *rules) step(s state, in request, out reply) (bool, state) {
 	return ok && r.inTime(s), s
 }
 
-// answered is the step of an operation with a reply.
+// answered returns whether an operation's reply is possible in a state, and the next state.
 func (r *rules) answered(s state, in request, out reply) (bool, state) {
 	switch in.kind {
 	case acquire, wait:
@@ -123,14 +126,14 @@ func (r *rules) answered(s state, in request, out reply) (bool, state) {
 	panic("no operation of a client: " + in.kind.String())
 }
 
-// perhaps is the step of an operation with an unknown outcome: it takes effect here, if it can.
-// Porcupine also tries it behind all others, where it has no effect.
+// perhaps returns the next state after an operation with an unknown outcome, which takes effect
+// here if it can. Porcupine also tries the operation behind all others, where it has no effect.
 func (r *rules) perhaps(s state, in request) state {
 	if in.until != 0 && max(s.now, in.call) > in.until {
 		return s
 	}
 	if in.kind > guard && in.kind != renewal && s.token == 0 {
-		return s // there is no tenure to end, or the case is that of free
+		return s // there is no tenure to end, or no reply has shown it: see free
 	}
 	over := r.over(s, in.server)
 	own := s.owner != "" && s.owner == in.contender && max(s.now, in.call) <= over
@@ -149,7 +152,7 @@ func (r *rules) perhaps(s state, in request) state {
 		}
 	case renewal, guard:
 		if own && !s.ended && s.mayHave(in.token) {
-			if r.again { // the server may repeat it later
+			if r.again { // the server may repeat the request later
 				over = max(over, after(in.call, retryLimit))
 			}
 			s = r.renew(here.known(in.token), in, over)
@@ -177,7 +180,7 @@ func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 	switch out.status {
 	case "acquired":
 		if s.revocable != 0 && s.owner == in.contender && s.token == out.token && r.becomesTenure(s, in.server) {
-			s.revocable, s.unannounced = 0, false // the presumed tenure has become one
+			s.revocable, s.unannounced = 0, false // the presumed tenure has become a real one
 			s = r.renew(s, in, out.ret)
 			return out.owner == in.contender && r.within(in, out), s
 		}
@@ -188,7 +191,7 @@ func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 	case "busy", "queued", "timeout":
 		// another request of the contender took over its queue entry
 		moved := in.kind == wait && out.status == "queued"
-		recovering := in.call < r.refusesUntil // an owner must wait then, or GUARD
+		recovering := in.call < r.refusesUntil // ACQUIRE renews nothing then
 		if out.owner == in.contender && !moved && !recovering && (out.status != "timeout" || !r.again) {
 			return false, s
 		}
@@ -205,8 +208,8 @@ func (r *rules) renewed(s state, in request, out reply) (bool, state) {
 	return ok, s
 }
 
-// within reports whether the reply shows no longer lease than requested: by this request, or by
-// another of the contender that came in between.
+// within reports whether the lease in the reply is no longer than requested. The request is this
+// one, or another of the same contender that took effect in between.
 func (r *rules) within(in request, out reply) bool {
 	if r.again {
 		return out.left <= r.longest[in.contender]+r.late+r.imprecision
@@ -214,7 +217,7 @@ func (r *rules) within(in request, out reply) bool {
 	return out.left <= max(in.lease, in.most)
 }
 
-// lost is the step of a GUARD whose reply is lost, with the present owner.
+// lost is the step of a GUARD with the reply "lost" and the present owner.
 func (r *rules) lost(s state, in request, out reply) (bool, state) {
 	if out.status != "lost" || out.owner == in.contender && (in.token == 0 || in.token == out.token) {
 		return false, s
@@ -222,7 +225,7 @@ func (r *rules) lost(s state, in request, out reply) (bool, state) {
 	return r.seen(s, in, out)
 }
 
-// seen is the step of a reply that shows the present owner, or none.
+// seen is the step of a reply that shows the present owner, or that the mutex is free.
 func (r *rules) seen(s state, in request, out reply) (bool, state) {
 	if out.owner == "" {
 		return r.reportedFree(s, out.ret)
@@ -234,12 +237,12 @@ func (r *rules) seen(s state, in request, out reply) (bool, state) {
 	return ok, s
 }
 
-// holds requires that the tenure runs at an instant not before the call, by what the server knows.
+// holds requires that the tenure runs, as far as the server knows, at an instant after the call.
 func (r *rules) holds(s state, in request, owner string, token uint64) (bool, state) {
 	return s.owner != "" && s.owner == owner && s.mayHave(token) && in.call <= r.over(s, in.server), s.known(token)
 }
 
-// lostTo requires that the tenure does not run at an instant not after ret.
+// lostTo requires that the tenure does not run at some instant up to ret.
 func (r *rules) lostTo(s state, owner string, token uint64, ret instant) (bool, state) {
 	if s.owner == "" || s.owner != owner || token != 0 && s.token != token {
 		return true, s
@@ -247,13 +250,14 @@ func (r *rules) lostTo(s state, owner string, token uint64, ret instant) (bool, 
 	return r.reportedFree(s, ret)
 }
 
-// reportedFree is the step of a reply that the mutex has no owner at an instant not after ret. It
-// then has none for all clients, with two exceptions. Its granter may not know yet when the lease
-// began, or may not have written the grant down yet.
+// reportedFree is the step of a reply that the mutex has no owner at some instant up to ret. Then
+// it is free for all clients, with two exceptions. Its granter may not know yet when the lease
+// began, or may not have written the grant to the store yet.
 func (r *rules) reportedFree(s state, ret instant) (bool, state) {
 	if s.owner != "" && (r.relearns && !s.exact || r.presumes && s.revocable != 0) {
 		s.now = max(s.now, s.ends)
-		// Its granter has ended it, or lost it: no other server would report that.
+		// Only if the granter has ended or lost the tenure would any server report the mutex as
+		// free.
 		s.ended = s.ended || s.unannounced && s.revocable == 0 && !slices.ContainsFunc(r.losses, func(l loss) bool {
 			return l.server == s.granter && l.from <= ret
 		})
@@ -262,9 +266,9 @@ func (r *rules) reportedFree(s state, ret instant) (bool, state) {
 	return r.free(s, ret)
 }
 
-// free requires that the mutex has no owner at an instant not after ret. If it has one, its lease
-// must have ended. No reply needs the end of a tenure that no reply shows. Such an order is
-// skipped, so porcupine has fewer to try.
+// free requires that the mutex has no owner at some instant up to ret. If it has one, the lease
+// must have ended. free refuses to end a tenure that no reply has shown: no reply needs such an
+// order, and porcupine has fewer to try.
 func (r *rules) free(s state, ret instant) (bool, state) {
 	if s.owner == "" {
 		return true, s
@@ -300,8 +304,9 @@ func (r *rules) away(server int, from, to instant) bool {
 	return slices.ContainsFunc(r.absences, func(a absence) bool { return a.server == server && a.from <= to && a.to >= from })
 }
 
-// over returns when the lease has ended, by what a server knows. It is at the latest when the
-// session of the granter has ended, or when the granter is back and knows the renewals of others.
+// over returns the latest end of the lease, as a server sees it. If the granter was away, the lease
+// may last until the granter's session has ended. If the granter has to learn of a renewal, the
+// lease begins when it is back.
 func (r *rules) over(s state, server int) instant {
 	over := after(s.start, s.lease+r.late)
 	if !r.presumed(s, server) && !s.afar {
@@ -319,14 +324,14 @@ func (r *rules) over(s state, server int) instant {
 	return over
 }
 
-// presumed reports whether a server only presumes the tenure of the first waiter of another. The
-// granter itself counts the lease from its grant, once it has reported that.
+// presumed reports whether a server only presumes that another server granted the mutex to its
+// waiter. Once the granter has reported its grant, the granter itself presumes nothing.
 func (r *rules) presumed(s state, server int) bool {
 	return s.unannounced && (server != s.granter || s.revocable != 0 || r.ended(server))
 }
 
-// becomesTenure reports whether a server may still reply "acquired" for a presumed tenure: before
-// its windows are over, or while its granter may be unreachable.
+// becomesTenure reports whether a server may still reply "acquired" for a presumed tenure. It may
+// do so before the windows are over, or while the granter may be unreachable.
 func (r *rules) becomesTenure(s state, server int) bool {
 	over := r.over(s, server)
 	return r.presumes && (s.now <= over || slices.ContainsFunc(r.absences, func(a absence) bool {
@@ -339,8 +344,8 @@ func (r *rules) ended(server int) bool {
 	return slices.ContainsFunc(r.absences, func(a absence) bool { return a.server == server && a.ended })
 }
 
-// latestEnd returns the latest end of the lease that a reply may show. Other servers report the
-// full windows of a waiter while they only presume its tenure.
+// latestEnd returns the latest end of the lease that a reply may show. A server that only presumes
+// a tenure reports its full windows each time.
 func (r *rules) latestEnd(s state, server int) instant {
 	if r.presumed(s, server) {
 		return after(r.over(s, server), s.lease+r.imprecision)
@@ -348,7 +353,7 @@ func (r *rules) latestEnd(s state, server int) instant {
 	return after(r.over(s, server), r.imprecision)
 }
 
-// mayHave reports whether the owner may have that token; 0 is any.
+// mayHave reports whether the owner may have the given token; 0 stands for any token.
 func (s state) mayHave(token uint64) bool {
 	return token == 0 || s.token == token || s.token == 0 && token > s.largest
 }
@@ -361,17 +366,17 @@ func (s state) known(token uint64) state {
 	return s
 }
 
-// freed returns the state after the end of the tenure.
+// freed returns the state after the end of the tenure, if there is one.
 func (s state) freed() state {
 	if s.owner != "" && s.token == 0 {
-		s.largest++ // it had one
+		s.largest++ // the tenure had a token, though no reply showed it
 	}
 	return state{largest: s.largest, now: s.now, done: s.done}
 }
 
-// roams reports whether the contender of a request may have had a queue entry at another server. It
-// asked there without learning the outcome, and has not been granted the mutex since. A grant
-// removes all its entries.
+// roams reports whether the contender of a request may have had a queue entry at another server.
+// That is so if it sent a request there, does not know that it left the queue, and has acquired
+// nothing since. A grant removes all its entries.
 func roams(all []operation, o operation) bool {
 	return slices.ContainsFunc(all, func(p operation) bool {
 		asked := p.contender == o.contender && p.server != o.server && (p.kind == acquire || p.kind == wait) && p.call <= o.ret
@@ -381,7 +386,8 @@ func roams(all []operation, o operation) bool {
 	})
 }
 
-// lostLease returns the longest lease of the contender's requests without a reply, up to a reply.
+// lostLease returns the longest lease among the contender's requests without a reply that it sent
+// before the reply of o.
 func lostLease(all []operation, o operation) (longest time.Duration) {
 	for _, p := range all {
 		if p.unknown && p.contender == o.contender && p.call <= o.ret {
@@ -391,8 +397,8 @@ func lostLease(all []operation, o operation) (longest time.Duration) {
 	return longest
 }
 
-// check looks for an order of the operations of one mutex that keeps the rules. It is for one
-// goroutine at a time.
+// check looks for an order of the operations of one mutex that keeps the rules. It is not safe for
+// concurrent use.
 func (r *rules) check(all []operation) (porcupine.CheckResult, porcupine.LinearizationInfo) {
 	if r.crash != nil {
 		return r.checkCrash(all)
@@ -400,7 +406,7 @@ func (r *rules) check(all []operation) (porcupine.CheckResult, porcupine.Lineari
 	return r.search(all)
 }
 
-// search is check from the first state on.
+// search looks for such an order that begins in the state r.first.
 func (r *rules) search(all []operation) (porcupine.CheckResult, porcupine.LinearizationInfo) {
 	r.returns, r.longest = nil, make(map[string]time.Duration)
 	all = slices.Clone(all)

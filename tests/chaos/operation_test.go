@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// began is the zero of the one clock of a run, which is never set.
+// began is the zero of the test's clock. Nothing sets this clock.
 var began = time.Now()
 
-// instant is a time on that clock, in nanoseconds.
+// instant is a time on the test's clock, in nanoseconds since began.
 type instant = int64
 
-// never is later than everything: it is the return of an operation without a reply.
+// never is later than all other instants. An operation without a reply returns at never.
 const never instant = math.MaxInt64
 
 func now() instant { return int64(time.Since(began)) }
@@ -30,7 +30,7 @@ func after(at instant, d time.Duration) instant {
 type kind uint8
 
 const (
-	acquire kind = iota // with NOQUEUE, or polling: a grant has the same conditions
+	acquire kind = iota // with NOQUEUE or by polling: both get the mutex under the same conditions
 	wait                // ACQUIRE … WAIT
 	guard
 	release
@@ -38,8 +38,8 @@ const (
 	check
 	breakUp
 
-	// Further possible effects of a request without a reply, as operations of their own: see
-	// outcomes.
+	// The kinds below are further possible effects of one request. outcomes adds them as operations
+	// of their own.
 	renewal
 	giveBack
 )
@@ -51,26 +51,26 @@ func (k kind) String() string { return kindNames[k] }
 // writes reports whether the operation can change something.
 func (k kind) writes() bool { return k != owner && k != check }
 
-// request is what a client requested, and when.
+// request is a client's request and the instant of its sending.
 type request struct {
 	kind      kind
 	id        int // its number in its history, from 1
 	contender string
 	token     uint64        // 0 = none given
-	lease     time.Duration // ttl and transition together
+	lease     time.Duration // both windows together
 	server    int           // the server that received it
-	roams     bool          // its contender may have a queue entry at another server
+	roams     bool          // the contender may have a queue entry at another server
 	call      instant
-	until     instant // of a possible effect: the latest instant of it; 0 = no limit
-	// most is the longest lease of a request of the same contender without a reply. It may have
-	// renewed the lease that a wait was granted, before the reply to the wait.
+	until     instant // the latest instant at which a possible effect may happen; 0 = no limit
+	// most is the longest lease among the requests of the same contender without a reply. Such a
+	// request may renew the lease that a wait was granted, before the reply to the wait.
 	most time.Duration
 }
 
-// reply is the reply to a request. A record without an owner says that the mutex was free.
+// reply is the reply to a request. Without an owner, the mutex was free.
 type reply struct {
-	// no reply, or one that leaves the outcome open: the request may take effect, now or later, or
-	// not
+	// There is no reply, or one that leaves the outcome open. The request may take effect now,
+	// later, or never.
 	unknown bool
 	status  string // of ACQUIRE and GUARD
 	done    bool   // RELEASE, CHECK or BREAK said 1
@@ -120,7 +120,7 @@ type history struct {
 	all []operation
 }
 
-// add adds an operation that has ended. A read without a reply is left out.
+// add adds an operation that has ended. It ignores a read without a reply.
 func (h *history) add(o operation) {
 	if o.unknown {
 		if !o.kind.writes() {

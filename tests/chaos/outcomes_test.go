@@ -7,8 +7,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// outcomes converts the operations for porcupine. One with an unknown outcome becomes several: all
-// its possible effects.
+// outcomes converts the operations for porcupine. It turns an operation with an unknown outcome
+// into several operations, one for each possible effect.
 func (r *rules) outcomes(all []operation) []porcupine.Operation {
 	var checked []porcupine.Operation
 	add := func(o operation) {
@@ -18,7 +18,7 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 		o.kind, o.reply = k, reply{unknown: true, ret: never}
 		add(o)
 	}
-	// Each attempt begins when the lease of the last one is over.
+	// A repeated request is not sent before the lease of the attempt before is over.
 	renews := func(o operation, k kind, times int) {
 		for range times {
 			perhaps(o, k)
@@ -43,21 +43,21 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 				perhaps(o, o.kind)
 			}
 			if o.kind == wait || r.presumes {
-				perhaps(o, giveBack) // the waiter had disconnected, so the grant goes to the next
+				perhaps(o, giveBack) // the waiter had disconnected: the next waiter gets the mutex
 			}
 		}
 		if (o.kind == wait || o.kind == acquire && r.presumes) && !o.unknown && r.signs(o, all) {
-			// It may have had the mutex and lost it before its reply. Then it waits on, or times
-			// out. Or others presumed its tenure before its server decided otherwise.
+			// The waiter may have had the mutex, and lost it before the reply. Or other servers
+			// presumed its tenure, and its own server decided otherwise.
 			hidden := o
 			hidden.until = r.last(o)
 			perhaps(hidden, o.kind)
 			if r.again {
-				perhaps(o, giveBack) // its reply may show a second grant while that is given back
+				perhaps(o, giveBack) // the reply may show a grant that is about to be given back
 			}
 		}
 		if r.again && !o.unknown && o.lease > 0 && o.ret-o.call >= int64(o.lease) {
-			// The answers to its first attempts came too late for a reply.
+			// The store answered the first attempts too late, so the server repeated the request.
 			tries := int((o.ret - o.call) / int64(o.lease))
 			o.until = o.ret
 			renews(o, renewal, min(tries, r.renewals(o, all)))
@@ -72,8 +72,8 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 }
 
 // last returns the last instant at which a request can have begun a tenure. That is its reply, with
-// one exception. A server may have been away before it could write a new queue entry down. Then
-// others may presume a tenure until it is back.
+// one exception. Its server may have been away before it could write the new queue entry to the
+// store. Then other servers may presume a tenure until it is back.
 func (r *rules) last(w operation) instant {
 	last := w.ret
 	if r.presumes && w.status == "queued" && r.away(w.server, w.call, after(w.ret, writeDelay)) {
@@ -86,9 +86,9 @@ func (r *rules) last(w operation) instant {
 	return last
 }
 
-// signs reports whether some reply shows, or may show, an effect of a request that its own reply
-// does not. It shows such a tenure, or ended one without naming it. Without such a sign, no order
-// needs the effect, which could only keep the mutex from others.
+// signs reports whether a reply to another request may come from a hidden effect of w: one that the
+// reply to w does not show. Such a reply shows an unexplained tenure, or ended one without naming
+// it. Without such a reply, no order needs the hidden effect.
 func (r *rules) signs(w operation, all []operation) bool {
 	reported := reportedTokens(w.contender, all)
 	for _, o := range all {
@@ -105,16 +105,16 @@ func (r *rules) signs(w operation, all []operation) bool {
 	return false
 }
 
-// unreported reports whether an owner that was seen may be of w, not of the request whose reply has
-// that token. Where others presume, this holds until that request is sent. If it was sent after w,
-// it holds until its reply.
+// unreported reports whether w may have begun the tenure that the reply seen shows. The reply to
+// another request may have that token. Then w is possible only where servers presume tenures. Also,
+// seen must have come before that request was sent, or, if w had ended by then, before its reply.
 func (r *rules) unreported(w, seen operation, reported map[uint64]operation) bool {
 	by, is := reported[seen.reply.token]
 	return !is || r.presumes && (seen.ret < by.call || w.ret <= by.call && seen.ret < by.ret)
 }
 
-// explained reports whether a break may have ended a tenure that its owner knows of. Most have.
-// Then few requests with a reply can have begun another tenure that it ended.
+// explained reports whether a BREAK may have ended a tenure that its owner knows of. Then no hidden
+// tenure is needed to explain its reply.
 func explained(b operation, all []operation) bool {
 	released := func(o operation) bool {
 		return slices.ContainsFunc(all, func(p operation) bool {
@@ -127,7 +127,7 @@ func explained(b operation, all []operation) bool {
 	})
 }
 
-// reportedTokens returns the requests by which a contender acquired, by token.
+// reportedTokens returns, by token, the requests by which a contender acquired the mutex.
 func reportedTokens(contender string, all []operation) map[uint64]operation {
 	reported := make(map[uint64]operation)
 	for _, o := range all {
@@ -138,9 +138,9 @@ func reportedTokens(contender string, all []operation) map[uint64]operation {
 	return reported
 }
 
-// renewals returns how many times a request may have renewed a lease without a reply: once. Where
-// the server repeats late requests, it is the number of leases of the contender that were later
-// seen to be shorter.
+// renewals returns how often a request may have renewed a lease without a reply. That is once. If
+// the server repeats late requests, it is the number of the contender's leases that a later reply
+// showed shortened.
 func (r *rules) renewals(w operation, all []operation) int {
 	cut := make(map[int]bool) // shortened leases, by the request that set them
 	for _, o := range all {
@@ -151,8 +151,8 @@ func (r *rules) renewals(w operation, all []operation) int {
 	return max(1, len(cut))
 }
 
-// lastReport returns the last operation that showed a contender its lease before it was seen,
-// unless others come in between.
+// lastReport returns the last operation before seen that showed a contender its lease, unless other
+// operations come in between.
 func lastReport(contender string, seen operation, all []operation) (last operation, ok bool) {
 	for _, o := range all {
 		if o.contender != contender || o.unknown || o.status != "acquired" && o.status != "renewed" || o.call > seen.ret || o.id == seen.id {
@@ -168,16 +168,16 @@ func lastReport(contender string, seen operation, all []operation) (last operati
 	return last, ok
 }
 
-// cutShort reports whether a lease was seen to end early, as if w had renewed it since, though no
-// request ended it.
+// cutShort reports whether the reply seen shows that a lease ends early, as if w had renewed it
+// with shorter windows.
 func cutShort(lease, seen, w operation, all []operation) bool {
 	mine := seen.contender == lease.contender && seen.reply.token == lease.reply.token
-	// set anew by the request that shows it
+	// the request that shows the lease has set it anew
 	set := mine && (seen.status == "acquired" || seen.status == "renewed")
 	if seen.unknown || set || seen.kind != owner && seen.status == "" || after(seen.ret, seen.left) >= after(lease.call, lease.lease) {
 		return false
 	}
-	from := max(lease.call, w.call) // w took effect after that
+	from := max(lease.call, w.call) // w took effect after this instant
 	if seen.owner == lease.owner && seen.reply.token == lease.reply.token {
 		return seen.left > 0 && seen.left-time.Millisecond <= w.lease && after(seen.ret, seen.left) >= after(from, w.lease)
 	}
@@ -190,8 +190,9 @@ func cutShort(lease, seen, w operation, all []operation) bool {
 	})
 }
 
-// more returns how many tenures beyond the first a request may have begun without a reply. Where
-// the server repeats late requests, it is the number of tenures that other replies show.
+// more returns how many tenures beyond the first a request may have begun without a reply. That is
+// none, unless the server repeats late requests. Then it is the number of tenures that other
+// replies show.
 func (r *rules) more(w operation, all []operation) int {
 	if !r.again {
 		return 0

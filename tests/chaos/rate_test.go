@@ -9,14 +9,14 @@ import (
 
 const (
 	enough    = 100 // operations a second that a window needs
-	contended = 30  // writes a second among them: reads do not contend
+	contended = 30  // how many of these must be writes, since reads do not contend
 )
 
-// rate is the number of replies in a time.
+// rate is the number of replies in an interval.
 type rate struct {
 	operations int
-	writes     int // of these, writes
-	tenures    int // of those, the grants
+	writes     int // replies to writes
+	tenures    int // replies that are grants
 	took       time.Duration
 }
 
@@ -40,10 +40,11 @@ func (r rate) String() string {
 // counter counts the replies at one mutex. It is safe for concurrent use.
 type counter struct {
 	operations, writes, tenures atomic.Int64
-	anew                        atomic.Bool // a request sent after the fault was healed was granted
+	anew                        atomic.Bool // a request from after the fault got a grant
 }
 
-// note counts an operation with a reply. healed is when the fault was healed, 0 = not yet.
+// note counts an operation with a reply. healed is the instant when the fault was healed; 0 = not
+// yet.
 func (c *counter) note(o operation, healed instant) {
 	c.operations.Add(1)
 	if o.kind.writes() {
@@ -51,13 +52,13 @@ func (c *counter) note(o operation, healed instant) {
 	}
 	if o.status == "acquired" {
 		c.tenures.Add(1)
-		if healed != 0 && o.call > healed { // an earlier grant may have been delayed by the network
+		if healed != 0 && o.call > healed { // the network may have delayed a grant from before
 			c.anew.Store(true)
 		}
 	}
 }
 
-// counters are those of all mutexes of a window.
+// counters has one counter for each mutex of a window.
 type counters []counter
 
 // mark is a reading of the counters.
@@ -76,7 +77,7 @@ func (c counters) mark() mark {
 	return m
 }
 
-// since returns what was counted since a reading.
+// since returns the replies counted since a reading.
 func (c counters) since(m mark) rate {
 	n := c.mark()
 	return rate{
@@ -85,7 +86,8 @@ func (c counters) since(m mark) rate {
 	}
 }
 
-// anew returns the number of mutexes that were granted anew since the fault was healed.
+// anew returns the number of mutexes with a grant to a request that was sent after the fault was
+// healed.
 func (c counters) anew() (n int) {
 	for i := range c {
 		if c[i].anew.Load() {
@@ -105,20 +107,20 @@ func TestReadsAloneDoNotMakeAWindowCount(t *testing.T) {
 	for range 50 {
 		c[0].note(in(30, 40, acquires("a"), busy("b", 1)), healed)
 	}
-	// sent before the fault was healed
+	// This request was sent before the fault was healed.
 	c[1].note(in(10, 40, acquires("a"), granted("a", 1)), healed)
 	reads := c.since(from)
 	if reads.took = 2 * time.Second; reads.suffices() {
-		t.Errorf("%v: that would do", reads)
+		t.Errorf("too few writes count as enough: %v", reads)
 	}
 	if n := c.anew(); n != 0 {
-		t.Errorf("%d mutexes were granted anew, of none", n)
+		t.Errorf("%d mutexes count as granted anew, want 0", n)
 	}
 	for range 40 {
 		c[2].note(in(30, 40, acquires("a"), granted("a", 1)), healed)
 	}
 	all := c.since(from)
 	if all.took = 2 * time.Second; !all.suffices() || c.anew() != 1 || all.tenures != 41 {
-		t.Errorf("%v, %d mutexes granted anew: that would not do", all, c.anew())
+		t.Errorf("got %v with %d mutexes granted anew; want enough replies, 41 grants, and 1 mutex", all, c.anew())
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The histories of these tests are made by hand: times are milliseconds, and every lease is 100 ms
-// long unless it says otherwise.
+// The histories of these tests are made by hand. Times are in milliseconds. Every lease is 100 ms
+// long, unless a request has another length.
 
 const ms = int64(time.Millisecond)
 
-// in is an operation between two instants.
+// in returns an operation that was called and returned at the given instants.
 func in(call, ret int64, q request, p reply) operation {
 	q.call, p.ret = call*ms, ret*ms
 	if q.lease == 0 && (q.kind == acquire || q.kind == wait || q.kind == guard) {
@@ -23,7 +23,7 @@ func in(call, ret int64, q request, p reply) operation {
 	return operation{q, p}
 }
 
-// lost is an operation without a reply.
+// lost returns an operation without a reply.
 func lost(call int64, q request) operation {
 	o := in(call, 0, q, reply{unknown: true})
 	o.ret = never
@@ -58,7 +58,7 @@ func busy(who string, token uint64) reply   { return reply{status: "busy", owner
 func goneTo(who string, token uint64) reply { return reply{status: "lost", owner: who, token: token} }
 func owned(who string, token uint64) reply  { return reply{owner: who, token: token} }
 
-// judged numbers the operations and judges them.
+// judged numbers the operations, and reports whether they keep the rules.
 func judged(t *testing.T, r *rules, all []operation) bool {
 	t.Helper()
 	for i := range all {
@@ -69,12 +69,12 @@ func judged(t *testing.T, r *rules, all []operation) bool {
 	case porcupine.Ok:
 		return true
 	case porcupine.Unknown:
-		t.Error("not decided")
+		t.Error("porcupine did not decide the history in time")
 	}
 	return false
 }
 
-// The case was seen once in ten minutes of chaos, when the network recovered as a lease ended.
+// A chaos run once had this case: the network recovered just as a lease ended.
 func TestAWaiterMayLearnOfARenewalByItsLostRequest(t *testing.T) {
 	lostBy := func(who string) operation {
 		return lost(5, request{kind: acquire, contender: who, lease: 150 * time.Millisecond})
@@ -88,7 +88,7 @@ func TestAWaiterMayLearnOfARenewalByItsLostRequest(t *testing.T) {
 	}
 	const all = 140 * time.Millisecond
 	if !judged(t, &rules{}, append(history(all), lostBy("a"))) {
-		t.Error("it is refused")
+		t.Error("the judge refused a reply with the lease that a lost request had set")
 	}
 	for name, refused := range map[string][]operation{
 		"nobody's":                      history(all),
@@ -96,7 +96,7 @@ func TestAWaiterMayLearnOfARenewalByItsLostRequest(t *testing.T) {
 		"for less than the reply shows": append(history(151*time.Millisecond), lostBy("a")),
 	} {
 		if judged(t, &rules{}, refused) {
-			t.Errorf("a lost request that is %s: accepted", name)
+			t.Errorf("the judge accepted the reply, though the lost request is %s", name)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func TestAHistoryThatBreaksARuleIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if judged(t, &rules{}, all) {
-				t.Error("it was accepted")
+				t.Error("the judge accepted a history that breaks the rules")
 			}
 		})
 	}
@@ -184,7 +184,7 @@ func TestAHistoryThatKeepsTheRulesIsAccepted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !judged(t, &rules{}, all) {
-				t.Error("it was refused")
+				t.Error("the judge refused a history that keeps the rules")
 			}
 		})
 	}
@@ -255,7 +255,7 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if judged(t, &c.rules, c.all) != c.ok {
-				t.Errorf("accepted: %v", !c.ok)
+				t.Errorf("the judge accepted the history: %v, want %v", !c.ok, c.ok)
 			}
 		})
 	}
@@ -276,7 +276,7 @@ func TestALaterOperationShowsThatALeaseWasCutShort(t *testing.T) {
 		"that of another, sooner than it could": {in(90, 100, acquires("b"), granted("b", 2)), false},
 	} {
 		if cutShort(lease, c.seen, w, []operation{w, lease, c.seen}) != c.cut {
-			t.Errorf("%s was taken for one cut short: %v", name, !c.cut)
+			t.Errorf("%s: the judge considers the lease cut short: %v", name, !c.cut)
 		}
 	}
 }
@@ -284,7 +284,7 @@ func TestALaterOperationShowsThatALeaseWasCutShort(t *testing.T) {
 func TestTenuresKnownToContendersMustNotOverlap(t *testing.T) {
 	first := in(0, 10, acquires("a"), granted("a", 1))
 	next := in(15, 20, acquires("b"), granted("b", 2))
-	twice := []operation{ // after both of them
+	twice := []operation{ // operations after both tenures
 		in(25, 30, releases("b", 2), yes), in(35, 40, acquires("a"), granted("a", 3)), in(45, 50, acquires("b"), granted("b", 4)),
 	}
 	again := []operation{in(120, 130, acquires("a"), granted("a", 2)), in(140, 150, acquires("b"), granted("b", 3))}
@@ -302,7 +302,8 @@ func TestTenuresKnownToContendersMustNotOverlap(t *testing.T) {
 		{[]operation{first, in(20, 30, breaks, yes), in(21, 25, acquires("b"), granted("b", 2))}, 0},
 		{[]operation{first, in(120, 130, acquires("b"), granted("b", 1))}, 1},
 
-		// A late request that names no tenure may end the one that its contender then has.
+		// A late request without a token may end the tenure that its contender has when the request
+		// arrives.
 		{[]operation{late, first, next}, 0},
 		{[]operation{in(-20, -10, releases("a", 0), no), first, next}, 1},
 		{[]operation{lost(-20, releases("b", 0)), first, next}, 1},
@@ -310,26 +311,27 @@ func TestTenuresKnownToContendersMustNotOverlap(t *testing.T) {
 		{append([]operation{first, lost(20, releases("a", 1))}, again...), 1},
 		{append([]operation{first, lost(20, releases("a", 0))}, again...), 0},
 		{[]operation{first, next, lost(30, releases("a", 0))}, 1},
-		// It takes effect once, on the tenure of its sending or on a later one.
+		// A late request takes effect once, on the contender's tenure at its sending or on a later
+		// one.
 		{append([]operation{late, first, next}, twice...), 1},
 		{append([]operation{first, lost(12, releases("a", 0)), next}, twice...), 1},
 		{append([]operation{late, late, first, next}, twice...), 0},
-		// It does not come before what renews the tenure.
+		// If the tenure was renewed, the request did not arrive before the renewal.
 		{[]operation{late, first, in(21, 30, guards("a", 1), renewed("a", 1)), next}, 1},
 		{[]operation{late, first, in(20, 30, guards("a", 1), renewed("a", 1)), next}, 0},
 		{[]operation{first, lost(11, releases("a", 0)), in(12, 14, guards("a", 1), renewed("a", 1)), next}, 0},
 		{[]operation{first, lost(11, releases("a", 1)), in(12, 14, guards("a", 1), renewed("a", 1)), next}, 0},
 		{[]operation{first, lost(11, releases("a", 9)), next}, 1},
-		// Its lease begins when it comes.
+		// The lease of a late request begins when the request arrives.
 		{[]operation{shortLease, first, in(15, 19, acquires("b"), granted("b", 2))}, 1},
 		{[]operation{shortLease, first, next}, 0},
-		// It may come before its contender gets the reply with the tenure, and so may another of
-		// the next.
+		// A late request may arrive before its contender gets the reply with the tenure. So may a
+		// late request of the next owner.
 		{[]operation{late, in(0, 90, acquires("a"), granted("a", 1)), next}, 0},
 		{[]operation{in(0, 90, acquires("a"), granted("a", 1)), next}, 1},
 		{[]operation{lost(-20, releases("b", 0)), in(0, 90, acquires("a"), granted("a", 1)), next}, 1},
 		{[]operation{lost(-20, releases("b", 0)), first, in(15, 100, acquires("b"), granted("b", 2)), in(30, 40, acquires("c"), granted("c", 3))}, 1},
-		// Different requests may end the first and the second tenure.
+		// Two different late requests may end the first and the second tenure.
 		{append([]operation{late, shortLease, first, next}, twice...), 0},
 		{append([]operation{shortLease, late, first, next}, twice...), 0},
 		{append([]operation{shortLease, shortLease, first, next}, twice...), 1},
@@ -337,7 +339,7 @@ func TestTenuresKnownToContendersMustNotOverlap(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			if wrong := (&rules{}).twoOwners(c.all); len(wrong) != c.wrong {
-				t.Errorf("found %v", wrong)
+				t.Errorf("the judge found %d violations, want %d: %v", len(wrong), c.wrong, wrong)
 			}
 		})
 	}
@@ -345,10 +347,10 @@ func TestTenuresKnownToContendersMustNotOverlap(t *testing.T) {
 
 func TestALossEndsOnlyTenuresOfItsServer(t *testing.T) {
 	here := in(0, 10, acquires("a"), granted("a", 1))
-	next := in(60, 70, acquires("b"), granted("b", 2)) // by a server without a loss
+	next := in(60, 70, acquires("b"), granted("b", 2)) // by the server without a loss
 	at := func(server int, o operation) operation { o.server = server; return o }
 	for i, c := range []struct {
-		server int // that the loss names
+		server int // the server that lost its grants
 		all    []operation
 		wrong  int
 	}{
@@ -356,18 +358,18 @@ func TestALossEndsOnlyTenuresOfItsServer(t *testing.T) {
 		{1, []operation{here}, 1},
 		{1, []operation{at(1, here)}, 0},
 		{0, []operation{at(1, here)}, 1},
-		// Server 0 may keep the queue entry by which server 1 grants.
+		// Server 0 may keep the queue entry that server 1 grants the mutex to.
 		{0, []operation{in(-20, -10, acquires("a"), reply{status: "queued"}), at(1, here)}, 0},
 		{0, []operation{lost(-20, acquires("a")), at(1, in(0, 10, guards("a", 1), renewed("a", 1)))}, 0},
 		{0, []operation{lost(-50, acquires("a")), at(1, in(-40, -30, acquires("a"), granted("a", 0))), at(1, in(-20, -10, releases("a", 0), yes)), at(1, here)}, 0},
-		// It has none after a tenure of the contender that is over.
+		// Server 0 keeps no entry if the contender has had a tenure since.
 		{0, []operation{in(-50, -45, acquires("a"), reply{status: "queued"}), at(1, in(-40, -30, acquires("a"), granted("a", 0))), at(1, in(-20, -10, releases("a", 0), yes)), at(1, here)}, 1},
 		{0, []operation{in(-20, -10, acquires("c"), reply{status: "queued"}), at(1, here)}, 1},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			r := rules{losses: []loss{{c.server, 50 * ms, 70 * ms}}}
 			if wrong := r.twoOwners(append(c.all, at(1-c.server, next))); len(wrong) != c.wrong {
-				t.Errorf("found %v", wrong)
+				t.Errorf("the judge found %d violations, want %d: %v", len(wrong), c.wrong, wrong)
 			}
 		})
 	}
@@ -395,7 +397,7 @@ func TestTheHistoryOfAServerMustNotShowTwoTenures(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			r := rules{guarantees: guarantees{partial: c.partial}}
 			if wrong := r.overlaps(c.events); len(wrong) != c.wrong {
-				t.Errorf("found %v", wrong)
+				t.Errorf("the judge found %d violations, want %d: %v", len(wrong), c.wrong, wrong)
 			}
 		})
 	}
@@ -406,7 +408,7 @@ func TestALeaseOutlivesTheBeginningOfAFaultThatLeavesItsServer(t *testing.T) {
 	long := acquires("a")
 	long.lease = 20 * time.Second
 	first := in(0, 10, long, granted("a", 1))
-	// after the fault's beginning, which is at 50 ms
+	// in milliseconds after the begin of the fault, which is at 50 ms
 	gives := int64((sessionTimeout*2/3 - contactGap) / time.Millisecond)
 	for _, c := range []struct {
 		name, engine string
@@ -429,7 +431,7 @@ func TestALeaseOutlivesTheBeginningOfAFaultThatLeavesItsServer(t *testing.T) {
 			r := rules{guarantees: documented[c.engine]}
 			r.losses, r.absences = r.parts(c.fault, []int{c.of}, 50*ms, 2000*ms)
 			if judged(t, &r, []operation{first, c.next}) != c.ok {
-				t.Errorf("accepted: %v", !c.ok)
+				t.Errorf("the judge accepted the history: %v, want %v", !c.ok, c.ok)
 			}
 		})
 	}
@@ -443,7 +445,7 @@ func TestAnUnreachableServerIsPresumedToHaveGranted(t *testing.T) {
 	at := func(server int, q request) request { q.server = server; return q }
 	full := func(who string) reply { return reply{owner: who, token: 1, left: 100 * time.Millisecond} }
 
-	refused := in(0, 60, acquires("a"), busy("b", 2)) // by its server, which was stopped in between
+	refused := in(0, 60, acquires("a"), busy("b", 2)) // the server was frozen in between
 	seen := in(20, 25, asks, owned("a", 1))
 	next := in(40, 50, acquires("b"), granted("b", 2))
 	waiter := in(0, 10, waits("a"), granted("a", 1))
@@ -507,7 +509,7 @@ func TestAnUnreachableServerIsPresumedToHaveGranted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if judged(t, &c.rules, c.all) != c.ok {
-				t.Errorf("accepted: %v", !c.ok)
+				t.Errorf("the judge accepted the history: %v, want %v", !c.ok, c.ok)
 			}
 		})
 	}

@@ -36,8 +36,8 @@ func (w *world) serverHistory(t *testing.T, server int, mutex string) (events []
 	return events
 }
 
-// overlaps returns the tenures of a server's history that overlap, and the tokens that do not grow.
-// A partial history may have gaps and disorder, but each tenure begins and ends once.
+// overlaps returns the tenures in a server's history that overlap, and the tokens that do not grow.
+// A partial history may have gaps and disorder. But also there, each tenure begins and ends once.
 func (r *rules) overlaps(events []event) (wrong []string) {
 	var last uint64 // the token of the last tenure that began
 	var running bool

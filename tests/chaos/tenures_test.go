@@ -6,24 +6,24 @@ import (
 	"slices"
 )
 
-// tenure is what a contender knew of one of its tenures. It was the owner for sure from its first
-// reply until its lease, counted from before the request, could have ended. Clients have nothing
-// else to go by.
+// tenure is what a contender knew of one of its tenures. The contender can be sure to be the owner
+// from its first reply until the earliest end of its lease. It counts the lease from before the
+// request.
 type tenure struct {
 	owner    string
 	token    uint64
-	asked    instant // the first of its requests with such a reply
-	renewed  instant // the last of them
+	asked    instant // when it sent the first request whose reply shows the tenure
+	renewed  instant // when it sent the last such request
 	from, to instant
-	given    bool  // its contender sent a release, and cannot be sure of the tenure any more
-	servers  []int // the possible granters, as far as the contender knows
+	given    bool  // its contender sent RELEASE, and cannot be sure of the tenure any more
+	servers  []int // the servers that may have granted the tenure
 }
 
 // twoOwners returns the pairs of tenures that overlap, and the tokens that do not grow. A tenure
 // that overlaps several later ones is paired with the first.
 func (r *rules) twoOwners(all []operation) (wrong []string) {
 	tenures, late := r.tenures(all), unanswered(all)
-	// the replies of the rest came too late
+	// of the rest, the lease could have ended before the first reply
 	sure := slices.DeleteFunc(slices.Clone(tenures), func(t tenure) bool { return t.from >= t.to })
 	for i := 1; i < len(sure); i++ {
 		a, b := sure[i-1], slices.MinFunc(sure[i:], func(a, b tenure) int { return cmp.Compare(a.from, b.from) })
@@ -41,9 +41,9 @@ func (r *rules) twoOwners(all []operation) (wrong []string) {
 	return wrong
 }
 
-// late are requests without a reply. First come those that name a tenure, and can end no other,
-// then those with the longest lease. Each may take effect once, at any time after its sending, on
-// whichever tenure its contender then has.
+// late are requests without a reply. Those with a token come first: they can end only the named
+// tenure. The rest are sorted by lease, the longest first. Each may take effect once, at any time
+// after its sending, on the tenure that its contender then has.
 type late []operation
 
 func unanswered(all []operation) late {
@@ -54,12 +54,13 @@ func unanswered(all []operation) late {
 	return l
 }
 
-// end reports whether one of the requests may have ended a tenure by an instant, and removes it.
-// The request took effect after the last renewal of the tenure, and its lease began no sooner.
+// end reports whether one of the requests may have ended a tenure up to an instant. It removes that
+// request from l. The request took effect after the last renewal of the tenure, so its own lease
+// began after it, too.
 //
-// Calls in order of time excuse as many tenures as possible. A request that may have come by one
-// instant may have by all later ones. Only its lease may be too long for another tenure, so the
-// longest that fits is used first.
+// Callers go through the tenures in order of time, and so explain as many ends as possible. A
+// request that can explain an end can explain each later one, unless its lease is too long. So end
+// uses the longest lease that fits.
 func (l *late) end(t tenure, by instant) bool {
 	i := slices.IndexFunc(*l, func(o operation) bool {
 		may := o.contender == t.owner && (o.request.token == 0 || o.request.token == t.token)
@@ -72,8 +73,8 @@ func (l *late) end(t tenure, by instant) bool {
 	return true
 }
 
-// tenures returns the tenures in the order of their tokens, since a contender may learn of its own
-// late.
+// tenures returns the tenures in the order of their tokens. The order of replies differs, since a
+// contender may learn of its tenure late.
 func (r *rules) tenures(all []operation) []tenure {
 	byCall := slices.SortedFunc(slices.Values(all), func(a, b operation) int { return cmp.Compare(a.call, b.call) })
 	type key struct {
@@ -81,9 +82,9 @@ func (r *rules) tenures(all []operation) []tenure {
 		token uint64
 	}
 	known := make(map[key]*tenure)
-	latest := make(map[string]*tenure) // of each contender
-	asked := make(map[string][]int)    // the servers that each has sent an acquire since
-	doubt := make(map[string][]int)    // and those that never replied to one
+	latest := make(map[string]*tenure) // by contender
+	asked := make(map[string][]int)    // by contender: servers asked since its last tenure
+	doubt := make(map[string][]int)    // by contender: servers that did not reply
 	for _, o := range byCall {
 		t := latest[o.contender]
 		if t != nil && o.kind == release && (o.request.token == 0 || o.request.token == t.token) {
@@ -91,11 +92,11 @@ func (r *rules) tenures(all []operation) []tenure {
 		}
 		switch {
 		case t == nil:
-		case o.unknown: // it may end this tenure or another: see late
+		case o.unknown: // the request may end this tenure or another: see late
 		case o.kind == release:
 			t.to = min(t.to, o.call)
 		case o.lease > 0:
-			// the lease may be shorter now, whatever the reply
+			// whatever the reply, the request may have shortened the lease
 			t.to = min(t.to, after(o.call, o.lease))
 		}
 		if o.kind == acquire || o.kind == wait {
@@ -110,13 +111,13 @@ func (r *rules) tenures(all []operation) []tenure {
 		k := key{o.owner, o.reply.token}
 		if t = known[k]; t == nil {
 			t = &tenure{owner: o.owner, token: o.reply.token, asked: o.call, from: o.ret}
-			// The server of the first reply need not be the granter: the contender may have other
-			// queue entries.
+			// The server of the first reply need not be the granter: the contender may have queue
+			// entries at other servers.
 			t.servers = slices.Concat([]int{o.server}, asked[o.contender], doubt[o.contender])
 			known[k], asked[o.contender] = t, nil
 		}
 		if t.given && r.crash != nil && o.call >= r.crash.ended {
-			continue // the crash undid its release
+			continue // the crash undid the release
 		}
 		latest[o.contender] = t
 		t.renewed, t.to = o.call, after(o.call, o.lease)

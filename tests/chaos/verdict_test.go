@@ -12,20 +12,20 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// checkTimeout limits the time of porcupine for one history. Most take milliseconds.
+// checkTimeout limits porcupine's time for one history. Most histories take milliseconds.
 const checkTimeout = 30 * time.Second
 
-// verdict is the result of the histories of a window.
+// verdict is what the judges found in the histories of a window.
 type verdict struct {
 	rate            // from the start of the fault until there were enough replies
-	meanwhile  rate // the part until the recovery
+	meanwhile  rate // the part of rate until the recovery
 	lost       int  // writes without a reply
 	violations []string
 	unknown    int // histories that porcupine could not decide in time
 }
 
-// judge checks the history of one mutex, and the history of it that each server has, against the
-// rules. It writes a history that breaks them into a new folder, with a picture.
+// judge checks what clients recorded about one mutex, and each server's own history of it. If
+// something breaks the rules, judge writes it to a new folder, with porcupine's picture.
 func (r *rules) judge(mutex string, all []operation, histories [][]event) (v verdict) {
 	for _, o := range all {
 		if o.unknown {
@@ -55,7 +55,7 @@ func (r *rules) judge(mutex string, all []operation, histories [][]event) (v ver
 	return v
 }
 
-// keep writes a history into a folder, and returns the folder.
+// keep writes a history to a new folder, and returns the folder's path.
 func (r *rules) keep(mutex string, all []operation, histories [][]event, info porcupine.LinearizationInfo) string {
 	dir, err := os.MkdirTemp("", "simba-chaos-")
 	if err != nil {

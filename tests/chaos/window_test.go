@@ -11,33 +11,35 @@ import (
 )
 
 const (
-	fewest     = 8                      // mutexes of a window; twice as many with each repetition
-	contenders = 3                      // for each of them
-	calm       = 300 * time.Millisecond // without a fault, before it and at least after it
-	// after the recovery, for enough replies; or as long as all took till then, if that is longer
+	fewest     = 8                      // mutexes of a window; each repetition doubles them
+	contenders = 3                      // contenders for each mutex
+	calm       = 300 * time.Millisecond // pause before the fault, and at least after it
+	// How long after the recovery a window waits for enough replies. If the recovery took longer,
+	// it waits for as long as the recovery took.
 	extra = 5 * time.Second
-	// of a window with too few replies, and of a pause that the machine slept through
+	// how often to repeat a window with too few replies, and a pause in which the machine stood
+	// still
 	repeats  = 5
-	patience = 90 * time.Second // for servers to recover
+	patience = 90 * time.Second // how long servers may take to recover
 )
 
-// window is a time in which clients want some new mutexes, a fault is injected and healed, and the
-// servers recover.
+// window is an interval in which clients contend for some new mutexes. Meanwhile the window injects
+// a fault, heals it, and the servers recover.
 //
-// It counts replies from the start of the fault to the end of the recovery and beyond, since a
-// single frozen server gives none meanwhile. It goes on until there were enough replies and enough
-// writes. Also, fewest mutexes must be granted anew after the fault, since damage shows in the next
-// tenure. Otherwise it is repeated. If the fault spares a server, there must be enough replies
-// before the end of the recovery.
+// A window counts only with enough replies, and enough writes, since the start of the fault. It
+// continues after the recovery until it has them, since a single frozen server replies only then.
+// At least fewest mutexes must get a new grant after the fault, since damage shows in the next
+// tenure. If the fault spares a server, enough replies must come before the recovery. A window that
+// does not count is repeated.
 type window struct {
 	t      *testing.T
 	w      *world
-	number int // part of the names of its mutexes
+	number int // number of the repetition, part of the names of its mutexes
 	rng    *rand.Rand
-	longer float64 // 1 = faults of the short form
+	longer float64 // factor for the length of faults; 1 = short form
 }
 
-// untilItCounts runs the window until it counts, and judges it each time.
+// untilItCounts repeats the window until it counts. It judges each repetition.
 func (n *window) untilItCounts(f fault) (v verdict) {
 	n.t.Helper()
 	for i := range repeats {
@@ -48,9 +50,9 @@ func (n *window) untilItCounts(f fault) (v verdict) {
 		if counts {
 			return once
 		}
-		n.t.Logf("%s: again, that were too few", f.name)
+		n.t.Logf("%s: the window had too few replies; it is repeated", f.name)
 	}
-	n.t.Errorf("%s, %s: it never comes to %d operations a second, %d of them writes, or not before the recovery, or not to %d mutexes granted anew",
+	n.t.Errorf("%s, %s: no window had %d operations a second with %d writes (before the recovery, if the fault spares a server) and %d mutexes granted anew",
 		n.w.engine, f.name, enough, contended, fewest)
 	return v
 }
@@ -80,7 +82,7 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 		for j := range contenders {
 			begin(contender{id: fmt.Sprint("c", j), successor: fmt.Sprint("c", j+contenders), routes: n.w.routes, at: j % len(n.w.routes)})
 		}
-		if n.w.reading != nil { // a contender that only reads, as after too many lost writes
+		if n.w.reading != nil { // with lost = mayLose, this contender only reads
 			begin(contender{id: "reader", lost: mayLose, routes: []*route{n.w.reading}})
 		}
 	}
@@ -88,7 +90,7 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 		asleep := now()
 		time.Sleep(calm)
 		if time.Duration(now()-asleep) < calm+writeDelay/2 {
-			break // otherwise the machine stood still, and the servers with it
+			break // a longer pause means that the machine stood still, and the servers with it
 		}
 	}
 
@@ -107,7 +109,7 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 	recovered := now()
 	meanwhile := counted.since(before)
 	served := meanwhile.suffices() || f.spares == nil || !f.spares(n.w)
-	// a store may need long to start
+	// A store that needed long to start gets more time.
 	last := max(after(recovered, extra), recovered+(recovered-before.at))
 	for ; !counts && now() < last; time.Sleep(10 * time.Millisecond) {
 		total = verdict{rate: counted.since(before), meanwhile: meanwhile}
@@ -132,13 +134,13 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 		}
 		total.add(r.judge(n.w.engine+" "+names[i], histories[i].operations(), ofServers))
 	}
-	n.t.Logf("%s: %v, till the recovery %v, %d of %d mutexes granted since it was healed, judged in %v",
+	n.t.Logf("%s: %v, until the recovery %v; %d of %d mutexes granted anew; judged in %v",
 		f.name, total.rate, meanwhile, counted.anew(), mutexes, time.Since(judging))
 	return total, counts && served
 }
 
-// recover waits until every route leads to a server that works again. That includes the end of a
-// recovery delay.
+// recover waits until every route leads to a server that works again, and until the recovery delay
+// has ended.
 func (n *window) recover(f fault, healed instant) {
 	n.t.Helper()
 	least, late := after(healed, calm), after(healed, patience)
@@ -155,7 +157,7 @@ func (n *window) recover(f fault, healed instant) {
 		case good && at >= least:
 			return
 		case at > late:
-			n.t.Errorf("%s, %s: %v after it was healed a server does not do its work", n.w.engine, f.name, patience)
+			n.t.Errorf("%s, %s: %v after the fault was healed, some route has no reply yet", n.w.engine, f.name, patience)
 			return
 		}
 	}

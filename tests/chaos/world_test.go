@@ -12,18 +12,18 @@ import (
 
 // world is a running engine: its servers, its store, and the links between all of them.
 type world struct {
-	engine  string // with its variant: a key of documented
+	engine  string // the engine with its variant: a key of documented
 	rules   guarantees
 	servers []host
 	single  *stores.Server // the store; nil = the engine needs none, or has a pair
-	pair    stores.Pair    // the store of an engine that has a failover; else nil
+	pair    stores.Pair    // a store with failover; nil = the engine has none
 	links   []*stores.Link // from each server to the store
 	routes  []*route       // from the clients to the servers
-	reading *route         // to a server that gets reads only; nil = none
-	killed  instant        // when a killed server had ended last
+	reading *route         // from clients that only read to the third server; nil = none
+	killed  instant        // when a killed server last ended
 }
 
-// host is a server, the same through all its restarts.
+// host is a server. It stays the same host through all restarts of the process.
 type host struct {
 	program
 	addr string // host:port
@@ -45,9 +45,10 @@ type route struct {
 	good   latest // when the last request with a reply was sent
 }
 
-// open starts an engine: two servers with a store between them, or one that needs none. Clients
-// always have two routes, so a network fault leaves one of them. A store with failover has a third
-// server, which gets reads only. So no refused write tells it that the primary changed.
+// open starts an engine: two servers that share a store, or one server of an engine without a
+// store. Clients always have two routes, so a network fault leaves one of them. A store with
+// failover gets a third server, to which clients send only reads. No refused write can show this
+// server that the primary has changed.
 func open(t *testing.T, engine string) *world {
 	t.Helper()
 	w := &world{engine: engine, rules: documented[engine]}
@@ -75,7 +76,7 @@ func open(t *testing.T, engine string) *world {
 		w.single = stores.ZooKeeper(t, "forceSync=yes")
 		args = func(link string) []string {
 			return []string{"--zookeeper-servers", link, "--zookeeper-session-timeout", sessionTimeout.String(),
-				"--backend-timeout", "10s"} // for its start, beside a ZooKeeper that has just begun
+				"--backend-timeout", "10s"} // ZooKeeper may still be starting, too
 		}
 	}
 	if w.pair != nil {
@@ -113,7 +114,8 @@ func (w *world) storeAddr() string {
 	return ""
 }
 
-// openRoutes gives clients two routes, to two servers or to the only one, and readers theirs.
+// openRoutes opens two routes for clients, to two servers or to the only one. If there is a third
+// server, it opens the route for readers.
 func (w *world) openRoutes(t *testing.T) {
 	t.Helper()
 	to := func(server int) *route {
@@ -135,8 +137,8 @@ func (w *world) names(window, n int) (names []string) {
 	return names
 }
 
-// memory returns a folder that needs no disk, which other processes may keep busy. Its files
-// survive kill -9 as well.
+// memory returns a folder in memory, since other processes may keep the disk busy. Its files
+// survive kill -9.
 func memory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "simba-chaos-")

@@ -19,7 +19,7 @@ func TestBreakEndsTheTenureAndHandsOff(t *testing.T) {
 	s := contended(t, "embedded")
 	run(t, url(s), "break", "job").fails(t, 2, "standard input is no terminal; use --yes")
 	if o := object(t, must(t, url(s), "owner", "job", "--json")); o["owner"] != "alice" {
-		t.Errorf("after a refusal: %v", o)
+		t.Errorf("after a refused break the owner is %v, want alice", o)
 	}
 	if out := must(t, url(s), "break", "job", "--yes", "--reason", "stuck"); !strings.HasPrefix(out, "broke the tenure of alice on job, token ") {
 		t.Errorf("break prints %s", out)
@@ -37,28 +37,28 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 	s := contended(t, "embedded")
 	c := simbatest.GoRedis(t, s)
 	if code, out := onTerminal(t, url(s), func() string { return "\n" }, "break", "job"); code != 1 || !strings.Contains(out, "not broken") {
-		t.Errorf("after no: exit code %d: %s", code, out)
+		t.Errorf("after an empty answer: exit code %d: %s", code, out)
 	}
-	// While the person reads the question, the tenure ends and another begins.
+	// While the person reads the question, alice releases and bob acquires.
 	code, out := onTerminal(t, url(s), func() string {
 		if err := c.Do(t.Context(), "SIMBA.RELEASE", "job", "alice").Err(); err != nil {
 			t.Error(err)
 		}
 		if status, _ := simbatest.Acquire(t, c, "job", "bob", 600_000); status != "acquired" {
-			t.Errorf("bob: %s", status)
+			t.Errorf("ACQUIRE by bob returns %s", status)
 		}
 		return "y\n"
 	}, "break", "job")
 	if code != 1 || !strings.Contains(out, "not broken: job has a new tenure, of bob") {
-		t.Errorf("after a new tenure: exit code %d: %s", code, out)
+		t.Errorf("after yes to an outdated question: exit code %d: %s", code, out)
 	}
 	if code, out := onTerminal(t, url(s), func() string { return "yes\n" }, "break", "job"); code != 0 || !strings.Contains(out, "broke the tenure of bob") {
 		t.Errorf("after yes: exit code %d: %s", code, out)
 	}
 }
 
-// onTerminal runs a command whose standard input is a terminal. When it asks, answer returns what
-// the person types.
+// onTerminal runs a command whose standard input is a terminal. When the command asks a question,
+// answer returns what the person types.
 func onTerminal(t *testing.T, server string, answer func() string, args ...string) (code int, out string) {
 	t.Helper()
 	master, slave := openTerminal(t)
@@ -67,7 +67,7 @@ func onTerminal(t *testing.T, server string, answer func() string, args ...strin
 	cmd := exec.Command(simbatest.Binary(t), args...)
 	cmd.Env = append(simbatest.Environ(), "SIMBA_URL="+server)
 	cmd.Stdin = slave
-	// The question has no end of line, so it is read here.
+	// The question has no end of line, so the loop below reads single bytes.
 	errs, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -94,9 +94,9 @@ func onTerminal(t *testing.T, server string, answer func() string, args ...strin
 			break
 		}
 	}
-	_ = cmd.Wait() // the exit code is checked
+	_ = cmd.Wait() // callers check the exit code
 	if !asked {
-		t.Errorf("%v does not ask: %s", args, &text)
+		t.Errorf("%v asks no question: %s", args, &text)
 	}
 	return cmd.ProcessState.ExitCode(), text.String() + printed.String()
 }
@@ -123,8 +123,8 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// After a lost reply nobody knows whether the tenure has ended. A second BREAK would end that of
-// the next waiter.
+// If the reply to BREAK is lost, the command cannot know whether the tenure has ended. A second
+// BREAK could end the tenure of the next waiter.
 func TestLostReplyOfBreakIsNotRepeated(t *testing.T) {
 	s := simbatest.Start(t)
 	simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "alice", 600_000)
@@ -146,7 +146,8 @@ func TestLostReplyOfBreakIsNotRepeated(t *testing.T) {
 	}
 }
 
-// Between the last look at the owner and BREAK the tenure can end, and another begin.
+// After the command has read the owner, the tenure can end and another begin. Then BREAK ends the
+// new one.
 func TestBreakNamesTheTenureThatItBroke(t *testing.T) {
 	simbatest.Binary(t)
 	onEveryEngine(t, func(t *testing.T, engine string) {
@@ -195,8 +196,8 @@ func TestBreakSaysThatItBrokeAnotherTenureThanItAskedFor(t *testing.T) {
 	}
 }
 
-// untilBreak relays a connection. Before BREAK it calls a function, and drops the connection
-// instead of the reply to BREAK if that returns true.
+// untilBreak relays a connection. It calls before when BREAK arrives, and then relays BREAK. If
+// before returned true, it drops the connection instead of relaying the reply.
 func untilBreak(t *testing.T, c net.Conn, addr string, before func() bool) {
 	server, err := net.Dial("tcp", addr)
 	if err != nil {

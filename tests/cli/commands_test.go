@@ -49,7 +49,7 @@ func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
 		}
 		o := object(t, must(t, url(s), "owner", "--json", "job"))
 		if o["held"] != true || o["owner"] != "alice" || fmt.Sprintf("%.0f", o["token"]) != token || o["transition_ms"].(float64) <= o["ttl_ms"].(float64) {
-			t.Errorf("owner: %v", o)
+			t.Errorf("owner --json prints %v", o)
 		}
 		if engine == "embedded" && o["acquired_at"] != float64(record["acquired_at"].(int64)) {
 			t.Errorf("owner: %v, SIMBA.OWNER: %v", o, record)
@@ -57,30 +57,30 @@ func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
 
 		queue := rows(must(t, url(s), "queue", "job"))
 		if len(queue) != 2 || queue[0][0] != "1" || queue[0][2] != "polling" || queue[0][3] != "bob" || queue[1][3] != "carol" {
-			t.Errorf("queue: %v", queue)
+			t.Errorf("queue prints the rows %v", queue)
 		}
 		if q := objects(t, must(t, url(s), "queue", "job", "--json", "--count", "1")); len(q) != 1 || q[0]["contender"] != "bob" || q[0]["position"] != 1.0 {
-			t.Errorf("queue --json: %v", q)
+			t.Errorf("queue --json prints %v", q)
 		}
 
 		history := rows(must(t, url(s), "history", "job"))
 		first := slices.IndexFunc(history, func(row []string) bool { return row[2] == "acquired" })
 		if first < 0 || history[first][3] != token || history[first][4] != "alice" {
-			t.Errorf("history: %v", history)
+			t.Errorf("history prints the rows %v", history)
 		}
 		if e := objects(t, must(t, url(s), "history", "job", "--json")); len(e) == 0 || e[0]["mutex"] != "job" || e[0]["at"].(float64) < 1e12 {
-			t.Errorf("history --json: %v", e)
+			t.Errorf("history --json prints %v", e)
 		}
 
 		if got := rows(must(t, url(s), "list", "j*")); len(got) != 1 || !reflect.DeepEqual(got[0][:3], []string{"job", "alice", token}) || got[0][4] != "2" {
-			t.Errorf("list: %v", got)
+			t.Errorf("list prints the rows %v", got)
 		}
 		if got := rows(must(t, url(s), "list", "x*")); len(got) != 0 {
-			t.Errorf("list of nothing: %v", got)
+			t.Errorf("list without a match prints the rows %v", got)
 		}
 
 		if got := object(t, must(t, url(s), "status", "--json")); got["engine"] != engine || got["tenures_acquired"] != 1.0 {
-			t.Errorf("status: %v", got)
+			t.Errorf("status --json prints %v", got)
 		}
 		if out := must(t, url(s), "status"); !strings.Contains(out, engine) || !strings.Contains(out, "1 begun") {
 			t.Errorf("status prints\n%s", out)
@@ -93,12 +93,12 @@ func TestExitCodeSaysThatNobodyOwnsTheMutex(t *testing.T) {
 	r := run(t, url(s), "owner", "job")
 	r.fails(t, 1, "job has no owner")
 	if r.out != "" {
-		t.Errorf("it prints %q", r.out)
+		t.Errorf("owner of a free mutex prints %q", r.out)
 	}
 	r = run(t, url(s), "owner", "job", "--json")
 	r.fails(t, 1, "job has no owner")
 	if o := object(t, r.out); o["held"] != false || o["owner"] != "" || o["since"] != nil {
-		t.Errorf("it prints %v", o)
+		t.Errorf("owner --json of a free mutex prints %v", o)
 	}
 	run(t, url(s), "break", "job", "--yes").fails(t, 1, "job has no owner")
 }
@@ -168,7 +168,7 @@ func TestKeyWithoutExpiryHasNoExpiry(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn := simbatest.Conn(t, s)
-	// In the first millisecond it looks like a lease of 24 h.
+	// In its first millisecond, a lock without expiry looks like a lease of 24 h.
 	for now, then := any(0), any(0); now == then; {
 		r := simbatest.DoRecord(t, conn, "SIMBA.OWNER", "key")
 		now, then = r["now"], r["acquired_at"]
@@ -184,7 +184,7 @@ func TestKeyWithoutExpiryHasNoExpiry(t *testing.T) {
 	}
 }
 
-// SIMBA.SCAN may return a mutex twice; list asks for more than one page.
+// There are more mutexes than one reply of SIMBA.SCAN has, and SIMBA.SCAN may return a mutex twice.
 func TestListShowsEachOfManyMutexesOnceInOrder(t *testing.T) {
 	s := simbatest.Start(t, "--durability", "memory")
 	c := simbatest.GoRedis(t, s)
@@ -205,11 +205,12 @@ func TestListShowsEachOfManyMutexesOnceInOrder(t *testing.T) {
 		t.Errorf("%d mutexes are listed, %d of them different, want %d in order", len(names), len(distinct), many)
 	}
 	if got := objects(t, must(t, url(s), "list", "--contended", "--json")); len(got) != 1 || got[0]["mutex"] != "m:7" || got[0]["waiters"] != 1.0 {
-		t.Errorf("contended: %v", got)
+		t.Errorf("list --contended --json prints %v", got)
 	}
 }
 
-// Some rows have an error. It matters whether the server may not answer, or could not.
+// If the server cannot tell an owner, list fails, since its output is incomplete. If the server
+// refuses to tell an owner, list succeeds. Both rows show "?".
 func TestListWithoutAllOwnersIsIncomplete(t *testing.T) {
 	server := func(owner string) string {
 		return listen(t, func(c net.Conn) {
@@ -254,7 +255,7 @@ func TestListWithoutAllOwnersIsIncomplete(t *testing.T) {
 	}
 }
 
-// readCommand reads a command as a client sends it.
+// readCommand reads a command in RESP.
 func readCommand(r *bufio.Reader) ([]string, error) {
 	number := func(prefix string) (n int, err error) {
 		line, err := r.ReadString('\n')
@@ -291,20 +292,20 @@ func TestCompletionOffersMutexes(t *testing.T) {
 	complete := func(prefix string) []string {
 		r := run(t, url(s), "__complete", "owner", prefix)
 		if wrapped := run(t, url(s), "__complete", "lock", "--try", prefix); wrapped.out != r.out {
-			t.Errorf("lock is completed by %q, owner by %q", wrapped.out, r.out)
+			t.Errorf("the completion for lock is %q, for owner %q", wrapped.out, r.out)
 		}
 		lines := strings.Split(strings.TrimSpace(r.out), "\n")
 		slices.Sort(lines[:len(lines)-1])
 		return lines
 	}
 	if got := complete("job"); !slices.Equal(got, []string{"job:1", "job:2", ":4"}) {
-		t.Errorf("job: %q", got)
+		t.Errorf("the completion of job is %q", got)
 	}
 	if got := complete("j*"); !slices.Equal(got, []string{"j*x", ":4"}) {
-		t.Errorf("j*: %q", got)
+		t.Errorf("the completion of j* is %q", got)
 	}
 	s.Kill()
 	if got := complete("job"); !slices.Equal(got, []string{":4"}) {
-		t.Errorf("without a server: %q", got)
+		t.Errorf("without a server the completion is %q", got)
 	}
 }

@@ -57,13 +57,13 @@ func TestConnectionErrorSaysWhatToCheckAndNeverThePassword(t *testing.T) {
 		}
 		r.fails(t, code, row.want)
 		if strings.Contains(r.err+r.out, "secret") {
-			t.Errorf("it shows the password: %s", r.err)
+			t.Errorf("the error shows the password: %s", r.err)
 		}
 	}
 }
 
-// The server delays its replies to a host that sends wrong passwords, so no command may send one
-// twice.
+// The server delays its replies to a host that sends wrong passwords. So no command may send a
+// wrong password twice.
 func TestAWrongPasswordIsSentOnce(t *testing.T) {
 	s := simbatest.Start(t, "--aclfile", writeUsers(t, "user default off", "user ops on >secret ~* &* +@all"))
 	ops := goredis.NewClient(&goredis.Options{Addr: s.Addr, Username: "ops", Password: "secret"})
@@ -82,7 +82,8 @@ func TestAWrongPasswordIsSentOnce(t *testing.T) {
 	}
 }
 
-// listen serves each connection by a function, and then closes it. It returns the address.
+// listen accepts connections, and returns its address. For each connection it calls serve, and then
+// closes the connection.
 func listen(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -127,10 +128,10 @@ func TestLoginBySettings(t *testing.T) {
 		"file of var": {[]string{"SIMBA_URL=" + url(s), "SIMBA_USER=ops", "SIMBA_PASSWORD_FILE=" + password}, nil},
 	} {
 		if r := runWith(t, row.env, append([]string{"status"}, row.args...)...); r.code != 0 {
-			t.Errorf("%s: exit code %d: %s", name, r.code, r.err)
+			t.Errorf("with the settings by %s: exit code %d: %s", name, r.code, r.err)
 		}
 	}
-	// A user needs no right beyond those of the command.
+	// To run a command, a user needs only the rights for what the command sends.
 	as := "redis://reader:pen@" + s.Addr
 	run(t, as, "owner", "job").fails(t, 1, "job has no owner")
 	run(t, as, "owner", "other").fails(t, 69, "NOPERM")
@@ -144,7 +145,7 @@ func TestTheSampleDashboardMayDoAllButBreak(t *testing.T) {
 		must(t, dashboard, args...)
 	}
 	run(t, dashboard, "owner", "job").fails(t, 1, "job has no owner")
-	run(t, dashboard, "break", "job", "--yes").fails(t, 1, "job has no owner") // it only asked
+	run(t, dashboard, "break", "job", "--yes").fails(t, 1, "job has no owner") // no BREAK
 	acquire := []any{"SIMBA.ACQUIRE", "job", "ops:1", 600_000}
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr, Username: "ops", Password: "change-me-4"})
 	defer c.Close()
@@ -203,6 +204,6 @@ func TestConnectionHasTheNameOfItsCommand(t *testing.T) {
 	watch(t, s, "job")
 	list, err := simbatest.GoRedis(t, s).ClientList(t.Context()).Result()
 	if err != nil || !strings.Contains(list, " name=simba-resp:watch ") {
-		t.Errorf("CLIENT LIST: %s, %v", list, err)
+		t.Errorf("CLIENT LIST does not show watch: %s, %v", list, err)
 	}
 }

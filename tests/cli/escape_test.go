@@ -10,13 +10,13 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// hostile are names of Redis keys, which are names of mutexes too.
+// hostile are Redis keys that would harm a terminal. Each key is also the name of a mutex.
 var hostile = []string{
 	"clear\x1b[2J\x1b]0;title\x07", "two\nlines\r", "tab\there", "invalid\xff\xc3", "wide日本語", "right\u202eleft", "zero\u200bwidth",
 	"c1\u009b31m", "del\x7f", "nul\x00", "back\\slash", "replaced\ufffd", "line\u2028end",
 }
 
-// TestNamesCannotControlATerminal checks every byte that the commands print.
+// TestNamesCannotControlATerminal checks that no command prints a control character of a name.
 func TestNamesCannotControlATerminal(t *testing.T) {
 	s := simbatest.Start(t)
 	c := simbatest.GoRedis(t, s)
@@ -48,7 +48,7 @@ func TestNamesCannotControlATerminal(t *testing.T) {
 		outputs = append(outputs, r)
 	}
 	for _, name := range hostile {
-		if !strings.Contains(name, "\x00") { // no argument can have it
+		if !strings.Contains(name, "\x00") { // an argument cannot contain NUL
 			outputs = append(outputs, run(t, url(s), "owner", name), run(t, url(s), "why", "job", "--contender", name), run(t, url(s), "status", "--user", name))
 		}
 	}
@@ -56,7 +56,7 @@ func TestNamesCannotControlATerminal(t *testing.T) {
 		for _, text := range []string{r.out, r.err} {
 			for i, char := range text {
 				if char != '\n' && !unicode.IsPrint(char) || char == utf8.RuneError {
-					t.Errorf("%q has %q at %d", text, char, i)
+					t.Errorf("the output %q has the control character %q at %d", text, char, i)
 				}
 			}
 		}

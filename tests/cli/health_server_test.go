@@ -11,7 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// These tests ask the HTTP listener of a server. Those in health_test.go ask a stand-in.
+// These tests run health against a real server. Those in health_test.go use a stand-in for the
+// server.
 
 func httpAddr(t *testing.T) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(stores.FreePort(t)))
@@ -22,16 +23,16 @@ func TestHealthOfAServerFollowsItsStore(t *testing.T) {
 	s := simbatest.Start(t, "--engine", "redis", "--redis-url", "redis://"+store.Addr, "--backend-timeout", "500ms", "--http-addr", addr)
 	health := func() result { return runWith(t, nil, "health", "--url", "http://"+addr) }
 	if r := health(); r.code != 0 || r.err != "" || !strings.HasPrefix(r.out, `{"ready":true,"state":"running","store":true,`) {
-		t.Errorf("ready: %+v", r)
+		t.Errorf("health of a ready server: %+v", r)
 	}
 	store.Stop()
 	r := health()
-	for r.code == 0 { // the last probe is used for a second
+	for r.code == 0 { // for a second, the server uses the result of its last probe of the store
 		r = health()
 	}
 	r.fails(t, 1, addr+": not ready: 503 Service Unavailable")
 	if !strings.HasPrefix(r.out, `{"ready":false,"state":"running","store":false,`) || !strings.Contains(r.out, "engine redis unavailable") {
-		t.Errorf("without a store it prints %q", r.out)
+		t.Errorf("without a store, health prints %q", r.out)
 	}
 	s.Kill()
 	health().fails(t, 1, addr+": connection refused; check that the server runs with --http-addr")
@@ -46,7 +47,7 @@ func TestHealthOfAServerWithTLSNeedsItsCertificates(t *testing.T) {
 		"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca, "--tls-auth-clients", "yes")
 	url := "https://" + strings.Replace(addr, "127.0.0.1", "localhost", 1)
 	if r := runWith(t, nil, "health", "--url", url, "--cacert", ca, "--cert", own, "--key", ownKey); r.code != 0 || r.err != "" {
-		t.Errorf("%+v", r)
+		t.Errorf("health with TLS: %+v", r)
 	}
 	runWith(t, nil, "health", "--url", url, "--cacert", ca).fails(t, 1, "certificate")
 	runWith(t, nil, "health", "--url", url, "--cert", own, "--key", ownKey).fails(t, 1, "check --cacert")
@@ -56,9 +57,9 @@ func TestHealthOfAServerWithTLSNeedsItsCertificates(t *testing.T) {
 func TestWrongUseOfHealthHasItsOwnExitCode(t *testing.T) {
 	for _, args := range [][]string{{"--no-such-flag"}, {"argument"}, {"--url", "localhost:7380"}, {"--password-file", "/nowhere", "--user", "ops"}, {"--cacert", "ca.crt"}} {
 		if r := runWith(t, nil, append([]string{"health"}, args...)...); r.code != 2 || r.out != "" {
-			t.Errorf("%v: %+v", args, r)
+			t.Errorf("health %v: %+v, want exit code 2", args, r)
 		}
 	}
-	// Without it the server would leave out the error of a store.
+	// A user without a password would get a reply without the store's error.
 	runWith(t, []string{"SIMBA_USER=ops"}, "health").fails(t, 2, "user ops has no password")
 }

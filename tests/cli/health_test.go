@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// answer is an HTTP listener that replies with a status and a body.
+// answer returns a handler that always replies with the given status and body.
 func answer(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if user, password, ok := r.BasicAuth(); ok && (user != "ops" || password != "s@cret") {
@@ -31,19 +31,19 @@ func TestHealthExitsWithTheReadinessOfTheServer(t *testing.T) {
 	defer moved.Close()
 
 	if r := runWith(t, nil, "health", "--url", ready.URL); r.code != 0 || r.out != "/readyz\nok\n" || r.err != "" {
-		t.Errorf("ready: %+v", r)
+		t.Errorf("health of a ready server: %+v", r)
 	}
 	if r := runWith(t, []string{"SIMBA_HTTP_URL=" + ready.URL + "/livez"}, "health"); r.code != 0 || r.out != "/livez\nok\n" {
-		t.Errorf("live: %+v", r)
+		t.Errorf("health with /livez: %+v", r)
 	}
 	config := writeFile(t, "client.toml", "http-url = \""+ready.URL+"\"\n")
 	if r := runWith(t, nil, "health", "--config", config); r.code != 0 {
-		t.Errorf("by the file: %+v", r)
+		t.Errorf("with a URL from the settings file: %+v", r)
 	}
 	r := runWith(t, nil, "health", "--url", down.URL)
 	r.fails(t, 1, "not ready: 503 Service Unavailable")
 	if r.out != "/readyz\nstore\\x1b[2J unreachable\n" {
-		t.Errorf("down: %+v", r)
+		t.Errorf("health of a server that is not ready: %+v", r)
 	}
 	runWith(t, nil, "health", "--url", locked.URL).fails(t, 1, "the server asks for a login")
 	runWith(t, nil, "health", "--url", moved.URL).fails(t, 1, "not ready: 302")
@@ -58,17 +58,17 @@ func TestHealthLogsInAndUsesTLS(t *testing.T) {
 	ca := writeFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
 	password := writeFile(t, "password", "s@cret\n")
 	if r := runWith(t, nil, "health", "--url", s.URL, "--cacert", ca, "--user", "ops", "--password-file", password); r.code != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("health with a login over TLS: %+v", r)
 	}
 	withLogin := strings.Replace(s.URL, "https://", "https://ops:s%40cret@", 1)
 	if r := runWith(t, nil, "health", "--url", withLogin, "--cacert", ca); r.code != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("health with a login over TLS: %+v", r)
 	}
 	wrong := strings.Replace(s.URL, "https://", "https://ops:secret-but-wrong@", 1)
 	r := runWith(t, nil, "health", "--url", wrong, "--cacert", ca)
 	r.fails(t, 1, "the server asks for a login")
 	if strings.Contains(r.out+r.err, "secret") {
-		t.Errorf("it shows the password: %+v", r)
+		t.Errorf("the output shows the password: %+v", r)
 	}
 	runWith(t, nil, "health", "--url", s.URL).fails(t, 1, "check --cacert")
 }

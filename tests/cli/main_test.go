@@ -16,19 +16,19 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 
-// result is what a command has printed, and its exit code.
+// result is a command's output and exit code.
 type result struct {
 	out, err string
 	code     int
 }
 
-// run executes simba-resp with SIMBA_URL set to a URL.
+// run runs simba-resp with SIMBA_URL set to url.
 func run(t *testing.T, url string, args ...string) result {
 	t.Helper()
 	return runWith(t, []string{"SIMBA_URL=" + url}, args...)
 }
 
-// runWith executes simba-resp with these variables.
+// runWith runs simba-resp with the given environment variables.
 func runWith(t *testing.T, env []string, args ...string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), simbatest.Patience)
@@ -44,7 +44,7 @@ func runWith(t *testing.T, env []string, args ...string) result {
 	return result{out.String(), err.String(), cmd.ProcessState.ExitCode()}
 }
 
-// must is run for a command that must succeed.
+// must runs a command that must succeed, and returns its output.
 func must(t *testing.T, url string, args ...string) string {
 	t.Helper()
 	r := run(t, url, args...)
@@ -54,7 +54,7 @@ func must(t *testing.T, url string, args ...string) string {
 	return r.out
 }
 
-// fails checks the exit code, and that standard error is one line with that text.
+// fails checks the exit code, and that standard error is one line that contains text.
 func (r result) fails(t *testing.T, code int, text string) {
 	t.Helper()
 	line, ended := strings.CutSuffix(r.err, "\n")
@@ -63,7 +63,7 @@ func (r result) fails(t *testing.T, code int, text string) {
 	}
 }
 
-// objects decodes JSON, one object a line.
+// objects decodes JSON objects, one a line.
 func objects(t *testing.T, out string) []map[string]any {
 	t.Helper()
 	var list []map[string]any
@@ -77,17 +77,17 @@ func objects(t *testing.T, out string) []map[string]any {
 	return list
 }
 
-// object decodes the only object.
+// object decodes the only JSON object in the output.
 func object(t *testing.T, out string) map[string]any {
 	t.Helper()
 	list := objects(t, out)
 	if len(list) != 1 {
-		t.Fatalf("there are %d objects:\n%s", len(list), out)
+		t.Fatalf("the output has %d JSON objects, want 1:\n%s", len(list), out)
 	}
 	return list[0]
 }
 
-// rows returns the cells of a table, without its heads.
+// rows returns the cells of a table, without the row of headings.
 func rows(out string) [][]string {
 	var cells [][]string
 	for line := range strings.Lines(out) {

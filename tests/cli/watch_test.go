@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// watch runs the command watch, and returns when it has subscribed.
+// watch starts the command watch, and returns when the command has subscribed.
 func watch(t *testing.T, s *simbatest.Server, args ...string) *simbatest.Process {
 	t.Helper()
 	cmd := exec.Command(simbatest.Binary(t), append([]string{"watch"}, args...)...)
@@ -35,7 +35,7 @@ func TestWatchPrintsEventsOfOneMutex(t *testing.T) {
 	w.Wants(t, `  broken    job  alice  token \d+  \(stuck\\x1b\)$`)
 	asJSON.Wants(t, `^\{"seq":\d+,"at":\d+,"event":"broken","mutex":"job","owner":"alice","token":\d+,"reason":"stuck\\u001b"\}$`)
 	if strings.Contains(w.Output(), "other") {
-		t.Errorf("it shows another mutex:\n%s", w.Output())
+		t.Errorf("watch shows events of another mutex:\n%s", w.Output())
 	}
 	for _, end := range []struct {
 		p   *simbatest.Process
@@ -59,13 +59,13 @@ func TestWatchReconnectsAfterARestart(t *testing.T) {
 	s.Start()
 	w.WantsAfter(t, line, `^# connected again; events meanwhile are not shown$`)
 	if n := strings.Count(w.Output(), "# disconnected"); n != 1 {
-		t.Errorf("one outage is reported %d times:\n%s", n, w.Output())
+		t.Errorf("watch reports one outage %d times:\n%s", n, w.Output())
 	}
 	simbatest.Acquire(t, simbatest.GoRedis(t, s), "job:2", "bob", 600_000)
 	w.WantsAfter(t, line, `acquired  job:2  bob`)
 }
 
-// A server that hangs keeps its connections open.
+// A frozen server keeps its connections open, so watch must notice the missing replies.
 func TestWatchReconnectsToAServerThatHung(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
@@ -85,7 +85,7 @@ func TestWatchEndsWhileItReconnects(t *testing.T) {
 	w.Wants(t, `^# disconnected`)
 	w.Signal(syscall.SIGINT)
 	if code := w.Wait(t); code != 0 {
-		t.Errorf("exit code %d:\n%s", code, w.Output())
+		t.Errorf("watch exits with code %d:\n%s", code, w.Output())
 	}
 }
 

@@ -23,46 +23,47 @@ func TestWhySaysWhoIsAheadAndUntilWhen(t *testing.T) {
 			"It is free in 10m",
 		} {
 			if !strings.Contains(out, want) {
-				t.Errorf("carol reads\n%s\nwithout %q", out, want)
+				t.Errorf("why for carol prints\n%s\nwithout %q", out, want)
 			}
 		}
 		if strings.Contains(out, "Who is next is not known: bob polls.\nThe server skips a polling waiter that it cannot notify.\n") != shared {
-			t.Errorf("carol reads\n%s", out)
+			t.Errorf("why for carol prints the wrong text for this engine:\n%s", out)
 		}
 		if own := strings.Contains(out, "On the engine mysql this is the queue of "+s.Addr+" only."); own == shared {
-			t.Errorf("carol reads\n%s", out)
+			t.Errorf("why for carol prints the wrong text for this engine:\n%s", out)
 		}
 
 		bob := object(t, must(t, url(s), "why", "job", "--contender", "bob", "--json"))
 		if bob["position"] != 1.0 || bob["shared_queue"] != shared || bob["engine"] != engine || bob["free_in_ms"].(float64) <= 600_000 {
-			t.Errorf("bob: %v", bob)
+			t.Errorf("why --json for bob prints %v", bob)
 		}
 		if owner := bob["owner"].(map[string]any); owner["owner"] != "alice" {
-			t.Errorf("bob: %v", bob)
+			t.Errorf("why --json for bob prints %v", bob)
 		}
-		// Bob is first, but polls: the server skips bob if it cannot notify bob.
+		// Bob is first, but polls. Nobody is known to be next, since the server may have to skip
+		// bob.
 		if bob["yours_in_ms"] != nil || bob["next"] != nil {
-			t.Errorf("bob: %v", bob)
+			t.Errorf("why --json for bob prints %v", bob)
 		}
 		if ahead := bob["ahead"].([]any); len(ahead) != 0 {
-			t.Errorf("bob: %v", bob)
+			t.Errorf("why --json for bob prints %v", bob)
 		}
 
 		if out := must(t, url(s), "why", "job", "--contender", "alice"); !strings.HasSuffix(out, "\nalice owns it.\n") {
-			t.Errorf("alice reads\n%s", out)
+			t.Errorf("why for alice prints\n%s", out)
 		}
 		if out := must(t, url(s), "why", "job", "--contender", "dave"); !strings.Contains(out, "dave is not in the queue. Ahead of it, if it asks now: 2.") {
-			t.Errorf("dave reads\n%s", out)
+			t.Errorf("why for dave prints\n%s", out)
 		}
 		out = must(t, url(s), "why", "free")
 		if !strings.HasPrefix(out, "free has no owner.\n") || !strings.Contains(out, "A new contender can have it now") {
-			t.Errorf("of a free mutex\n%s", out)
+			t.Errorf("why of a free mutex prints\n%s", out)
 		}
 	})
 }
 
-// A waiter whose connection is gone stays in the queue, and polls. The waiter behind it gets the
-// mutex.
+// A waiter whose connection is gone stays in the queue as a polling waiter. So the server cannot
+// say that this waiter is next.
 func TestWhyCallsNoAbsentWaiterNext(t *testing.T) {
 	simbatest.Binary(t)
 	onEveryEngine(t, func(t *testing.T, engine string) {
@@ -84,21 +85,21 @@ func TestWhyCallsNoAbsentWaiterNext(t *testing.T) {
 
 		w := object(t, must(t, url(s), "why", "job", "--contender", "bob", "--json"))
 		if w["next"] != nil && w["next"] != "bob" || (w["next"] == "bob") != shared || (w["yours_in_ms"] == w["free_in_ms"]) != shared {
-			t.Errorf("while bob waits: %v", w)
+			t.Errorf("while bob is blocked, why --json prints %v", w)
 		}
 		bob.Close()
 		simbatest.AwaitBlocked(t, s.Addr, 1)
 		out := must(t, url(s), "why", "job", "--contender", "carol")
 		if strings.Contains(out, "bob is next") || strings.Contains(out, "Who is next is not known: bob polls.") != shared {
-			t.Errorf("carol reads\n%s", out)
+			t.Errorf("why for carol prints the wrong text for this engine:\n%s", out)
 		}
 		if w := object(t, must(t, url(s), "why", "job", "--json")); w["next"] != nil {
-			t.Errorf("a new contender reads %v", w)
+			t.Errorf("why --json for a new contender prints %v", w)
 		}
 	})
 }
 
-// Two servers share a store: on mysql each has a queue of its own.
+// Two servers share a store. Only on mysql does each server have a queue of its own.
 func TestWhyKnowsTheQueueOfOtherServersExceptOnMySQL(t *testing.T) {
 	simbatest.Binary(t)
 	simbatest.OnEveryStore(t, func(t *testing.T, store *simbatest.Shared) {
@@ -107,10 +108,10 @@ func TestWhyKnowsTheQueueOfOtherServersExceptOnMySQL(t *testing.T) {
 		simbatest.Acquire(t, simbatest.GoRedis(t, there), "job", "bob", 600_000)
 		w := object(t, must(t, url(here), "why", "job", "--json"))
 		if shared := store.Engine != "mysql"; w["shared_queue"] != shared || (len(w["ahead"].([]any)) == 1) != shared {
-			t.Errorf("%v", w)
+			t.Errorf("why --json prints %v", w)
 		}
 		if w["yours_in_ms"] != nil {
-			t.Errorf("a latest time although bob is ahead: %v", w)
+			t.Errorf("why --json gives a latest time, although bob is ahead: %v", w)
 		}
 	})
 }
@@ -120,7 +121,7 @@ func TestWhyWithoutTheRightToInfoSaysSo(t *testing.T) {
 	s := simbatest.Start(t, "--aclfile", users)
 	out := must(t, "redis://dashboard:pen@"+s.Addr, "why", "job")
 	if !strings.Contains(out, "The user may not send INFO. On the engine mysql this would be the queue of "+s.Addr+" only.") {
-		t.Errorf("it prints\n%s", out)
+		t.Errorf("why prints\n%s", out)
 	}
 }
 
@@ -130,12 +131,12 @@ func TestWhyShowsTheRecoveryDelay(t *testing.T) {
 	s.Restart()
 	out := must(t, url(s), "why", "other")
 	if !strings.Contains(out, "New grants are delayed for ") || !strings.Contains(out, "A new contender can have it in ") {
-		t.Errorf("it prints\n%s", out)
+		t.Errorf("why prints\n%s", out)
 	}
 	if w := object(t, must(t, url(s), "why", "other", "--json")); w["yours_in_ms"].(float64) <= 0 || w["yours_in_ms"] != w["quiet_ms"] {
-		t.Errorf("%v", w)
+		t.Errorf("why --json prints %v", w)
 	}
 	if out := must(t, url(s), "status"); !strings.Contains(out, "recovering") {
-		t.Errorf("status prints\n%s", out)
+		t.Errorf("status shows no recovery delay:\n%s", out)
 	}
 }

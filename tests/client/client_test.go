@@ -42,7 +42,7 @@ func TestNewRejectsInvalidOptions(t *testing.T) {
 		{rdb, client.Options{Transition: 48 * time.Hour}, "Transition is 48h0m0s"},
 	} {
 		if got, err := client.New(c.rdb, c.o); got != nil || err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v, want %q", err, c.want)
+			t.Errorf("New returns %v, want %q", err, c.want)
 		}
 	}
 }
@@ -55,12 +55,12 @@ func TestNewWarnsIfContextTimeoutEnabledIsOff(t *testing.T) {
 		_, err := client.New(rdb, client.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 		must(t, err)
 		if got := strings.Count(log.String(), "ContextTimeoutEnabled"); got != want {
-			t.Errorf("ContextTimeoutEnabled is %v: the log is %q", heeds, log)
+			t.Errorf("with ContextTimeoutEnabled %v the log is %q, want %d warnings", heeds, log, want)
 		}
 	}
 }
 
-// everyStart has each way to start something with a Client.
+// everyStart returns a function for each way to start something with a Client.
 func everyStart(t *testing.T, c *client.Client) map[string]func() error {
 	k, err := c.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, client.State) {}})
 	must(t, err)
@@ -98,7 +98,7 @@ func TestClosedClientReturnsErrClosed(t *testing.T) {
 			must(t, g.Close())
 			for name, start := range all {
 				if err := start(); !errors.Is(err, client.ErrClosed) || w.elapsed() != 0 {
-					t.Errorf("%s: %v after %v", name, err, w.elapsed())
+					t.Errorf("%s returns %v after %v, want ErrClosed at once", name, err, w.elapsed())
 				}
 			}
 		})
@@ -112,17 +112,17 @@ func TestClosedClientReturnsErrClosed(t *testing.T) {
 				at := w.elapsed()
 				most := time.Duration(0)
 				if name == "Observer.Run" {
-					most = 3 * time.Second // it first waits for its subscription
+					most = 3 * time.Second // an Observer first waits for its subscription
 				}
 				if err := start(); !errors.Is(err, client.ErrClosed) || w.elapsed()-at > most {
-					t.Errorf("%s: %v after %v", name, err, w.elapsed()-at)
+					t.Errorf("%s returns %v after %v, want ErrClosed within %v", name, err, w.elapsed()-at, most)
 				}
 			}
 			// A refused contender may still be stopping.
 			if err := g.Close(); err != nil && !errors.Is(err, client.ErrClosed) {
-				t.Error(err)
+				t.Errorf("Close returns %v, want nil or ErrClosed", err)
 			}
-			g.Client = w.client().Client // the world closes both again
+			g.Client = w.client().Client // a Client that the world can close
 			g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
 		})
 	})
@@ -141,13 +141,13 @@ func TestCloseStopsEverything(t *testing.T) {
 			must(t, g.Close())
 			w.nothingLeft("job")
 			if err := <-ended; !errors.Is(err, client.ErrClosed) {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s ends with %v, want ErrClosed", name, err)
 			}
 		}
 	})
 }
 
-// Stop with an ended context leaves a release in the background, which Close must wait for.
+// Stop with a context that has ended releases in the background. Close must wait for the release.
 func TestCloseWaitsForAnEarlierStop(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
@@ -183,7 +183,7 @@ func TestCloseKeepsTheMutexWhileDoWorks(t *testing.T) {
 				<-ctx.Done()
 				time.Sleep(time.Second)
 				if err := w.client().TryDo(bg, "job", func(context.Context) error { return nil }); !errors.Is(err, client.ErrNotAcquired) {
-					t.Errorf("another while it works: %v", err)
+					t.Errorf("TryDo of another Client during the work returns %v, want ErrNotAcquired", err)
 				}
 				return nil
 			})
@@ -201,10 +201,10 @@ func TestCloseReturnsFailedReleases(t *testing.T) {
 		w.lock(g)
 		must(t, g.rdb.Close())
 		if err := g.Close(); !errors.Is(err, client.ErrClosed) {
-			t.Errorf("with go-redis closed: %v", err)
+			t.Errorf("after the go-redis client was closed, Close returns %v, want ErrClosed", err)
 		}
 		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
-		g.Client = w.client().Client // the world closes it again
+		g.Client = w.client().Client // a Client that the world can close
 	})
 }
 
@@ -223,7 +223,7 @@ func TestCloseEndsARegistryLockThatWaits(t *testing.T) {
 		synctest.Wait()
 		must(t, g.Close())
 		if err := <-ended; !errors.Is(err, client.ErrClosed) {
-			t.Error(err)
+			t.Errorf("the error is %v, want ErrClosed", err)
 		}
 		w.unlock(other)
 	})
@@ -235,10 +235,10 @@ func TestIDOfAFailedTryLockMayBeUsedAgain(t *testing.T) {
 		g := w.client()
 		for range 100 {
 			if _, err := g.TryLock(bg, "job", client.WithID("x")); !errors.Is(err, client.ErrNotAcquired) {
-				t.Fatal(err)
+				t.Fatalf("TryLock returns %v, want ErrNotAcquired", err)
 			}
 			if err := g.TryDo(bg, "job", func(context.Context) error { return nil }, client.WithID("x")); !errors.Is(err, client.ErrNotAcquired) {
-				t.Fatal(err)
+				t.Fatalf("TryDo returns %v, want ErrNotAcquired", err)
 			}
 		}
 	})
@@ -257,7 +257,7 @@ func TestCanceledLockNamesTheLastOwner(t *testing.T) {
 		}()
 		var held *client.NotAcquiredError
 		if _, err := g.Lock(ctx, "job"); !errors.As(err, &held) || held.Owner.ID != "boss" || !errors.Is(err, client.ErrUnavailable) {
-			t.Errorf("%v", err)
+			t.Errorf("Lock returns %v, want ErrUnavailable", err)
 		}
 		g.heal()
 	})
@@ -273,17 +273,17 @@ func TestOutageIsLoggedOnceForAllMutexes(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		w.stop()
-		time.Sleep(50 * time.Second) // all try to renew
+		time.Sleep(50 * time.Second) // all owners try to renew
 		w.begin()
 		time.Sleep(time.Minute)
 		got := log()
 		if n := strings.Count(got, "\n"); n != 2 || !strings.Contains(got, "the server does not answer") || !strings.Contains(got, "answers again") {
-			t.Errorf("%d lines:\n%.2000s", n, got)
+			t.Errorf("the log has %d lines, want one for the outage and one for its end:\n%.2000s", n, got)
 		}
 	})
 }
 
-// The guides tell owners to trust a lease no longer than half of the session timeout of zookeeper.
+// The guide of the engine zookeeper asks for leases of at most half of the session timeout.
 func TestTheDefaultLeaseIsShorterThanHalfOfTheZooKeeperSession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l, err := w.client().Lock(bg, "job")
@@ -291,7 +291,7 @@ func TestTheDefaultLeaseIsShorterThanHalfOfTheZooKeeperSession(t *testing.T) {
 		tenure, _, err := w.engine.Owner(bg, "job")
 		must(t, err)
 		if lease := tenure.Transition; lease <= 0 || lease >= zookeeper.DefaultSessionTimeout/2 {
-			t.Errorf("the lease lasts %v, a session %v", lease, zookeeper.DefaultSessionTimeout)
+			t.Errorf("the lease lasts %v, but the session timeout is %v", lease, zookeeper.DefaultSessionTimeout)
 		}
 		w.unlock(l)
 	})

@@ -25,8 +25,8 @@ type fleet struct {
 	released atomic.Int64
 }
 
-// newFleet starts contenders of n mutexes by each of some Clients, which reach the server through
-// addr.
+// newFleet creates Clients of the server at addr. It starts contenders of n mutexes with each of
+// them.
 func newFleet(b *testing.B, addr string, clients, n int) *fleet {
 	b.Helper()
 	c := &fleet{b: b}
@@ -59,7 +59,7 @@ func newFleet(b *testing.B, addr string, clients, n int) *fleet {
 	return c
 }
 
-// owned waits until n mutexes have an owner, and returns how long that took.
+// owned waits until n mutexes have an owner, and returns the duration of the wait.
 func (c *fleet) owned(n int64) time.Duration {
 	began := time.Now()
 	for c.acquired.Load()-c.released.Load() != n {
@@ -71,7 +71,7 @@ func (c *fleet) owned(n int64) time.Duration {
 	return time.Since(began)
 }
 
-// stop stops all of them concurrently, and returns how long that took.
+// stop stops all contenders concurrently, and returns the time that they took.
 func (c *fleet) stop() time.Duration {
 	began := time.Now()
 	done := make(chan error, len(c.all))
@@ -108,7 +108,7 @@ func BenchmarkTenThousandContenders(b *testing.B) {
 }
 
 // BenchmarkAnOutage breaks the connections of 3,000 contenders of 1,000 mutexes. New connections
-// fail for 8 s, and the leases of 12 s last longer.
+// fail for 8 s. The leases of 12 s do not expire.
 func BenchmarkAnOutage(b *testing.B) {
 	const n, clients = 1000, 3
 	server, _ := realServer(b)
@@ -122,7 +122,7 @@ func BenchmarkAnOutage(b *testing.B) {
 		gate.open()
 		began := time.Now()
 		lost := c.released.Load()
-		time.Sleep(15 * time.Second) // longer than a lease: all have renewed
+		time.Sleep(15 * time.Second) // longer than a lease, so all owners have renewed
 		b.ReportMetric(float64(c.released.Load()), "lost")
 		b.ReportMetric(float64(lost), "lost-meanwhile")
 		c.owned(n)
@@ -132,11 +132,11 @@ func BenchmarkAnOutage(b *testing.B) {
 	}
 }
 
-// gate is a TCP relay to a server, which can be shut.
+// gate is a TCP relay to a server. It can be shut.
 type gate struct {
 	addr string
 	mu   sync.Mutex    // guards what follows
-	cut  chan struct{} // closed by shut; nil = it is shut
+	cut  chan struct{} // closed by shut; nil = the gate is shut
 }
 
 func newGate(b *testing.B, server string) *gate {

@@ -24,12 +24,12 @@ func TestSlowRepliesLoseNoLease(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 		}
 		if got := w.tenures("job"); len(got) != 1 {
-			t.Errorf("tenures: %+v", got)
+			t.Errorf("the tenures are %+v, want one", got)
 		}
 	})
 }
 
-// One or two requests within a lease may get no reply.
+// The owner keeps its lease if one or two requests within the lease get no reply.
 func TestShortFaultLosesNoLease(t *testing.T) {
 	for name, fault := range map[string]func(*world, *contender) (mend func()){
 		"silence":        func(_ *world, k *contender) func() { k.silence(); return k.heal },
@@ -49,16 +49,16 @@ func TestShortFaultLosesNoLease(t *testing.T) {
 					mend()
 				}
 				if got := a.drain(); got != "[acquired 1]" {
-					t.Errorf("a: %s", got)
+					t.Errorf("the callbacks of a are %s, want no loss", got)
 				}
 				if got := w.tenures("job"); len(got) != 1 {
-					t.Errorf("tenures: %+v", got)
+					t.Errorf("the tenures are %+v, want one", got)
 				}
 				a.stop()
 				synctest.Wait()
 				time.Sleep(3 * time.Second)
 				if !b.IsOwner() {
-					t.Error("b is not the owner afterwards")
+					t.Error("b is not the owner after a has stopped")
 				}
 			})
 		})
@@ -80,7 +80,7 @@ func TestReplyAfterTheLeaseIsNoOwnership(t *testing.T) {
 		g.slow(0, 100*time.Millisecond)
 		time.Sleep(10 * time.Second)
 		if !k.IsOwner() {
-			t.Error("it is not the owner when the wire is fast again")
+			t.Error("the contender is not the owner when the wire is fast again")
 		}
 		w.neverTwo("job", k.recorder)
 	})
@@ -92,12 +92,12 @@ func TestContenderWaitsForAServerThatIsDown(t *testing.T) {
 		a := w.contend("a")
 		time.Sleep(time.Hour)
 		if a.drain() != "[]" {
-			t.Errorf("callbacks: %s", a.drain())
+			t.Errorf("the callbacks are %s, want none", a.drain())
 		}
 		w.begin()
 		time.Sleep(15 * time.Second) // the largest pause with its jitter
 		if !a.IsOwner() {
-			t.Error("it is not the owner when the server is up")
+			t.Error("a is not the owner when the server is up")
 		}
 	})
 }
@@ -141,14 +141,14 @@ func TestNoticeDuringADisconnectIsNotLost(t *testing.T) {
 	}
 }
 
-// A connection on which nothing comes looks like one without notices.
+// A frozen connection looks like a connection that has no notices to deliver.
 func TestSilentSubscriberIsReplaced(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a", lease(10*time.Hour, 0))
 		synctest.Wait()
 		b := w.contend("b")
 		time.Sleep(time.Minute)
-		b.freeze() // for ever; new connections work
+		b.freeze() // the present connections, for ever; new ones work
 		a.stop()
 		time.Sleep(2*pingEvery + 2*3*time.Second) // the connections of the pool are frozen, too
 		if !b.IsOwner() {
@@ -167,11 +167,11 @@ func TestBrokenOwnerIsNotifiedAtOnce(t *testing.T) {
 		w.breakOff("job")
 		synctest.Wait()
 		if got := a.drain(); got != "[acquired 1 released]" || !b.IsOwner() || a.IsOwner() || w.elapsed() != at {
-			t.Errorf("a: %s, b is the owner: %v", got, b.IsOwner())
+			t.Errorf("the callbacks of a are %s, b is the owner: %v", got, b.IsOwner())
 		}
 		time.Sleep(time.Hour)
 		if got := w.queue("job"); len(got) != 1 || got[0] != "a" {
-			t.Errorf("waiting: %q", got)
+			t.Errorf("the queue is %q, want a", got)
 		}
 	})
 }
@@ -189,15 +189,15 @@ func TestSlowCallbacksRunInOrderOneAtATime(t *testing.T) {
 			w.breakOff("job")
 		}
 		for _, k := range []*contender{a, b} {
-			_ = k.Stop(context.Background()) // it may be lost
+			_ = k.Stop(context.Background()) // the error may be ErrLost
 			k.recorder.mu.Lock()
 			for i, line := range k.lines {
 				if wantReleased := i%2 == 1; (line == "released") != wantReleased {
-					t.Errorf("%s: %s is call %d", k.ID(), line, i)
+					t.Errorf("call %d of %s is %s", i, k.ID(), line)
 				}
 			}
 			if len(k.lines)%2 != 0 || len(k.lines) < 20 {
-				t.Errorf("%s: %d calls", k.ID(), len(k.lines))
+				t.Errorf("%s has got %d calls, want an even number, at least 20", k.ID(), len(k.lines))
 			}
 			k.recorder.mu.Unlock()
 		}
@@ -205,8 +205,8 @@ func TestSlowCallbacksRunInOrderOneAtATime(t *testing.T) {
 	})
 }
 
-// Ten contenders run under minutes of every kind of fault. The ownership of each ends, by its own
-// clock, before the server grants the mutex to the next.
+// Ten contenders run for minutes under faults of all kinds. Each ownership must end, by the owner's
+// clock, before the server grants the mutex to another contender.
 func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 	for range 2 {
 		seed := rand.Uint64()
@@ -225,11 +225,11 @@ func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 				for range 10 {
 					all = append(all, contend(w.client()))
 				}
-				// Seeds that give few tenures in five minutes continue until there are enough.
+				// With some seeds there are few tenures in five minutes. Then the test continues.
 				for w.elapsed() < 5*time.Minute || w.elapsed() < time.Hour && len(w.tenures("job")) < 8 {
 					time.Sleep(pick(8 * time.Second))
 					k := all[r.IntN(len(all))]
-					for _, o := range all { // the owner mostly
+					for _, o := range all { // prefer the owner
 						if o.IsOwner() && r.IntN(3) > 0 {
 							k = o
 						}
@@ -256,7 +256,7 @@ func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 						w.begin()
 					case 11:
 						err := k.Stop(context.Background())
-						// A late release could end its next tenure.
+						// Not after an error: a late release could end the next tenure of k.
 						if err != nil && !errors.Is(err, client.ErrLost) {
 							all[slices.Index(all, k)] = contend(k.testClient)
 						} else if err := k.Start(); err != nil {
@@ -269,7 +269,7 @@ func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 					k.slow(0, 0)
 				}
 				if n := len(w.tenures("job")); n < 8 {
-					t.Errorf("only %d tenures: the faults do nothing", n)
+					t.Errorf("there were only %d tenures: the faults had no effect", n)
 				}
 				time.Sleep(time.Minute)
 				owning := 0
@@ -279,7 +279,7 @@ func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 					}
 				}
 				if owning != 1 {
-					t.Errorf("in quiet times %d own the mutex", owning)
+					t.Errorf("after the faults %d contenders own the mutex, want 1", owning)
 				}
 				for _, k := range all {
 					k.stop()

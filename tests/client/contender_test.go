@@ -43,7 +43,7 @@ func TestNewContenderRejectsInvalidConfig(t *testing.T) {
 		cfg := good
 		change(&cfg)
 		if k, err := c.NewContender(cfg); err == nil || k != nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
-			t.Errorf("%v, want %q", err, want)
+			t.Errorf("NewContender returns %v, want %q", err, want)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func TestOwnerKeepsItsTenureOverManyTTLs(t *testing.T) {
 				b := w.contend("b", lease(10*time.Second, transition))
 				time.Sleep(20 * time.Minute)
 				if got := w.tenures("job"); len(got) != 1 || got[0].id != "a" && got[0].id != "b" {
-					t.Fatalf("tenures: %+v", got)
+					t.Fatalf("the tenures are %+v", got)
 				}
 				if a.IsOwner() == b.IsOwner() {
 					t.Errorf("a is the owner: %v, b: %v", a.IsOwner(), b.IsOwner())
@@ -81,10 +81,10 @@ func TestStopHandsOverAtOnce(t *testing.T) {
 		a.stop()
 		synctest.Wait()
 		if !b.IsOwner() || w.elapsed() != at {
-			t.Errorf("b is the owner: %v, %v after the stop", b.IsOwner(), w.elapsed()-at)
+			t.Errorf("b is the owner: %v, %v after a was stopped; want true at once", b.IsOwner(), w.elapsed()-at)
 		}
 		if got := a.drain(); got != "[acquired 1 released]" {
-			t.Errorf("a: %s", got)
+			t.Errorf("the callbacks of a are %s", got)
 		}
 		b.stop()
 		w.nothingLeft("job")
@@ -105,7 +105,7 @@ func TestContenderWithoutAQueueEntryAsksWhenTheMutexIsFree(t *testing.T) {
 		a.stop()
 		synctest.Wait()
 		if !b.IsOwner() || w.elapsed() != at {
-			t.Errorf("b is the owner: %v, %v after the stop", b.IsOwner(), w.elapsed()-at)
+			t.Errorf("b is the owner: %v, %v after a was stopped; want true at once", b.IsOwner(), w.elapsed()-at)
 		}
 		b.stop()
 		w.neverTwo("job", a.recorder, b.recorder)
@@ -125,7 +125,7 @@ func TestDeadOwnersMutexGoesToTheNextAtTransitionAt(t *testing.T) {
 			t.Error("b owns the mutex before transition_at")
 		}
 		if a.IsOwner() {
-			t.Error("a, which is cut off, still owns the mutex just before another may")
+			t.Error("a has no connection, and still owns the mutex when the server may grant it to b")
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
@@ -136,12 +136,12 @@ func TestDeadOwnersMutexGoesToTheNextAtTransitionAt(t *testing.T) {
 		a.heal()
 		time.Sleep(time.Minute)
 		if got := a.drain(); got != "[acquired 1 released]" || a.IsOwner() {
-			t.Errorf("a: %s", got)
+			t.Errorf("the callbacks of a are %s", got)
 		}
 	})
 }
 
-// Without notices a waiter asks when the owner's lease ends.
+// A waiter that gets no notices asks when the owner's lease ends.
 func TestDeadOwnersMutexIsAcquiredWithoutNotices(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a")
@@ -154,7 +154,7 @@ func TestDeadOwnersMutexIsAcquiredWithoutNotices(t *testing.T) {
 		a.silence()
 		time.Sleep(end + time.Second + time.Millisecond)
 		if !k.IsOwner() {
-			t.Error("b does not own the mutex at transition_at and the largest jitter")
+			t.Error("b does not own the mutex at transition_at plus the largest jitter")
 		}
 		w.neverTwo("job", a.recorder, k.recorder)
 	})
@@ -175,12 +175,12 @@ func TestOnReleasedReturnsBeforeAnotherOwns(t *testing.T) {
 		a.stop()
 		synctest.Wait()
 		if s := b.last(); s == nil || s.from < returned || returned != 14*time.Second {
-			t.Errorf("b owns since %+v, OnReleased of a returned at %v", s, returned)
+			t.Errorf("the ownership of b is %+v, but OnReleased of a returned at %v, want 14s", s, returned)
 		}
 	})
 }
 
-// An OnAcquired may work until its context ends. The contender renews the lease meanwhile.
+// OnAcquired works until its context ends. The contender renews the lease meanwhile.
 func TestOwnershipContextEndsBeforeOnReleasedIsCalled(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var drain []string
@@ -196,10 +196,10 @@ func TestOwnershipContextEndsBeforeOnReleasedIsCalled(t *testing.T) {
 		time.Sleep(time.Minute)
 		a.stop()
 		if got, want := fmt.Sprint(drain), fmt.Sprintf("[%v returned released]", client.ErrReleased); got != want {
-			t.Errorf("%s, want %s", got, want)
+			t.Errorf("the calls are %s, want %s", got, want)
 		}
 		if got := w.tenures("job"); len(got) != 1 || got[0].to != time.Minute+time.Second || got[0].end != simba.EventReleased {
-			t.Errorf("tenures: %+v", got)
+			t.Errorf("the tenures are %+v", got)
 		}
 	})
 }
@@ -214,7 +214,7 @@ func TestContenderStartsAgainAfterEachStop(t *testing.T) {
 			}
 			a.stop()
 			if a.IsOwner() {
-				t.Error("it is the owner after Stop")
+				t.Error("a is the owner after Stop")
 			}
 			w.nothingLeft("job")
 			if err := a.Start(); err != nil {
@@ -224,12 +224,12 @@ func TestContenderStartsAgainAfterEachStop(t *testing.T) {
 		a.stop()
 		a.stop()
 		if got := a.drain(); !strings.HasPrefix(got, "[acquired 1 released acquired 2 released acquired 3 released") {
-			t.Error(got)
+			t.Errorf("the callbacks are %s", got)
 		}
 	})
 }
 
-// In whatever state Stop is called, nothing is left at the server, and nothing is acquired later.
+// In every state, Stop leaves nothing at the server, and the contender acquires nothing later.
 func TestStopInEveryStateLeavesNothing(t *testing.T) {
 	states := map[string]func(w *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender{
 		"at once": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
@@ -282,7 +282,7 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 		"acquiring, slower than the release": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start(func(cfg *client.ContenderConfig) { cfg.InitialDelay = 10 * time.Second })
-			if err := k.rdb.Ping(context.Background()).Err(); err != nil { // makes a connection
+			if err := k.rdb.Ping(context.Background()).Err(); err != nil { // connects
 				k.w.t.Fatal(err)
 			}
 			time.Sleep(9 * time.Second)
@@ -341,22 +341,22 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 						if !errors.Is(err, client.ErrUnavailable) || slow == 0 {
 							t.Errorf("stop: %v", err)
 						}
-						time.Sleep(5 * time.Second) // it still runs
+						time.Sleep(5 * time.Second) // the release continues in the background
 					}
 					drain := k.drain()
 					for _, id := range append(w.queue("job"), w.owner("job")) {
 						if id == "k" {
-							t.Errorf("it is at the server still: owner %q, waiting %q", w.owner("job"), w.queue("job"))
+							t.Errorf("k is left at the server: the owner is %q, the queue %q", w.owner("job"), w.queue("job"))
 						}
 					}
 					if k.IsOwner() {
-						t.Error("it is the owner")
+						t.Error("k is the owner after Stop")
 					}
 					k.slow(0, 0)
 					time.Sleep(time.Minute)
 					for _, r := range w.tenures("job") {
 						if r.id == "k" && r.end == simba.EventExpired {
-							t.Errorf("it was granted the mutex at %v, and did not release it", r.from)
+							t.Errorf("the server granted k the mutex at %v, and k did not release it", r.from)
 						}
 					}
 					other.stop()
@@ -380,10 +380,10 @@ func TestStopWaitsNoLongerThanItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if err := a.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v", err)
+			t.Errorf("Stop returns %v, want context.DeadlineExceeded", err)
 		}
 		if a.IsOwner() || a.drain() != "[acquired 1 released]" {
-			t.Errorf("it is the owner: %v, callbacks: %s", a.IsOwner(), a.drain())
+			t.Errorf("a is the owner: %v, its callbacks are %s", a.IsOwner(), a.drain())
 		}
 		if err := a.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("Start while the mutex is not released: %v", err)

@@ -21,7 +21,7 @@ func TestDoHoldsTheMutexWhileWorkRuns(t *testing.T) {
 		ctx := context.WithValue(bg, ctxKey{}, "value")
 		err := g.Do(ctx, "job", func(ctx context.Context) error {
 			if client.Token(ctx) != 1 || ctx.Value(ctxKey{}) != "value" || w.owner("job") != "a" {
-				t.Errorf("token %d, value %v, owner %q", client.Token(ctx), ctx.Value(ctxKey{}), w.owner("job"))
+				t.Errorf("during the work the token is %d, the value %v, the owner %q", client.Token(ctx), ctx.Value(ctxKey{}), w.owner("job"))
 			}
 			time.Sleep(time.Hour)
 			return ctx.Err()
@@ -36,7 +36,7 @@ func TestDoReturnsTheErrorOfWorkUnchanged(t *testing.T) {
 		failure := errors.New("no paper")
 		for name, do := range map[string]func(context.Context, string, func(context.Context) error, ...client.LockOption) error{"Do": w.client().Do, "TryDo": w.client().TryDo} {
 			if err := do(bg, "job", func(context.Context) error { return failure }); err != failure {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s returns %v, want the error of the work itself", name, err)
 			}
 			w.nothingLeft("job")
 		}
@@ -51,16 +51,16 @@ func TestTheContextOfDoEndsWithItsCaller(t *testing.T) {
 			cancel(cause)
 			<-ctx.Done()
 			if context.Cause(ctx) != cause {
-				t.Errorf("cause %v", context.Cause(ctx))
+				t.Errorf("the cause is %v, want %v", context.Cause(ctx), cause)
 			}
 			time.Sleep(time.Minute) // the mutex stays locked until the work has ended
 			if w.owner("job") == "" {
-				t.Error("it is free while the work goes on")
+				t.Error("the mutex is free before the work has returned")
 			}
 			return ctx.Err()
 		})
 		if !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrLost) {
-			t.Error(err)
+			t.Errorf("the error is %v, want context.Canceled", err)
 		}
 		w.nothingLeft("job")
 	})
@@ -76,13 +76,13 @@ func TestTheContextOfDoHasTheDeadlineOfItsCaller(t *testing.T) {
 			derived, cancel := context.WithCancel(ctx)
 			defer cancel()
 			if got, ok := derived.Deadline(); !ok || !got.Equal(want) {
-				t.Errorf("%v, want %v", got, want)
+				t.Errorf("the deadline is %v, want %v", got, want)
 			}
 			return nil
 		}))
 		must(t, g.Do(bg, "job", func(ctx context.Context) error {
 			if got, ok := ctx.Deadline(); ok {
-				t.Errorf("without one: %v", got)
+				t.Errorf("the context of Do has no deadline, but that of the work has %v", got)
 			}
 			return nil
 		}))
@@ -95,12 +95,12 @@ func TestTheContextOfDoEndsWithTheDeadlineOfItsCaller(t *testing.T) {
 		defer cancel()
 		err := w.client().Do(ctx, "job", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, client.ErrLost) || w.elapsed() != time.Minute {
-			t.Errorf("%v after %v", err, w.elapsed())
+			t.Errorf("Do returns %v after %v, want context.DeadlineExceeded after a minute", err, w.elapsed())
 		}
 	})
 }
 
-// The context of a goroutine that work has left must end before another owns the mutex.
+// The work may leave a goroutine running. Its context must end before another owns the mutex.
 func TestTheContextOfDoEndsBeforeTheMutexIsFree(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
@@ -117,7 +117,7 @@ func TestTheContextOfDoEndsBeforeTheMutexIsFree(t *testing.T) {
 			return nil
 		}, client.WithID("a")))
 		if owner := <-ended; owner != "a" {
-			t.Errorf("%q owns the mutex as the context ends", owner)
+			t.Errorf("when the context ends %q owns the mutex, want a", owner)
 		}
 	})
 }
@@ -125,7 +125,7 @@ func TestTheContextOfDoEndsBeforeTheMutexIsFree(t *testing.T) {
 func TestDoRejectsNilWork(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		if err := w.client().Do(bg, "job", nil); err == nil || len(w.history("job")) > 0 {
-			t.Errorf("%v, %v", err, w.history("job"))
+			t.Errorf("Do without work returns %v, and the server has the events %v", err, w.history("job"))
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestBrokenLockEndsWithinASecond(t *testing.T) {
 			<-l.Context().Done()
 			most := max(0, time.Second-after)
 			if took := w.elapsed() - at; took > most || !errors.Is(context.Cause(l.Context()), client.ErrLost) {
-				t.Errorf("broken after %v: known after %v, cause %v", after, took, context.Cause(l.Context()))
+				t.Errorf("the lock was broken after %v: its context ended %v later with the cause %v", after, took, context.Cause(l.Context()))
 			}
 		}
 	})
@@ -163,12 +163,12 @@ func TestDoReturnsErrLost(t *testing.T) {
 					}
 					time.Sleep(time.Minute)
 					if !errors.Is(context.Cause(ctx), client.ErrLost) {
-						t.Errorf("cause %v", context.Cause(ctx))
+						t.Errorf("the cause is %v, want ErrLost", context.Cause(ctx))
 					}
 					return returns(ctx)
 				})
 				if !errors.Is(err, client.ErrLost) || name == "work fails" && !errors.Is(err, failure) {
-					t.Error(err)
+					t.Errorf("the error is %v, want ErrLost and failure", err)
 				}
 			})
 		})
@@ -186,7 +186,7 @@ func TestDoUnlocksThoughWorkPanicsOrEndsItsGoroutine(t *testing.T) {
 					_ = g.Do(bg, "job", func(context.Context) error { end(); return nil })
 				}()
 				if got := <-drain; name == "panic" && got != "no paper" {
-					t.Errorf("recovered %v", got)
+					t.Errorf("the panic of the work is recovered as %v", got)
 				}
 				w.nothingLeft("job")
 			})
@@ -199,9 +199,9 @@ func TestTryDoDoesNotRunWhileAnotherWorks(t *testing.T) {
 		w.contend("other")
 		synctest.Wait()
 		var held *client.NotAcquiredError
-		err := w.client().TryDo(bg, "job", func(context.Context) error { t.Error("it runs"); return nil })
+		err := w.client().TryDo(bg, "job", func(context.Context) error { t.Error("TryDo runs the work"); return nil })
 		if !errors.As(err, &held) || held.Owner.ID != "other" || held.Mutex != "job" || w.elapsed() != 0 {
-			t.Errorf("%v after %v", err, w.elapsed())
+			t.Errorf("TryDo returns %v after %v, want that other owns job", err, w.elapsed())
 		}
 	})
 }
@@ -214,7 +214,7 @@ func TestALockHasTheValuesOfItsCallerAndNotItsEnd(t *testing.T) {
 		cancel()
 		time.Sleep(time.Minute)
 		if l.Context().Err() != nil || l.Context().Value(ctxKey{}) != "value" {
-			t.Errorf("%v, %v", l.Context().Err(), l.Context().Value(ctxKey{}))
+			t.Errorf("Err of the ownership context is %v, its value %v", l.Context().Err(), l.Context().Value(ctxKey{}))
 		}
 		w.unlock(l)
 	})
@@ -226,24 +226,24 @@ func TestCheckNeedsOnlyTheToken(t *testing.T) {
 		l := w.lock(g)
 		for token, want := range map[uint64]bool{l.Token(): true, l.Token() + 1: false} {
 			if holds, err := g.Check(bg, "job", token); holds != want || err != nil {
-				t.Errorf("token %d: %v, %v", token, holds, err)
+				t.Errorf("Check of token %d returns %v, %v, want %v", token, holds, err, want)
 			}
 		}
 		w.unlock(l)
 		if holds, err := g.Check(bg, "job", l.Token()); holds || err != nil {
-			t.Errorf("after Unlock: %v, %v", holds, err)
+			t.Errorf("after Unlock, Check returns %v, %v", holds, err)
 		}
 		if _, err := g.Check(bg, "", 1); err == nil {
-			t.Error("no mutex: no error")
+			t.Error("Check of the mutex \"\" returns no error")
 		}
 		g.silence()
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
 		if _, err := g.Check(ctx, "job", 1); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("its own context ended: %v", err)
+			t.Errorf("Check returns %v when its context has ended, want context.DeadlineExceeded", err)
 		}
 		if _, err := g.Check(bg, "job", 1); !errors.Is(err, client.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("no answer: %v", err)
+			t.Errorf("Check returns %v when the server does not answer, want ErrUnavailable", err)
 		}
 	})
 }
@@ -257,7 +257,7 @@ func TestNotAcquiredErrorNamesTheOwner(t *testing.T) {
 		"lock job: mutex not acquired: context deadline exceeded, a owns it": &client.NotAcquiredError{Mutex: "job", Owner: client.Owner{ID: "a"}, Err: context.DeadlineExceeded},
 	} {
 		if err.Error() != want || !errors.Is(err, client.ErrNotAcquired) || !strings.Contains(fmt.Sprint(err), "job") {
-			t.Errorf("%v, want %s", err, want)
+			t.Errorf("the text of the error is %v, want %s", err, want)
 		}
 	}
 }

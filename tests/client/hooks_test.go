@@ -16,11 +16,12 @@ import (
 	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// hookLog records the calls of hooks as "id hook token took", with more for some.
+// hookLog records each call of a hook as "id hook token took". For some hooks it adds the owner,
+// the error and "expired".
 type hookLog struct {
 	t     *testing.T
 	mu    sync.Mutex // guards lines
-	lines []string   // since the last call of wants
+	lines []string   // the calls since the last call of wants
 }
 
 // hooked returns a client with a hookLog.
@@ -80,7 +81,7 @@ func TestHooksReportAWaitAndATenure(t *testing.T) {
 		l, err := g.Lock(bg, "job", client.WithID("a"))
 		must(t, err)
 		waited := w.elapsed()
-		time.Sleep(time.Hour) // it renews often, and that is one tenure
+		time.Sleep(time.Hour) // many renewals, but one tenure
 		w.unlock(l)
 		h.wants("a contended 0 0s owner other", fmt.Sprint("a acquired 2 ", waited), "a released 2 1h0m0s")
 	})
@@ -94,14 +95,14 @@ func TestHooksAreCalledBeforeTheCallsTheyReportReturn(t *testing.T) {
 			h.mu.Lock() // without synctest.Wait
 			defer h.mu.Unlock()
 			if len(h.lines) != want {
-				t.Errorf("%q, want %d calls", h.lines, want)
+				t.Errorf("the calls of hooks are %q, want %d", h.lines, want)
 			}
 		}
 		l, err := g.Lock(bg, "job", client.WithID("a"))
 		must(t, err)
 		count(1)
 		if _, err := g.TryLock(bg, "job", client.WithID("b")); !errors.Is(err, client.ErrNotAcquired) {
-			t.Error(err)
+			t.Errorf("TryLock returns %v, want ErrNotAcquired", err)
 		}
 		count(3)
 		w.unlock(l)
@@ -121,21 +122,21 @@ func TestNotAcquiredReportsWhyAnAttemptEnded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, time.Hour)
 		defer cancel()
 		if _, err := g.Lock(ctx, "job", client.WithID("a")); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
+			t.Errorf("Lock returns %v, want context.DeadlineExceeded", err)
 		}
 		h.wants("a contended 0 0s owner other", "a not acquired 0 1h0m0s owner other")
 		other.stop()
 
 		g.silence()
 		if _, err := g.TryLock(bg, "job", client.WithID("b")); !errors.Is(err, client.ErrUnavailable) {
-			t.Error(err)
+			t.Errorf("TryLock returns %v, want ErrUnavailable", err)
 		}
 		g.heal()
 		h.wants("b not acquired 0 3s: server unavailable")
 
 		must(t, g.rdb.Close())
 		if _, err := g.Lock(bg, "job", client.WithID("c")); !errors.Is(err, client.ErrClosed) {
-			t.Error(err)
+			t.Errorf("Lock returns %v, want ErrClosed", err)
 		}
 		h.wants("c not acquired 0 0s: closed")
 		w.guests = slices.DeleteFunc(w.guests, func(o *testClient) bool { return o == g })
@@ -157,7 +158,7 @@ func TestLostReportsWhetherTheLeaseExpired(t *testing.T) {
 		g.heal()
 		time.Sleep(time.Minute)
 		if err := l.Unlock(bg); !errors.Is(err, client.ErrLost) {
-			t.Error(err)
+			t.Errorf("Unlock returns %v, want ErrLost", err)
 		}
 
 		l, err = g.Lock(bg, "job", client.WithID("b"))
@@ -176,7 +177,7 @@ func TestATenureThatIsBrokenBeforeUnlockIsLost(t *testing.T) {
 		must(t, err)
 		w.breakOff("job") // too early for a notice
 		if err := l.Unlock(bg); !errors.Is(err, client.ErrLost) {
-			t.Error(err)
+			t.Errorf("Unlock returns %v, want ErrLost", err)
 		}
 		h.wants("a acquired 1 0s", "a lost 1 0s: mutex lost")
 	})
@@ -189,7 +190,7 @@ func TestReleasedReportsThatTheServerDidNotConfirm(t *testing.T) {
 		must(t, err)
 		g.silence()
 		if err := l.Unlock(bg); !errors.Is(err, client.ErrUnavailable) {
-			t.Error(err)
+			t.Errorf("Unlock returns %v, want ErrUnavailable", err)
 		}
 		h.wants("a acquired 1 0s") // the mutex is not free yet
 		time.Sleep(time.Minute)
@@ -197,7 +198,7 @@ func TestReleasedReportsThatTheServerDidNotConfirm(t *testing.T) {
 		lines := h.lines
 		h.mu.Unlock()
 		if len(lines) != 1 || lines[0][:len("a released 1 ")] != "a released 1 " {
-			t.Errorf("%q", lines)
+			t.Errorf("the calls of hooks are %q, want one Released", lines)
 		}
 		g.heal()
 	})
@@ -209,7 +210,7 @@ func TestWorkDoneReportsHowTheWorkEnded(t *testing.T) {
 		g := w.clientWith(client.Options{Hooks: client.Hooks{WorkDone: func(_ context.Context, e client.HookEvent) {
 			got = append(got, e.Err)
 			if e.Took != time.Minute {
-				t.Errorf("the work took %v", e.Took)
+				t.Errorf("the work took %v, want a minute", e.Took)
 			}
 		}}})
 		failure := errors.New("no paper")
@@ -227,7 +228,7 @@ func TestWorkDoneReportsHowTheWorkEnded(t *testing.T) {
 			ended.Wait()
 		}
 		if len(got) != 4 || got[0] != nil || got[1] != failure || got[2] == nil || got[3] == nil {
-			t.Errorf("%v", got)
+			t.Errorf("the errors of WorkDone are %v, want nil, %v and two others", got, failure)
 		}
 		w.nothingLeft("job")
 	})
@@ -283,14 +284,14 @@ func TestHooksHaveTheValuesOfTheirCaller(t *testing.T) {
 		check := func(ctx context.Context, e client.HookEvent) {
 			calls++
 			if ctx.Value(ctxKey{}) != "value" || e.Mutex != "job" {
-				t.Errorf("value %v, event %+v", ctx.Value(ctxKey{}), e)
+				t.Errorf("a hook gets the value %v and the event %+v", ctx.Value(ctxKey{}), e)
 			}
 		}
 		g := w.clientWith(client.Options{Hooks: client.Hooks{Acquired: check, WorkDone: check, Released: check}})
 		ctx, cancel := context.WithCancel(context.WithValue(bg, ctxKey{}, "value"))
 		must(t, g.Do(ctx, "job", func(context.Context) error { cancel(); return nil }))
 		if calls != 3 {
-			t.Errorf("%d calls", calls)
+			t.Errorf("the hooks were called %d times, want 3", calls)
 		}
 	})
 }
@@ -316,7 +317,7 @@ func TestWorkerAndRegistryCallHooks(t *testing.T) {
 		time.Sleep(time.Hour) // beyond its lease of 60 s
 		h.wants("b:1 acquired 2 0s", "b:1 released 2 1s", "b:2 acquired 3 0s", "b:2 lost 3 59.75s expired: mutex lost")
 		if err := l.Unlock(bg, holder); !errors.Is(err, client.ErrLost) {
-			t.Error(err)
+			t.Errorf("Unlock returns %v, want ErrLost", err)
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// These tests cover late requests, callbacks and loggers that misbehave, and releases in the
+// These tests cover late requests, blocking callbacks and log handlers, and releases in the
 // background.
 
 // hookHandler is a log handler that calls a function with each message.
@@ -51,7 +51,7 @@ func TestOnAcquiredIsNotCalledAfterStop(t *testing.T) {
 		k = w.contendOver(g, "k", func(c *client.ContenderConfig) {
 			c.OnAcquired = func(ctx context.Context, s client.State) {
 				if stopped.Load() {
-					t.Errorf("OnAcquired after Stop returned; ctx: %v", ctx.Err())
+					t.Errorf("OnAcquired is called after Stop has returned; Err of its context is %v", ctx.Err())
 				}
 			}
 			c.OnReleased = func(client.State) {}
@@ -74,7 +74,7 @@ func TestHangingLoggerDoesNotExtendAnOwnership(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		if l := a.last(); l.to < 0 && b.IsOwner() {
-			t.Errorf("at %v b owns it, and Done of a's context is open; a drain %s, IsOwner %v", w.elapsed(), a.drain(), a.IsOwner())
+			t.Errorf("at %v b owns the mutex and a's context has not ended; callbacks of a: %s, IsOwner: %v", w.elapsed(), a.drain(), a.IsOwner())
 		}
 		close(block)
 		a.heal()
@@ -107,7 +107,7 @@ func TestTenureOfALateAcquireIsReleased(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		t.Logf("%+v", w.history("spring:k"))
 		if o := w.owner("spring:k"); o != "" {
-			t.Errorf("%v: %q owns it, though its Lock gave up at 3.5 s, %+v", w.elapsed(), o, w.history("spring:k"))
+			t.Errorf("at %v %q owns the lock, though its Lock gave up at 3.5 s; the events are %+v", w.elapsed(), o, w.history("spring:k"))
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestStopOfAStoppedWorkerIsNoError(t *testing.T) {
 			}
 		}
 		if bad > 0 {
-			t.Errorf("Stop of a stopped worker: %d of 1000 are errors", bad)
+			t.Errorf("%d of 1000 calls of Stop of a stopped worker return an error", bad)
 		}
 	})
 }
@@ -136,7 +136,7 @@ func TestStopOfAStoppedWorkerIsNoError(t *testing.T) {
 func TestNewSchedulerReturnsNilWithAnError(t *testing.T) {
 	s, err := new(client.Client).NewScheduler(client.ScheduleConfig{Period: time.Second, Work: func(context.Context) error { return nil }})
 	if err == nil || s != nil {
-		t.Errorf("%v, %v", s, err)
+		t.Errorf("NewScheduler returns %v, %v, want an error", s, err)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestUnlockReturnsErrLostAfterARenewalWithoutReply(t *testing.T) {
 		g.slow(0, 0)
 		t.Log(w.elapsed(), l.Context().Err(), b.IsOwner())
 		if err := l.Unlock(bg); err == nil && b.IsOwner() {
-			t.Error("b has the mutex since 3 s, and Unlock says nil")
+			t.Error("b has owned the mutex for 3 s, but Unlock of a returns nil")
 		}
 	})
 }
@@ -176,7 +176,7 @@ func TestRegistryUnlockReturnsErrLostAfterARenewalWithoutReply(t *testing.T) {
 		ga.cut()
 		ga.slow(0, 0)
 		if err := la.Unlock(bg, ha); err == nil {
-			t.Error("Unlock says nil; b has had the lock meanwhile")
+			t.Error("Unlock returns nil, although b has had the lock meanwhile")
 		}
 		must(t, lb.Unlock(bg, hb))
 	})
@@ -214,7 +214,7 @@ func TestCloseWaitsForCanceledLocks(t *testing.T) {
 		must(t, g.rdb.Close())
 		time.Sleep(time.Minute)
 		if o := w.owner("job"); o != "" {
-			t.Errorf("%q owns it for an hour", o)
+			t.Errorf("%q still owns the mutex", o)
 		}
 		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
 	})
@@ -231,15 +231,15 @@ func TestALateReleaseEndsNoLaterTenureOfARegistry(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
 		go func() { time.Sleep(900 * time.Millisecond); ga.slow(6*time.Second, 0) }()
-		t.Log(la.Lock(ctx, ha)) // is canceled; its RELEASE takes 6 s
+		t.Log(la.Lock(ctx, ha)) // Lock is canceled, and its RELEASE takes 6 s
 		time.Sleep(2500 * time.Millisecond)
 		ga.slow(0, 0)
-		time.Sleep(500 * time.Millisecond) // RELEASE was repeated
+		time.Sleep(500 * time.Millisecond) // the client has repeated the RELEASE
 		must(t, lb.Unlock(bg, hb))
 		must(t, la.Lock(bg, ha))
 		time.Sleep(4 * time.Second) // the first RELEASE has arrived
 		if !ours(w.owner("spring:k"), "a") || la.Context(ha).Err() != nil {
-			t.Errorf("%q owns it at the server; history %+v", w.owner("spring:k"), w.history("spring:k"))
+			t.Errorf("%q owns the lock at the server, want a; the events are %+v", w.owner("spring:k"), w.history("spring:k"))
 		}
 		must(t, la.Unlock(bg, ha))
 	})

@@ -68,8 +68,8 @@ func realClient(b *testing.B) (*client.Client, *redis.Client) {
 	return c, rdb
 }
 
-// BenchmarkThousandLocks locks and unlocks 1,000 mutexes concurrently with one go-redis client.
-// Before that, it holds them until each lease is renewed, and counts goroutines and connections.
+// BenchmarkThousandLocks locks and unlocks 1,000 mutexes concurrently with one go-redis client. To
+// count goroutines and connections, it first keeps all mutexes locked until each lease is renewed.
 func BenchmarkThousandLocks(b *testing.B) {
 	const n = 1000
 	c, rdb := realClient(b)
@@ -96,7 +96,7 @@ func BenchmarkThousandLocks(b *testing.B) {
 	}
 	before := runtime.NumGoroutine() - connections(b, rdb) // the server has one for each connection
 	each(lock)
-	time.Sleep(3 * time.Second) // each has renewed its lease and subscribed
+	time.Sleep(3 * time.Second) // each Lock has renewed its lease and subscribed
 	conns := connections(b, rdb)
 	goroutines := runtime.NumGoroutine() - conns - before
 	each(unlock)

@@ -19,7 +19,7 @@ import (
 	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// lock locks "job" with a Client; it fails the test if that fails.
+// lock locks "job" with a Client. It fails the test if Lock returns an error.
 func (w *world) lock(g *testClient) *client.Lock {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(bg, time.Hour)
@@ -48,12 +48,12 @@ func TestLockRejectsInvalidOptions(t *testing.T) {
 		} {
 			for name, lock := range map[string]func(context.Context, string, ...client.LockOption) (*client.Lock, error){"Lock": g.Lock, "TryLock": g.TryLock} {
 				if l, err := lock(bg, "job", opts...); l != nil || err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("%s: %v, want %q", name, err, want)
+					t.Errorf("%s returns %v, want %q", name, err, want)
 				}
 			}
 		}
 		if l, err := g.Lock(bg, ""); l != nil || err == nil {
-			t.Errorf("no mutex: %v", err)
+			t.Errorf("Lock of the mutex \"\" returns %v", err)
 		}
 	})
 }
@@ -72,14 +72,14 @@ func TestLockHasTheWindowsOfItsOptions(t *testing.T) {
 			o, err := g.Owner(bg, "job")
 			must(t, err)
 			if got := [2]time.Duration{time.Until(o.TTLAt), time.Until(o.TransitionAt)}; got != want {
-				t.Errorf("%v, want %v", got, want)
+				t.Errorf("the windows end in %v, want %v", got, want)
 			}
 			w.unlock(l)
 		}
 		g := w.clientWith(client.Options{TTL: 4 * time.Second, Transition: client.NoTransition})
 		w.lock(g)
 		if o, err := g.Owner(bg, "job"); err != nil || time.Until(o.TransitionAt) != 4*time.Second {
-			t.Errorf("by the Client's options: %+v, %v", o, err)
+			t.Errorf("with the windows of the Client's options the owner is %+v, %v", o, err)
 		}
 	})
 }
@@ -92,11 +92,11 @@ func TestLockIsHeldUntilUnlock(t *testing.T) {
 			own := l.Context()
 			time.Sleep(time.Hour)
 			if own.Err() != nil || client.Token(own) != i+1 || l.Token() != i+1 || w.owner("job") == "" {
-				t.Errorf("after an hour: %v, token %d, owner %q", own.Err(), client.Token(own), w.owner("job"))
+				t.Errorf("after an hour Err is %v, the token %d, the owner %q", own.Err(), client.Token(own), w.owner("job"))
 			}
 			w.unlock(l)
 			if own.Err() == nil || !errors.Is(context.Cause(own), client.ErrReleased) {
-				t.Errorf("after Unlock: %v, cause %v", own.Err(), context.Cause(own))
+				t.Errorf("after Unlock, Err is %v and the cause %v, want ErrReleased", own.Err(), context.Cause(own))
 			}
 			w.nothingLeft("job")
 		}
@@ -128,7 +128,7 @@ func TestLocksAreFirstComeFirstServed(t *testing.T) {
 			<-done
 		}
 		if want := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}; !slices.Equal(order, want) || w.elapsed() != at {
-			t.Errorf("%v after %v", order, w.elapsed()-at)
+			t.Errorf("the order is %v after %v", order, w.elapsed()-at)
 		}
 		w.nothingLeft("job")
 	})
@@ -144,36 +144,36 @@ func TestTryLockDoesNotWait(t *testing.T) {
 		l, err := b.TryLock(bg, "job")
 		var not *client.NotAcquiredError
 		if l != nil || !errors.Is(err, client.ErrNotAcquired) || !errors.As(err, &not) || not.Owner.ID != "a" || w.elapsed() != 0 {
-			t.Errorf("what another has: %v after %v", err, w.elapsed())
+			t.Errorf("TryLock of a mutex that a owns returns %v after %v", err, w.elapsed())
 		}
 		if q := w.queue("job"); len(q) != 0 {
 			t.Errorf("%q wait", q)
 		}
 		for _, e := range w.history("job") {
 			if e.Kind == simba.EventQueued {
-				t.Errorf("%s took a place in the queue", e.Owner)
+				t.Errorf("%s took a queue entry", e.Owner)
 			}
 		}
 		w.unlock(has)
 		l, err = b.TryLock(bg, "job")
 		if err != nil || l.Token() != 2 {
-			t.Fatalf("what is free: %v", err)
+			t.Fatalf("TryLock of a free mutex returns %v, want token 2", err)
 		}
 		time.Sleep(time.Hour)
 		if l.Context().Err() != nil {
-			t.Errorf("after an hour: %v", l.Context().Err())
+			t.Errorf("after an hour Err of the ownership context is %v", l.Context().Err())
 		}
 		w.unlock(l)
 		b.silence()
 		at := w.elapsed()
 		if _, err := b.TryLock(bg, "job"); !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrNotAcquired) ||
 			errors.Is(err, context.DeadlineExceeded) || w.elapsed()-at > 3*time.Second {
-			t.Errorf("without an answer: %v after %v", err, w.elapsed()-at)
+			t.Errorf("if the server does not answer, TryLock returns %v after %v, want ErrUnavailable", err, w.elapsed()-at)
 		}
 	})
 }
 
-// The context ends in each state of Lock. Lock must not own the mutex then, nor later.
+// When the context ends, Lock must not own the mutex then or later, in whatever state it is.
 func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
 	for name, enter := range map[string]func(*world, *testClient) (want error){
 		"before":                 nil,
@@ -191,7 +191,7 @@ func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v", name, after), func(t *testing.T) {
 				inWorld(t, func(t *testing.T, w *world) {
 					g := w.client()
-					if err := g.rdb.Ping(bg).Err(); err != nil { // makes a connection
+					if err := g.rdb.Ping(bg).Err(); err != nil { // connects
 						t.Fatal(err)
 					}
 					ctx, cancel := context.WithTimeout(bg, after)
@@ -203,15 +203,15 @@ func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
 						cancel()
 					}
 					if name == "the server is silenced" && after > 3*time.Second {
-						return // the error is correct
+						return // Lock succeeds, over a new connection
 					}
 					at := w.elapsed()
 					l, err := g.Lock(ctx, "job")
 					if l != nil || !errors.Is(err, client.ErrNotAcquired) || !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
-						t.Errorf("%v", err)
+						t.Errorf("the error is %v, want ErrNotAcquired", err)
 					}
 					if took := w.elapsed() - at; took != after && enter != nil {
-						t.Errorf("it took %v", took)
+						t.Errorf("Lock returned after %v, want %v", took, after)
 					}
 					if want != nil && after > time.Second && (err == nil || !strings.Contains(err.Error(), want.Error())) {
 						t.Errorf("%v does not say %v", err, want)
@@ -230,7 +230,7 @@ func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
 					g.slow(0, 0)
 					time.Sleep(time.Minute)
 					if o, q := w.owner("job"), w.queue("job"); o != "" && o != "other" || len(q) != 0 {
-						t.Errorf("%q owns the mutex, %q wait", o, q)
+						t.Errorf("after Lock, %q owns the mutex and the queue is %q", o, q)
 					}
 				})
 			})
@@ -246,30 +246,30 @@ func TestSecondUnlockIsHarmless(t *testing.T) {
 		next := w.lock(g)
 		w.unlock(l)
 		if err := next.Context().Err(); err != nil || w.owner("job") == "" {
-			t.Errorf("a second Unlock has ended the lock of another: %v", err)
+			t.Errorf("a second Unlock has ended the next Lock: Err is %v, or the mutex is free", err)
 		}
 		w.unlock(next)
 	})
 }
 
-// The server takes two contenders with the same id for one.
+// The server would take two contenders with the same id for one.
 func TestClientRefusesASecondContenderWithTheSameID(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		l, err := g.Lock(bg, "job", client.WithID("a"))
 		must(t, err)
 		if _, err := g.Lock(bg, "job", client.WithID("a")); !errors.Is(err, client.ErrInUse) || !strings.Contains(err.Error(), `"a" contends for job already`) {
-			t.Errorf("Lock: %v", err)
+			t.Errorf("Lock returns %v, want ErrInUse", err)
 		}
 		k, err := g.NewContender(client.ContenderConfig{Mutex: "job", ID: "a", OnAcquired: func(context.Context, client.State) {}})
 		must(t, err)
 		if err := k.Start(); !errors.Is(err, client.ErrInUse) {
-			t.Errorf("Contender: %v", err)
+			t.Errorf("Start of the Contender returns %v, want ErrInUse", err)
 		}
 		worker, err := worker.New(g.Client, worker.Config{Mutex: "job", ID: "a", StartWork: func(context.Context) error { return nil }})
 		must(t, err)
 		if err := worker.Start(); !errors.Is(err, client.ErrInUse) {
-			t.Errorf("Worker: %v", err)
+			t.Errorf("Start of the Worker returns %v, want ErrInUse", err)
 		}
 		other, err := g.Lock(bg, "another", client.WithID("a"))
 		must(t, err)
@@ -300,11 +300,11 @@ func TestLostLockEndsItsContextAndUnlockReturnsErrLost(t *testing.T) {
 				lose(w, g)
 				<-own.Done()
 				if !errors.Is(context.Cause(own), client.ErrLost) {
-					t.Errorf("cause %v", context.Cause(own))
+					t.Errorf("the cause is %v, want ErrLost", context.Cause(own))
 				}
 				for range 2 {
 					if err := l.Unlock(bg); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "another owner may have changed") {
-						t.Errorf("Unlock: %v", err)
+						t.Errorf("Unlock returns %v, want ErrLost", err)
 					}
 				}
 				if w.server == nil {
@@ -313,7 +313,7 @@ func TestLostLockEndsItsContextAndUnlockReturnsErrLost(t *testing.T) {
 				g.heal()
 				time.Sleep(time.Minute)
 				if w.owner("job") != "other" || len(w.queue("job")) != 0 {
-					t.Errorf("%q owns the mutex, %q wait", w.owner("job"), w.queue("job"))
+					t.Errorf("%q owns the mutex and the queue is %q", w.owner("job"), w.queue("job"))
 				}
 				// After a break there may be two owners until the notice or the renewal.
 				if !strings.HasPrefix(name, "broken") {
@@ -335,21 +335,21 @@ func TestLostLockIsNotAcquiredAgain(t *testing.T) {
 		time.Sleep(time.Hour)
 		w.nothingLeft("job")
 		if got := w.tenures("job"); len(got) != 1 {
-			t.Errorf("tenures: %+v", got)
+			t.Errorf("the tenures are %+v, want one", got)
 		}
 		if err := l.Unlock(bg); !errors.Is(err, client.ErrLost) {
-			t.Error(err)
+			t.Errorf("Unlock returns %v, want ErrLost", err)
 		}
 	})
 }
 
-// The release detects a break at the latest.
+// Without a notice or a renewal, the reply to the release shows that the lock was broken.
 func TestUnlockOfABrokenLockReturnsErrLost(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l := w.lock(w.client())
 		w.breakOff("job")
 		if err := l.Unlock(bg); !errors.Is(err, client.ErrLost) {
-			t.Errorf("%v", err)
+			t.Errorf("Unlock returns %v, want ErrLost", err)
 		}
 	})
 }
@@ -362,7 +362,7 @@ func TestUnlockContinuesAfterItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
 		if err := l.Unlock(ctx); !errors.Is(err, context.DeadlineExceeded) || l.Context().Err() == nil {
-			t.Errorf("%v", err)
+			t.Errorf("Unlock returns %v, want context.DeadlineExceeded", err)
 		}
 		time.Sleep(2 * time.Second)
 		g.slow(0, 0)
@@ -379,10 +379,10 @@ func TestUnlockThroughADeadConnectionTakesNoLongerThanTimeout(t *testing.T) {
 		at := w.elapsed()
 		err := l.Unlock(bg)
 		if took := w.elapsed() - at; took > 3*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("Unlock took %v, want at most 3s", took)
 		}
 		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v", err)
+			t.Errorf("the error is %v, want ErrUnavailable", err)
 		}
 		g.heal()
 		time.Sleep(5 * time.Second)
@@ -396,7 +396,7 @@ func TestCloseUnlocksAndEndsWaitingLocks(t *testing.T) {
 		l := w.lock(g)
 		must(t, g.Close())
 		if l.Context().Err() == nil {
-			t.Error("it is locked after Close")
+			t.Error("the ownership has not ended after Close")
 		}
 		w.nothingLeft("job")
 		must(t, g.Close())
@@ -411,7 +411,7 @@ func TestCloseUnlocksAndEndsWaitingLocks(t *testing.T) {
 		synctest.Wait()
 		must(t, waits.Close())
 		if err := <-failed; !errors.Is(err, client.ErrClosed) {
-			t.Errorf("the Lock that waited: %v", err)
+			t.Errorf("the Lock that waited during Close returns %v, want ErrClosed", err)
 		}
 		if q := w.queue("job"); len(q) != 0 {
 			t.Errorf("%q wait", q)
@@ -452,10 +452,10 @@ func TestLockReturnsRefusalsAtOnce(t *testing.T) {
 		g := w.client()
 		g.rdb.AddHook(refusing{refusal("NOPERM this user has no permissions"), new(atomic.Bool)})
 		if _, err := g.Lock(bg, "job"); err == nil || !strings.Contains(err.Error(), "NOPERM") || w.elapsed() != 0 {
-			t.Errorf("Lock: %v after %v", err, w.elapsed())
+			t.Errorf("Lock returns %v after %v, want NOPERM at once", err, w.elapsed())
 		}
 		if _, err := g.TryLock(bg, "job"); err == nil || !strings.Contains(err.Error(), "NOPERM") {
-			t.Errorf("TryLock: %v", err)
+			t.Errorf("TryLock returns %v, want NOPERM", err)
 		}
 	})
 }
@@ -469,13 +469,13 @@ func TestLocksOfAClientShareItsConnections(t *testing.T) {
 			must(t, err)
 			all = append(all, l)
 		}
-		time.Sleep(9 * time.Second) // all have renewed and subscribed
+		time.Sleep(9 * time.Second) // all Locks have renewed their leases and subscribed
 		if n := w.broker.Subscribers(0, "simba:{job0}"); n != 1 {
-			t.Errorf("%d subscribers", n)
+			t.Errorf("simba:{job0} has %d subscribers, want 1", n)
 		}
 		time.Sleep(time.Minute)
 		if n := g.subscribers(); n != 1 {
-			t.Errorf("%d connections besides those of go-redis' pool", n)
+			t.Errorf("the Client has %d subscriber's connections, want 1", n)
 		}
 		for _, l := range all {
 			w.unlock(l)

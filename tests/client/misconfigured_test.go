@@ -17,13 +17,13 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// store is a backend before an engine. It can refuse requests like a misconfigured store, or with
-// another error.
+// store is a backend that passes requests to an engine. It can refuse them with the error of a
+// misconfigured store, or with another one.
 type store struct {
 	simba.Backend
 	refuses atomic.Bool
 	err     error        // the refusal; nil = the store is misconfigured
-	asked   atomic.Int64 // requests that it has refused
+	asked   atomic.Int64 // how many requests it has refused
 }
 
 const noTable = "ERR engine mysql misconfigured: table simba_mutex does not exist"
@@ -92,7 +92,7 @@ func TestContenderBacksOffWhileTheStoreIsMisconfigured(t *testing.T) {
 		k := w.contendOver(g, "k")
 		time.Sleep(10 * time.Minute)
 		if n := s.asked.Load(); n < 20 || n > 70 { // every 20 s with jitter, after the first
-			t.Errorf("%d requests in ten minutes", n)
+			t.Errorf("the contender sent %d requests in ten minutes, want one each 20 s", n)
 		}
 		if got := log(); strings.Count(got, "the server refuses the contender") != 1 || strings.Count(got, noTable) != 1 {
 			t.Errorf("the log:\n%s", got)
@@ -100,7 +100,7 @@ func TestContenderBacksOffWhileTheStoreIsMisconfigured(t *testing.T) {
 		s.refuses.Store(false)
 		time.Sleep(30 * time.Second)
 		if !k.IsOwner() {
-			t.Error("it is not the owner when the store is mended")
+			t.Error("the contender is not the owner after the store was mended")
 		}
 		if got := log(); !strings.Contains(got, "the server accepts the contender's requests again") {
 			t.Errorf("the log:\n%s", got)
@@ -140,7 +140,7 @@ func TestOwnerKeepsItsLeaseIfTheStoreRecoversInTime(t *testing.T) {
 		s.refuses.Store(true)
 		time.Sleep(5 * time.Second)
 		if n := s.asked.Load(); n < 3 || n > 20 {
-			t.Errorf("%d attempts to renew in 5 s", n)
+			t.Errorf("the owner tried %d times in 5 s to renew, want 3 to 20", n)
 		}
 		s.refuses.Store(false)
 		time.Sleep(time.Minute)
@@ -165,7 +165,7 @@ func TestLockReturnsTheErrorOfAMisconfiguredStore(t *testing.T) {
 		s.refuses.Store(false)
 		l, err := g.Lock(t.Context(), "job")
 		if err != nil {
-			t.Fatalf("when it is mended: %v", err)
+			t.Fatalf("after the store was mended, Lock returns %v", err)
 		}
 		s.refuses.Store(true)
 		var drain redis.Error
@@ -183,7 +183,7 @@ func TestObserverBacksOffWhileTheStoreIsMisconfigured(t *testing.T) {
 		o, _ := observe(t, g)
 		time.Sleep(10 * time.Minute)
 		if n := s.asked.Load(); n < 20 || n > 70 {
-			t.Errorf("%d requests in ten minutes", n)
+			t.Errorf("the observer sent %d requests in ten minutes, want one each 20 s", n)
 		}
 		if got := log(); strings.Count(got, "the server refuses the observer") != 1 {
 			t.Errorf("the log:\n%s", got)

@@ -48,7 +48,7 @@ func TestAProgramNeedsOnlyTheModulesOfTheClient(t *testing.T) {
 	}
 	build := exec.Command("go", "build", "-o", os.DevNull, ".")
 	build.Dir = dir
-	// Without the checksum database nothing but the module cache is needed.
+	// Without the checksum database, the build needs only the module cache and no network.
 	build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "GOSUMDB=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -74,7 +74,7 @@ func TestAProgramNeedsOnlyTheModulesOfTheClient(t *testing.T) {
 	}
 }
 
-// The module itself requires go-redis and nothing else, also for its tests.
+// The client's module requires only go-redis, even for its tests.
 func TestTheClientRequiresOnlyGoRedis(t *testing.T) {
 	edit := exec.Command("go", "mod", "edit", "-json")
 	edit.Dir = "../../client"

@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// names are what may and may not name a mutex or a contender.
+// names returns valid and invalid names of mutexes and contenders.
 func names() []string {
 	all := []string{
 		"", " ", "a", "a b", "a\tb", "a\x00", "a\x7f", "{", "a}", "@", "@@", "a@@b", "a@b@", "é", "a\u00a0b", "a\u2028", "é{", "é ",
@@ -45,7 +45,7 @@ func TestTheClientTakesTheNamesThatTheServerTakes(t *testing.T) {
 			if got, want := refuses(name, "id"), simba.CheckMutex(name) != nil; got != want {
 				t.Errorf("the client refuses the mutex %q: %v, the server: %v", name, got, want)
 			}
-			if name == "" { // a new id
+			if name == "" { // the client replaces it by a new id
 				continue
 			}
 			if got, want := refuses("job", name), simba.CheckContender(name) != nil; got != want {
@@ -70,7 +70,7 @@ func TestTheClientTakesTheWindowsThatTheServerTakes(t *testing.T) {
 		} {
 			l, err := g.TryLock(bg, "job", client.WithTTL(c.ttl), client.WithTransition(c.transition))
 			if (err == nil) != c.taken {
-				t.Errorf("%v and %v: %v", c.ttl, c.transition, err)
+				t.Errorf("with TTL %v and transition %v the error is %v", c.ttl, c.transition, err)
 			}
 			if l != nil {
 				_ = l.Unlock(bg)
@@ -90,7 +90,7 @@ func TestTheClientSubscribesToTheServersChannels(t *testing.T) {
 			simba.ContenderChannel("job", "owner"), simba.ContenderChannel("job", "waiter"), simba.MutexChannel("job"), simba.EventChannel("job"),
 		}
 		if got := w.broker.Channels(resp.KindChannel, ""); !slices.Equal(sorted(got), sorted(want)) {
-			t.Errorf("it subscribes to %q, not %q", got, want)
+			t.Errorf("the client subscribes to %q, not %q", got, want)
 		}
 	})
 }
@@ -116,7 +116,7 @@ func TestTheClientKnowsTheServersEvents(t *testing.T) {
 			if want == nil {
 				time.Sleep(time.Millisecond) // an event of an unknown kind leads to a query
 				if n := asked.Load() - before; n != 0 {
-					t.Errorf("%d queries after the event %s", n, kind)
+					t.Errorf("the observer sends %d queries after the event %s, want none", n, kind)
 				}
 				eventOf(t, other, simba.EventReleased, "x", "a", token)
 				c.want(t, "a→")

@@ -19,12 +19,12 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// lateClient is a testClient whose subscriber's connection is slow, or loses what the server sends.
-// Its other connections are fast, so replies on them are ahead of the notices.
+// lateClient is a testClient whose subscriber's connection is slow, or loses the server's data. Its
+// other connections are fast, so a reply arrives before an earlier notice.
 type lateClient struct {
 	*testClient
 	late   time.Duration
-	losing atomic.Bool // the subscriber's connection loses what the server sends
+	losing atomic.Bool // whether the subscriber's connection loses the data of the server
 }
 
 func (w *world) lateClient(late time.Duration) *lateClient {
@@ -45,8 +45,8 @@ func (w *world) lateClient(late time.Duration) *lateClient {
 	return g
 }
 
-// dial puts a relay between the client and a wire to the server. A connection with a SUBSCRIBE is a
-// subscriber's connection.
+// dial puts a relay between the client and a wire to the server. The relay takes a connection for a
+// subscriber's connection when it sees a SUBSCRIBE.
 func (g *lateClient) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	server, err := g.wires.dial(ctx, network, addr)
 	if err != nil {
@@ -111,7 +111,7 @@ func TestObserverReportsEachTenureWhenNoticesAreLate(t *testing.T) {
 					g.take(t, id, ttl)
 					time.Sleep(time.Duration(random.Int64N(int64(20 * time.Millisecond))))
 					if ttl < time.Minute {
-						time.Sleep(ttl) // it expires
+						time.Sleep(ttl) // the lease expires
 					} else {
 						g.drop(t, id)
 					}
@@ -177,7 +177,7 @@ func TestObserverReportsAQueriedOwnerBeforeTheNext(t *testing.T) {
 	})
 }
 
-// The last query returns c here. An Observer that reported c would skip b.
+// In this test the last query returns the owner c. An Observer that reported c would skip b.
 func TestObserverReportsTheOwnerOfTheFirstQuery(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		observing, g := w.lateClient(10*time.Millisecond), w.client()
@@ -237,7 +237,8 @@ func TestObserverReportsNoticesThatComeDuringItsFirstQuery(t *testing.T) {
 	})
 }
 
-// The first report comes from a notice instead of the first query. Later queries are no first ones.
+// A notice comes before the reply to the first query, so the first report is that of the notice.
+// Then a later reply must not count as the first report.
 func TestObserverTakesNoOwnerFromAQueryAfterItsFirstNotice(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		observing, g := w.lateClient(10*time.Millisecond), w.client()
@@ -281,7 +282,7 @@ func TestObserverDropsOnlyTheTenuresOfAGap(t *testing.T) {
 		synctest.Wait()
 		jumps := 0
 		for i, st := range s.states[1:] {
-			before := s.states[i] // i counts from the second
+			before := s.states[i] // i is the index in s.states[1:]
 			next := before.Before.Token + 1
 			if free := before.After.IsZero(); free && st.After.Token != next || !free && !st.After.IsZero() {
 				jumps++

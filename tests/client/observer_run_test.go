@@ -63,10 +63,10 @@ func TestObserverRunEndsWithItsContext(t *testing.T) {
 		go func() { ended <- o.Run(ctx) }()
 		synctest.Wait()
 		if err := o.Run(t.Context()); !errors.Is(err, client.ErrInUse) {
-			t.Errorf("a second Run: %v", err)
+			t.Errorf("a second Run returns %v, want ErrInUse", err)
 		}
 		if err := o.Start(); !errors.Is(err, client.ErrInUse) {
-			t.Errorf("Start beside Run: %v", err)
+			t.Errorf("Start during Run returns %v, want ErrInUse", err)
 		}
 		cancel()
 		began := time.Now()
@@ -104,7 +104,7 @@ func TestObserverRunEndsWithStopAndQuit(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			s.want(t, "→")
-			end() // again
+			end() // once more: it must have no effect
 		}
 	})
 }
@@ -136,7 +136,7 @@ func TestObserverMayBeStoppedInOnChange(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				o.Quit() // never started
+				o.Quit() // before the first start
 				if err := o.Start(); err != nil {
 					t.Fatal(err)
 				}
@@ -163,7 +163,7 @@ func TestObserverMayBeStoppedInOnChange(t *testing.T) {
 	}
 }
 
-// Concurrent calls of everything, for the race detector.
+// Goroutines call all methods concurrently, for the race detector.
 func TestObserverMayBeUsedByManyGoroutines(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var running sync.Mutex
@@ -198,7 +198,7 @@ func TestObserverMayBeUsedByManyGoroutines(t *testing.T) {
 					}
 					cancel()
 					if err != nil && !errors.Is(err, client.ErrInUse) && !errors.Is(err, context.DeadlineExceeded) {
-						t.Error(err)
+						t.Errorf("the error is %v, want nil, ErrInUse or context.DeadlineExceeded", err)
 					}
 					time.Sleep(time.Duration(i) * time.Millisecond)
 				}

@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp/engine"
 )
 
-// changes are the changes that an Observer has reported, as before→after.
+// changes records the changes that an Observer has reported, as before→after.
 type changes struct {
 	mu     sync.Mutex // guards what follows
 	seen   []string
@@ -30,14 +30,14 @@ func (s *changes) add(st client.State) {
 	s.states = append(s.states, st)
 }
 
-// count returns how many were reported.
+// count returns how many changes were reported.
 func (s *changes) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.states)
 }
 
-// want fails unless exactly these were reported since its last call.
+// want fails unless exactly these changes were reported since its last call.
 func (s *changes) want(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -49,7 +49,7 @@ func (s *changes) want(t *testing.T, want ...string) {
 	s.seen = nil
 }
 
-// observe starts an Observer; it is stopped before the world ends.
+// observe starts an Observer, and stops it before the world ends.
 func observe(t *testing.T, g *testClient) (*client.Observer, *changes) {
 	t.Helper()
 	s := new(changes)
@@ -74,7 +74,7 @@ func (g *testClient) take(t *testing.T, id string, ttl time.Duration) uint64 {
 	t.Helper()
 	r, err := g.acquire(context.Background(), "job", id, ttl)
 	if err != nil || r["owner"] != id {
-		t.Fatalf("%s does not get it: %+v, %v", id, r, err)
+		t.Fatalf("%s does not get the mutex: %+v, %v", id, r, err)
 	}
 	return uint64(r["token"].(int64))
 }
@@ -144,7 +144,7 @@ func TestObserverReportsNoticesOfASlowFirstQuery(t *testing.T) {
 		_, s := observe(t, observing)
 		time.Sleep(queryEvery - time.Second/2)
 		observing.slow(time.Second, 0)
-		time.Sleep(time.Second) // the query is in flight: the reply has the owner at its arrival
+		time.Sleep(time.Second) // the query is in flight; the server has not read it yet
 		g.take(t, "a", time.Minute)
 		g.drop(t, "a")
 		g.take(t, "b", time.Minute)
@@ -160,11 +160,11 @@ func TestObserverDoesNotContend(t *testing.T) {
 		g.take(t, "a", time.Minute)
 		time.Sleep(2 * time.Minute)
 		if q := w.queue("job"); len(q) != 0 {
-			t.Errorf("%q wait", q)
+			t.Errorf("the Observer is in the queue: %q", q)
 		}
 		for _, e := range w.history("job") {
 			if e.Owner != "a" {
-				t.Errorf("the server has seen %+v", e)
+				t.Errorf("the Observer has caused the event %+v", e)
 			}
 		}
 	})
@@ -230,7 +230,7 @@ func TestObserverQueriesAfterEachResubscription(t *testing.T) {
 					t.Errorf("reported %q", s.seen)
 				}
 				s.seen = nil
-				w.client().drop(t, "b") // the subscription is restored
+				w.client().drop(t, "b") // the Observer has subscribed again
 				time.Sleep(time.Millisecond)
 				s.want(t, "b→")
 			})
@@ -253,7 +253,7 @@ func TestObserverFindsAServerThatComesLater(t *testing.T) {
 	})
 }
 
-// Tokens of another server may be smaller.
+// A server that counts tokens anew may send smaller tokens than before.
 func TestObserverFollowsAServerThatCountsAnew(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
@@ -293,7 +293,7 @@ func TestObserverReportsOwnersWithoutNotices(t *testing.T) {
 		time.Sleep(2 * queryEvery)
 		s.want(t, "a→")
 		if !o.Owner().IsZero() {
-			t.Error(o.Owner())
+			t.Errorf("the owner is %+v", o.Owner())
 		}
 	})
 }
@@ -322,7 +322,7 @@ func TestObserverIgnoresForeignMessages(t *testing.T) {
 		}
 		s.want(t, "→a")
 		if o.Owner().ID != "a" {
-			t.Error(o.Owner())
+			t.Errorf("the owner is %+v", o.Owner())
 		}
 		g.drop(t, "a")
 		s.want(t, "a→")
@@ -500,7 +500,7 @@ func TestObserverStopsDuringAQuery(t *testing.T) {
 		time.Sleep(time.Second)
 		began := time.Now()
 		if err := o.Stop(t.Context()); err != nil || time.Since(began) != 0 {
-			t.Errorf("%v after %v", err, time.Since(began))
+			t.Errorf("Stop returns %v after %v", err, time.Since(began))
 		}
 		if err := o.Start(); err != nil {
 			t.Error(err)

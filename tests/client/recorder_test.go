@@ -21,10 +21,10 @@ type recorder struct {
 	spans  []*ownedSpan
 }
 
-// ownedSpan is one ownership by the contender's own clock, in time since the start of the world.
+// ownedSpan is one ownership by the contender's clock. Its times count from the start of the world.
 type ownedSpan struct {
 	token    uint64
-	from, to time.Duration // to is -1 while it lasts
+	from, to time.Duration // to is -1 while the ownership lasts
 }
 
 func (w *world) recorder() *recorder { return &recorder{t: w.t, start: w.start} }
@@ -81,7 +81,7 @@ func (d *recorder) released(client.State) {
 	d.leave("released")
 }
 
-// drain returns the calls since its last call.
+// drain returns the callbacks since the last drain.
 func (d *recorder) drain() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -99,8 +99,8 @@ func (d *recorder) last() *ownedSpan {
 	return &s
 }
 
-// neverTwo fails unless each ownership of the recorders has ended, by the owner's clock, before the
-// next tenure began, by the server's clock.
+// neverTwo fails unless each ownership of the recorders ended before the next tenure began. The end
+// counts by the owner's clock, the beginning of the next tenure by the server's.
 func (w *world) neverTwo(mutex string, recorders ...*recorder) {
 	w.t.Helper()
 	all := w.tenures(mutex)
@@ -115,10 +115,10 @@ func (w *world) neverTwo(mutex string, recorders ...*recorder) {
 					continue
 				}
 				if s.to >= 0 && j+1 < len(all) && s.to.Truncate(time.Millisecond) > all[j+1].from {
-					w.t.Errorf("%s believes in token %d until %v, but %s owns %s since %v", r.id, s.token, s.to, all[j+1].id, mutex, all[j+1].from)
+					w.t.Errorf("%s is the owner with token %d until %v, but %s owns %s since %v", r.id, s.token, s.to, all[j+1].id, mutex, all[j+1].from)
 				}
 				if s.to < 0 && j+1 < len(all) {
-					w.t.Errorf("%s believes in token %d still, but %s owns %s since %v", r.id, s.token, all[j+1].id, mutex, all[j+1].from)
+					w.t.Errorf("%s is still the owner with token %d, but %s owns %s since %v", r.id, s.token, all[j+1].id, mutex, all[j+1].from)
 				}
 			}
 		}
@@ -134,8 +134,8 @@ type contender struct {
 	w *world
 }
 
-// contend starts a contender for "job", with a lease of 10 s and 2 s unless changed. It is
-// stopped when the test ends.
+// contend starts a contender for "job". Unless changes set another lease, the TTL is 10 s and the
+// transition window 2 s. The contender is stopped when the test ends.
 func (w *world) contend(id string, changes ...func(*client.ContenderConfig)) *contender {
 	w.t.Helper()
 	return w.contendOver(w.client(), id, changes...)
@@ -163,7 +163,7 @@ func (w *world) contendOver(g *testClient, id string, changes ...func(*client.Co
 	return c
 }
 
-// stop stops the contender and fails the test if that fails.
+// stop stops the contender. It fails the test if Stop returns an error.
 func (c *contender) stop() {
 	c.w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)

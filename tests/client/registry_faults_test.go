@@ -22,17 +22,17 @@ func TestRegistryUnlockContinuesInTheBackground(t *testing.T) {
 		own := l.Context(h)
 		w.guests[0].slow(time.Second, 0)
 		if err := l.Unlock(ended, h); !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("Unlock returns %v, want context.Canceled", err)
 		}
 		if own.Err() == nil || l.IsHeldInThisProcess() || !ours(w.owner("spring:x"), "a") {
-			t.Error("it is not unlocked here, or at the server already")
+			t.Error("the lock is not unlocked in the process, or it is already unlocked at the server")
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
 		w.nothingLeft("spring:x")
 		must(t, l.Lock(bg, h))
 		_ = l.Unlock(ended, h)
-		must(t, l.Lock(bg, h)) // the earlier release does not end this one
+		must(t, l.Lock(bg, h)) // the earlier release must not end this tenure
 		time.Sleep(5 * time.Second)
 		if !ours(w.owner("spring:x"), "a") || l.Context(h).Err() != nil {
 			t.Error("a late release has ended a later tenure")
@@ -46,14 +46,14 @@ func TestRegistryWithoutAServer(t *testing.T) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		w.stop()
 		if ok, err := l.TryLock(bg, h); ok || err == nil {
-			t.Errorf("tried: %v, %v", ok, err)
+			t.Errorf("TryLock returns %v, %v, want an error", ok, err)
 		}
 		if ok, err := l.TryLockFor(bg, h, 2*time.Second); ok || err == nil || !strings.Contains(err.Error(), "no reply in time") && !strings.Contains(err.Error(), "refused") {
-			t.Errorf("tried for a while: %v, %v", ok, err)
+			t.Errorf("TryLockFor returns %v, %v, want an error of the last request", ok, err)
 		}
 		ctx, cancel := context.WithTimeout(bg, 30*time.Second)
 		if err := l.Lock(ctx, h); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
+			t.Errorf("Lock returns %v, want context.DeadlineExceeded", err)
 		}
 		cancel()
 		got := make(chan error)
@@ -63,13 +63,13 @@ func TestRegistryWithoutAServer(t *testing.T) {
 		must(t, <-got)
 		w.stop()
 		if ok, err := l.TryLock(bg, h); ok || err == nil {
-			t.Errorf("tried again: %v, %v", ok, err)
+			t.Errorf("a second TryLock returns %v, %v, want an error", ok, err)
 		}
 		w.begin()
 		must(t, l.Lock(bg, h))
 		must(t, l.Unlock(bg, h))
 		w.stop()
-		go func() { got <- l.Unlock(bg, h) }() // it waits until the server is back
+		go func() { got <- l.Unlock(bg, h) }() // Unlock waits until the server is back
 		time.Sleep(2 * time.Second)
 		w.begin()
 		must(t, <-got)
@@ -84,7 +84,7 @@ func TestTryLockForOfItsHolderReturnsNoReply(t *testing.T) {
 		must(t, l.Lock(bg, h))
 		w.guests[0].slow(time.Second, 0)
 		if ok, err := l.TryLockFor(bg, h, 500*time.Millisecond); ok || err == nil || !strings.Contains(err.Error(), "no reply in time") {
-			t.Errorf("%v, %v", ok, err)
+			t.Errorf("TryLockFor returns %v, %v, want no reply in time", ok, err)
 		}
 		w.guests[0].slow(0, 0)
 		must(t, l.Unlock(bg, h))
@@ -98,7 +98,7 @@ func TestRegistryUnlockReturnsAfterTimeout(t *testing.T) {
 		w.stop()
 		began := time.Now()
 		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrLost) || time.Since(began) != 3*time.Second {
-			t.Errorf("%v after %v", err, time.Since(began))
+			t.Errorf("Unlock returns %v after %v, want ErrUnavailable", err, time.Since(began))
 		}
 		w.begin()
 		must(t, l.Lock(bg, h))
@@ -137,7 +137,7 @@ func TestTryLockWaitsForAnEarlierReleaseUntilTimeout(t *testing.T) {
 		_ = l.Unlock(ended, h)
 		began := time.Now()
 		if ok, err := l.TryLock(bg, h); ok || err == nil || time.Since(began) != 3*time.Second {
-			t.Errorf("%v, %v after %v", ok, err, time.Since(began))
+			t.Errorf("TryLock returns %v, %v after %v, want an error after 3s", ok, err, time.Since(began))
 		}
 		w.guests[0].heal()
 		time.Sleep(time.Second)

@@ -16,7 +16,7 @@ func TestRegistryLeaseIsNotRenewed(t *testing.T) {
 		ha, hb := a.NewHolder(), b.NewHolder()
 		must(t, lb.Lock(bg, hb))
 		got := make(chan error)
-		go func() { got <- la.Lock(bg, ha) }() // a waiter is subscribed
+		go func() { got <- la.Lock(bg, ha) }() // a waiter subscribes to notices
 		time.Sleep(time.Second)
 		must(t, lb.Unlock(bg, hb))
 		must(t, <-got)
@@ -25,26 +25,26 @@ func TestRegistryLeaseIsNotRenewed(t *testing.T) {
 		w.guests[0].cut() // nor by a new subscription
 		<-own.Done()
 		if d := time.Since(since); d >= 10*time.Second || d < 9800*time.Millisecond || !errors.Is(context.Cause(own), client.ErrLost) {
-			t.Errorf("it ended after %v: %v", d, context.Cause(own))
+			t.Errorf("the ownership ended after %v with the cause %v, want ErrLost just before 10s", d, context.Cause(own))
 		}
 		if !la.IsHeldInThisProcess() || la.Token() != client.Token(own) {
-			t.Error("its holder has not unlocked it yet")
+			t.Error("the lock counts as unlocked before its holder has unlocked it")
 		}
 		if err := la.Lock(bg, ha); !errors.Is(err, client.ErrLost) {
-			t.Errorf("locked again after it was lost: %v", err)
+			t.Errorf("Lock of a lost lock returns %v, want ErrLost", err)
 		}
 		tried(t, false)(la.TryLock(bg, a.NewHolder()))
 		time.Sleep(time.Second)
-		must(t, lb.Lock(bg, hb)) // another can lock it
+		must(t, lb.Lock(bg, hb)) // another registry can lock it
 		err := la.Unlock(bg, ha)
 		if !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "integrity of data protected by this lock may have been compromised") {
-			t.Errorf("unlock of a lost lock: %v", err)
+			t.Errorf("Unlock of a lost lock returns %v, want ErrLost", err)
 		}
 		if !ours(w.owner("spring:x"), "b") || la.IsHeldInThisProcess() {
-			t.Errorf("%q owns it", w.owner("spring:x"))
+			t.Errorf("after Unlock %q owns the lock, want b; or a still has it", w.owner("spring:x"))
 		}
 		must(t, lb.Unlock(bg, hb))
-		must(t, la.Lock(bg, ha)) // and it can be locked again
+		must(t, la.Lock(bg, ha)) // after that the holder can lock again
 		must(t, la.Unlock(bg, ha))
 	})
 }
@@ -74,15 +74,15 @@ func TestUnlockReturnsErrLostIfTheServerHasNoLock(t *testing.T) {
 		must(t, l.Lock(bg, h))
 		w.breakOff("spring:x")
 		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "integrity") {
-			t.Error(err)
+			t.Errorf("Unlock returns %v, want ErrLost", err)
 		}
 		must(t, l.Lock(bg, h))
 		w.breakOff("spring:x")
 		if err := l.Lock(bg, h); !errors.Is(err, client.ErrLost) {
-			t.Errorf("locked again: %v", err)
+			t.Errorf("a second Lock returns %v, want ErrLost", err)
 		}
 		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) {
-			t.Error(err)
+			t.Errorf("Unlock returns %v, want ErrLost", err)
 		}
 	})
 }

@@ -26,22 +26,22 @@ func TestRegistryLockIsReentrantForItsHolderOnly(t *testing.T) {
 			t.Errorf("tokens %d, %d, %d", token, l.Token(), client.Token(l.Context(h)))
 		}
 		if !errors.Is(context.Cause(l.Context(other)), registry.ErrNotHolder) || !errors.Is(context.Cause(l.Context(nil)), registry.ErrNotHolder) {
-			t.Error("who does not have it has a context")
+			t.Error("a holder without the lock has an ownership context")
 		}
 		own := l.Context(h)
 		for range 3 {
 			must(t, l.Unlock(bg, h))
 			if !ours(w.owner("spring:x"), "a") || own.Err() != nil || !l.IsHeldInThisProcess() {
-				t.Fatal("it is free before it is unlocked as often as locked")
+				t.Fatal("the lock is free before the holder has unlocked it as often as locked it")
 			}
 		}
 		must(t, l.Unlock(bg, h))
 		w.nothingLeft("spring:x")
 		if !errors.Is(context.Cause(own), client.ErrReleased) || l.IsHeldInThisProcess() || l.Token() != 0 {
-			t.Error("it is held after the last unlock")
+			t.Error("the holder still has the lock after the last Unlock")
 		}
 		if err := l.Unlock(bg, h); !errors.Is(err, registry.ErrNotHolder) {
-			t.Errorf("one unlock too many: %v", err)
+			t.Errorf("one Unlock too many returns %v, want ErrNotHolder", err)
 		}
 	})
 }
@@ -54,14 +54,14 @@ func TestUnlockByAnotherHolderIsAnError(t *testing.T) {
 		for _, other := range []*registry.Holder{nil, a.NewHolder()} {
 			err := l.Unlock(bg, other)
 			if !errors.Is(err, registry.ErrNotHolder) || err.Error() != "you do not own the lock at spring:x" {
-				t.Error(err)
+				t.Errorf("Unlock returns %v, want ErrNotHolder", err)
 			}
 		}
 		if !ours(w.owner("spring:x"), "a") || l.Context(h).Err() != nil {
-			t.Error("another has unlocked it")
+			t.Error("Unlock of another holder has unlocked the lock")
 		}
 		if err := l.Lock(bg, nil); err == nil {
-			t.Error("nobody has locked it")
+			t.Error("Lock without a holder returns no error")
 		}
 		must(t, l.Unlock(bg, h))
 	})
@@ -76,23 +76,23 @@ func TestRegistriesExcludeEachOther(t *testing.T) {
 		began := time.Now()
 		tried(t, false)(lb.TryLockFor(bg, hb, 2*time.Second))
 		if d := time.Since(began); d != 2*time.Second {
-			t.Errorf("waited %v", d)
+			t.Errorf("TryLockFor waited %v, want 2s", d)
 		}
 		synctest.Wait()
 		if q := w.queue("spring:x"); len(q) != 0 {
-			t.Errorf("%q wait after they have given up", q)
+			t.Errorf("%q are in the queue after they have given up", q)
 		}
 		got := make(chan error)
 		go func() { got <- lb.Lock(bg, hb) }()
 		time.Sleep(3 * time.Second)
 		if q := w.queue("spring:x"); (len(q) == 1) != (b.mode == registry.Notified) {
-			t.Errorf("%q wait in the queue", q)
+			t.Errorf("in the mode %v the queue is %q", b.mode, q)
 		}
 		must(t, la.Unlock(bg, ha))
 		freed := time.Now()
 		must(t, <-got)
 		if d := time.Since(freed); b.mode == registry.Notified && d != 0 || d > spinEvery {
-			t.Errorf("it is handed off after %v", d)
+			t.Errorf("the next registry got the lock after %v", d)
 		}
 		must(t, lb.Unlock(bg, hb))
 		w.nothingLeft("spring:x")
@@ -115,7 +115,7 @@ func TestSpinSendsARequestEverySpinEvery(t *testing.T) {
 		began := time.Now()
 		must(t, lb.Lock(bg, hb))
 		if d := time.Since(began); d != 1400*time.Millisecond {
-			t.Errorf("it is locked after %v", d)
+			t.Errorf("Lock returned after %v, want 1.4s", d)
 		}
 	})
 }
@@ -135,7 +135,7 @@ func TestHoldersInAProcessAreFirstComeFirstServed(t *testing.T) {
 					return
 				}
 				if inside {
-					t.Error("two at a time")
+					t.Error("two holders have the lock at the same time")
 				}
 				inside = true
 				order = append(order, i)
@@ -150,7 +150,7 @@ func TestHoldersInAProcessAreFirstComeFirstServed(t *testing.T) {
 		}
 		for i, who := range order {
 			if i != who {
-				t.Fatalf("the order is %v", order)
+				t.Fatalf("the holders got the lock in the order %v", order)
 			}
 		}
 		if got := w.tenures("spring:x"); len(got) != n {
@@ -173,9 +173,9 @@ func TestGoroutinesShareTheLocksOfAHolder(t *testing.T) {
 			must(t, <-got)
 		}
 		if all := w.tenures("spring:x"); len(all) != 1 || all[0].end != 0 {
-			t.Errorf("tenures: %+v", all)
+			t.Errorf("the tenures are %+v", all)
 		}
-		// The last unlock comes while another call locks it again: the lock stays locked.
+		// The last Unlock comes during another call of Lock, so the lock stays locked.
 		for range n - 1 {
 			must(t, l.Unlock(bg, h))
 		}
@@ -184,14 +184,14 @@ func TestGoroutinesShareTheLocksOfAHolder(t *testing.T) {
 		must(t, l.Unlock(bg, h))
 		must(t, <-got)
 		if !l.IsHeldInThisProcess() || l.Context(h).Err() != nil {
-			t.Error("it is not held")
+			t.Error("the holder does not have the lock")
 		}
 		go func() { got <- l.Lock(bg, h) }()
 		synctest.Wait()
 		w.breakOff("spring:x") // so the renewal fails
 		must(t, l.Unlock(bg, h))
 		if err := <-got; !errors.Is(err, client.ErrLost) || l.IsHeldInThisProcess() {
-			t.Error(err)
+			t.Errorf("the error is %v, want ErrLost", err)
 		}
 		must(t, l.Lock(bg, a.NewHolder()))
 	})
@@ -204,10 +204,10 @@ func TestCanceledRegistryLockIsNotOwnedLater(t *testing.T) {
 		ended, cancel := context.WithCancel(bg)
 		cancel()
 		if err := la.Lock(ended, ha); !errors.Is(err, context.Canceled) || len(w.history("spring:x")) != 0 {
-			t.Errorf("with a context that has ended: %v", err)
+			t.Errorf("Lock with a context that has ended returns %v, or has sent a request", err)
 		}
 		for _, fault := range []func(g *testClient){
-			func(*testClient) {},                           // it waits for another
+			func(*testClient) {},                           // Lock waits for another owner
 			func(g *testClient) { g.slow(time.Second, 0) }, // the request is in flight
 			func(g *testClient) { g.slow(0, time.Second) }, // the reply is in flight
 			func(g *testClient) { g.slow(time.Minute, 0) }, // the request arrives long after
@@ -218,7 +218,7 @@ func TestCanceledRegistryLockIsNotOwnedLater(t *testing.T) {
 			ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)
 			err := la.Lock(ctx, ha)
 			if !errors.Is(err, client.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%v", err)
+				t.Errorf("Lock returns %v, want ErrNotAcquired and context.DeadlineExceeded", err)
 			}
 			cancel()
 			must(t, lb.Unlock(bg, hb))
@@ -229,7 +229,7 @@ func TestCanceledRegistryLockIsNotOwnedLater(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			w.nothingLeft("spring:x")
 			if la.IsHeldInThisProcess() {
-				t.Error("it is held")
+				t.Error("the holder has the lock, although its Lock failed")
 			}
 		}
 		must(t, la.Lock(bg, ha))
@@ -250,7 +250,7 @@ func TestLocalWaiterCanBeCanceled(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if err := <-got; !errors.Is(err, context.Canceled) || !errors.Is(err, client.ErrNotAcquired) {
-			t.Error(err)
+			t.Errorf("the error is %v, want context.Canceled and ErrNotAcquired", err)
 		}
 		must(t, l.Unlock(bg, h))
 		must(t, <-got)

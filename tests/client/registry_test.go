@@ -22,8 +22,8 @@ type testRegistry struct {
 	locks map[string]*registry.Lock
 }
 
-// registry returns a Registry that is closed when the test ends. It must then remember only locks
-// that are locked.
+// registry returns a Registry that is closed when the test ends. Then it must remember locked locks
+// only.
 func (g *testClient) registry(t *testing.T, cfg registry.Config) *testRegistry {
 	t.Helper()
 	if cfg.Prefix == "" {
@@ -43,7 +43,7 @@ func (g *testClient) registry(t *testing.T, cfg registry.Config) *testRegistry {
 		for key, l := range r.locks {
 			now, err := r.Obtain(key)
 			if remembered := now == l; err != nil || remembered && !l.IsHeldInThisProcess() {
-				t.Errorf("of %s something is left, and it is not locked: %v", key, err)
+				t.Errorf("the registry remembers the lock %s, which is not locked: %v", key, err)
 			}
 		}
 	})
@@ -68,13 +68,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// tried fails unless a try returned want without an error.
+// tried returns a function that fails unless it gets want and no error.
 func tried(t *testing.T, want bool) func(bool, error) {
 	t.Helper()
 	return func(ok bool, err error) {
 		t.Helper()
 		if ok != want || err != nil {
-			t.Fatalf("%v, %v, not %v", ok, err, want)
+			t.Fatalf("the call returns %v, %v, want %v", ok, err, want)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestObtainReturnsTheSameLockForAKey(t *testing.T) {
 		r := w.client().registry(t, registry.Config{})
 		l := obtain(t, r, "x")
 		if obtain(t, r, "x") != l || obtain(t, r, "y") == l || l.Key() != "x" {
-			t.Error("not the same lock")
+			t.Error("Obtain does not return the same lock for the same key, or it does for another key")
 		}
 		h := r.NewHolder()
 		must(t, l.Lock(bg, h))
@@ -113,7 +113,7 @@ func TestObtainRejectsInvalidKeys(t *testing.T) {
 		r := w.client().registry(t, registry.Config{})
 		for _, key := range []string{"", "a b", "a{b", strings.Repeat("x", 255), "\x00"} {
 			if _, err := r.Obtain(key); err == nil {
-				t.Errorf("%q is a key", key)
+				t.Errorf("Obtain accepts the key %q", key)
 			}
 		}
 	})
@@ -144,7 +144,7 @@ func TestRegistryForgetsTheLeastRecentlyUsedThatIsNotLocked(t *testing.T) {
 		h := r.NewHolder()
 		one, two, three := obtain(t, r, "1"), obtain(t, r, "2"), obtain(t, r, "3")
 		must(t, one.Lock(bg, h))
-		obtain(t, r, "2") // now 3 is the least recently used
+		obtain(t, r, "2") // now 3 is the least recently used one
 		four := obtain(t, r, "4")
 		if obtain(t, r, "1") != one || obtain(t, r, "2") != two || obtain(t, r, "4") != four {
 			t.Error("the wrong one is forgotten")
@@ -161,7 +161,7 @@ func TestRegistryForgetsTheLeastRecentlyUsedThatIsNotLocked(t *testing.T) {
 			must(t, obtain(t, r, fmt.Sprint("m", i)).Lock(bg, h))
 		}
 		if n := r.ExpireUnusedOlderThan(-1); n != 0 {
-			t.Errorf("it remembers %d that are not locked", n)
+			t.Errorf("the registry remembers %d locks that are not locked, want 0", n)
 		}
 		for i := range 10 {
 			must(t, obtain(t, r, fmt.Sprint("m", i)).Unlock(bg, h))
@@ -169,7 +169,7 @@ func TestRegistryForgetsTheLeastRecentlyUsedThatIsNotLocked(t *testing.T) {
 		must(t, one.Unlock(bg, h))
 		synctest.Wait()
 		if n := r.ExpireUnusedOlderThan(-1); n != 3 {
-			t.Errorf("it remembers %d", n)
+			t.Errorf("the registry remembers %d locks, want 3", n)
 		}
 	})
 }
@@ -199,7 +199,7 @@ func TestExpireUnusedOlderThanForgetsWhatIsNotLocked(t *testing.T) {
 		r.ExpireUnusedOlderThan(time.Minute)
 		must(t, old.Lock(bg, h))
 		if obtain(t, r, "old") != old {
-			t.Error("there is another lock of a key that is locked")
+			t.Error("Obtain returns a new lock for a key that is locked")
 		}
 	})
 }
@@ -240,13 +240,13 @@ func TestRegistryCloseUnlocksAndEndsWaits(t *testing.T) {
 		}
 		wait(l, a.NewHolder())
 		wait(lb, b.NewHolder()) // waits at the server
-		wait(lb, b.NewHolder()) // waits behind it in the process
+		wait(lb, b.NewHolder()) // waits in the process, behind the first
 		own := l.Context(h)
 		must(t, b.Close())
 		must(t, a.Close())
 		for range 3 {
 			if err := <-got; !errors.Is(err, client.ErrClosed) {
-				t.Error(err)
+				t.Errorf("the error is %v, want ErrClosed", err)
 			}
 		}
 		if !errors.Is(context.Cause(own), client.ErrReleased) {
@@ -258,10 +258,10 @@ func TestRegistryCloseUnlocksAndEndsWaits(t *testing.T) {
 		}
 		must(t, l.Unlock(bg, h))
 		if err := l.Lock(bg, h); !errors.Is(err, client.ErrClosed) {
-			t.Errorf("a closed registry: %v", err)
+			t.Errorf("a call of a closed registry returns %v, want ErrClosed", err)
 		}
 		if _, err := l.TryLock(bg, h); !errors.Is(err, client.ErrClosed) {
-			t.Errorf("a closed registry: %v", err)
+			t.Errorf("a call of a closed registry returns %v, want ErrClosed", err)
 		}
 		must(t, a.Close())
 	})
@@ -274,7 +274,7 @@ func TestRegistryCloseWaitsForTheServerUntilTimeout(t *testing.T) {
 		w.guests[0].silence()
 		began := time.Now()
 		if err := r.Close(); err == nil || time.Since(began) != 3*time.Second {
-			t.Errorf("%v after %v", err, time.Since(began))
+			t.Errorf("Close returns %v after %v", err, time.Since(began))
 		}
 		w.guests[0].heal()
 		time.Sleep(10 * time.Second)
@@ -283,5 +283,5 @@ func TestRegistryCloseWaitsForTheServerUntilTimeout(t *testing.T) {
 	})
 }
 
-// ours reports whether an owner id belongs to the registry with that id.
+// ours reports whether an owner belongs to the registry with the given id.
 func ours(owner, id string) bool { return strings.HasPrefix(owner, id+":") }

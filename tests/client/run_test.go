@@ -34,7 +34,7 @@ func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
 				default:
 				}
 				<-ctx.Done()
-				time.Sleep(time.Second) // stopping takes a while
+				time.Sleep(time.Second) // the callback needs a second to stop
 				return nil
 			}
 			switch name {
@@ -54,15 +54,15 @@ func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- run(ctx) }()
 			if got := <-leads; got != "value" {
-				t.Errorf("%s: the callback's context has not the values of Run's: %v", name, got)
+				t.Errorf("%s: the callback's context has the value %v, want that of the context of Run", name, got)
 			}
 			if err := run(ctx); !errors.Is(err, client.ErrInUse) {
-				t.Errorf("%s: a second Run: %v", name, err)
+				t.Errorf("%s: a second Run returns %v, want ErrInUse", name, err)
 			}
 			at := w.elapsed()
 			cancel()
 			if err := <-ended; err != nil || w.elapsed()-at != time.Second {
-				t.Errorf("%s: %v after %v", name, err, w.elapsed()-at)
+				t.Errorf("%s: Run returns %v after %v, want nil after a second", name, err, w.elapsed()-at)
 			}
 			w.nothingLeft("job")
 		}
@@ -140,7 +140,7 @@ func TestQuitMayBeCalledInEveryCallback(t *testing.T) {
 		must(t, err)
 		must(t, x.Run(bg))
 		w.nothingLeft("job")
-		k.Quit() // it is stopped
+		k.Quit() // has no effect on a stopped one
 		x.Quit()
 	})
 }
@@ -153,14 +153,14 @@ func TestStopThroughADeadConnectionTakesNoLongerThanTimeout(t *testing.T) {
 		at := w.elapsed()
 		err := k.Stop(bg)
 		if took := w.elapsed() - at; took > 3*time.Second || err != nil && (!errors.Is(err, client.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)) {
-			t.Errorf("%v after %v", err, took)
+			t.Errorf("Stop returns %v after %v, want nil or ErrUnavailable", err, took)
 		}
 		k.silence()
 		k.cut()
 		if err := k.Start(); err == nil {
 			at = w.elapsed()
 			if err := k.Stop(bg); w.elapsed()-at > 3*time.Second {
-				t.Errorf("%v after %v", err, w.elapsed()-at)
+				t.Errorf("Stop returns %v after %v", err, w.elapsed()-at)
 			}
 		}
 	})
@@ -183,7 +183,7 @@ func TestResignHandsOffToTheNextWaiter(t *testing.T) {
 			if k.IsOwner() {
 				t.Errorf("%s leads after Resign", k.ID())
 			}
-			k.Resign() // it is not the owner
+			k.Resign() // has no effect without an ownership
 			synctest.Wait()
 			if w.elapsed() != at {
 				t.Errorf("it took %v", w.elapsed()-at)
@@ -209,7 +209,7 @@ func TestResignWithoutWaitersBeginsAnotherTenure(t *testing.T) {
 			k.Resign()
 			synctest.Wait()
 		}
-		if got := log(); got != "" { // nothing was lost
+		if got := log(); got != "" { // Resign is not a loss
 			t.Errorf("the log:\n%s", got)
 		}
 		if got := k.drain(); got != "[acquired 1 released acquired 2 released acquired 3 released acquired 4]" {
@@ -240,7 +240,7 @@ func TestContenderMayResignAllTheTime(t *testing.T) {
 		select {
 		case <-acquired:
 		case err := <-ended:
-			t.Fatalf("it has ended: %v", err)
+			t.Fatalf("Run has ended with %v", err)
 		}
 		for range 3 {
 			k.Resign()
@@ -276,7 +276,7 @@ func TestStopSoonAfterResignTakesNoLongerThanTimeout(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		at := w.elapsed()
 		if err := k.Stop(bg); !errors.Is(err, client.ErrUnavailable) || w.elapsed()-at > 3*time.Second {
-			t.Errorf("%v after %v", err, w.elapsed()-at)
+			t.Errorf("Stop returns %v after %v, want ErrUnavailable", err, w.elapsed()-at)
 		}
 	})
 }
@@ -300,7 +300,7 @@ func TestWorkerResignsIfStartWorkEndsItsGoroutine(t *testing.T) {
 		}
 		time.Sleep(11 * time.Second)
 		if k.State() != worker.Working {
-			t.Errorf("a TTL later it is %v", k.State())
+			t.Errorf("a TTL later the worker is %v, want working", k.State())
 		}
 		must(t, k.Stop(bg))
 	})
@@ -314,7 +314,7 @@ func TestResignDuringAnOutageReleasesLater(t *testing.T) {
 		k.Resign()
 		time.Sleep(time.Minute)
 		if k.IsOwner() {
-			t.Error("it leads after Resign")
+			t.Error("the contender leads after Resign")
 		}
 		w.begin()
 		time.Sleep(20 * time.Second)
@@ -333,7 +333,7 @@ func TestAnOverdueCallbackIsLoggedOnce(t *testing.T) {
 		must(t, k.Start())
 		time.Sleep(time.Hour)
 		if got := log(); got != "" {
-			t.Errorf("while it leads: %s", got)
+			t.Errorf("the log before the ownership ends: %s", got)
 		}
 		w.breakOff("job")
 		time.Sleep(time.Hour)
@@ -358,11 +358,11 @@ func TestScheduledWorkThatEndsItsGoroutineResigns(t *testing.T) {
 		}}, nil)
 		time.Sleep(5 * time.Second)
 		if works.Load() != 1 || s.IsOwner() {
-			t.Errorf("%d beats within its TTL", works.Load())
+			t.Errorf("the work ran %d times within the TTL, want once; or the scheduler leads", works.Load())
 		}
 		time.Sleep(7500 * time.Millisecond)
 		if works.Load() != 4 || !s.IsOwner() {
-			t.Errorf("%d beats", works.Load())
+			t.Errorf("the work ran %d times, want 4; or the scheduler does not lead", works.Load())
 		}
 		got := log()
 		for _, want := range []string{"ended its goroutine", "failure 2", "failure 3", "contender=" + s.ID()} {
@@ -393,10 +393,10 @@ func TestDefaultLoggerIsUsedWithoutALogger(t *testing.T) {
 	})
 }
 
-// The world begins on the hour.
+// The clock of a world begins on a full hour.
 func TestAlignedScheduleRunsOnceThoughLeadersChange(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		var mu sync.Mutex // guards all
+		var mu sync.Mutex // guards the variable all
 		var all []string
 		work := func(id string) func(context.Context) error {
 			return func(context.Context) error {
@@ -415,7 +415,7 @@ func TestAlignedScheduleRunsOnceThoughLeadersChange(t *testing.T) {
 			list = append(list, s)
 		}
 		time.Sleep(time.Hour)
-		for _, s := range list { // three leaders within the second
+		for _, s := range list { // three leaders within one second
 			time.Sleep(300 * time.Millisecond)
 			s.Resign()
 		}

@@ -14,15 +14,15 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// worked records when scheduled work began, in time since the start of the world.
+// worked records the start times of scheduled work, counted from the start of the world.
 type worked struct {
 	mu      sync.Mutex // guards what follows
 	at      []string
 	working int
 }
 
-// scheduler returns a started Scheduler of "job". Its work takes as long as takes returns, or until
-// its context ends. The Scheduler is stopped when the test ends.
+// scheduler returns a started Scheduler of "job". Each work takes the time that takes returns, or
+// until its context ends. The Scheduler is stopped when the test ends.
 func (w *world) scheduler(g *testClient, cfg client.ScheduleConfig, takes func(beat int) time.Duration) (*client.Scheduler, *worked) {
 	w.t.Helper()
 	b := new(worked)
@@ -66,7 +66,7 @@ func (b *worked) drain() string {
 	return fmt.Sprint(b.at)
 }
 
-// inside returns how many works run now.
+// inside returns how many calls of the work run now.
 func (b *worked) inside() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,7 +94,7 @@ func TestNewSchedulerRejectsInvalidConfig(t *testing.T) {
 		cfg := good
 		change(&cfg)
 		if _, err := c.NewScheduler(cfg); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+			t.Errorf("NewScheduler returns %v, want %q", err, want)
 		}
 	}
 	if client.FixedRate.String() != "FixedRate" || client.FixedDelay.String() != "FixedDelay" {
@@ -107,7 +107,7 @@ func TestFixedRateCountsFromStartToStart(t *testing.T) {
 		_, b := w.scheduler(w.client(), client.ScheduleConfig{InitialDelay: time.Second, Period: 10 * time.Second}, always(3*time.Second))
 		time.Sleep(35 * time.Second)
 		if got := b.drain(); got != "[1s 11s 21s 31s]" {
-			t.Error(got)
+			t.Errorf("the work started at %s", got)
 		}
 	})
 }
@@ -118,7 +118,7 @@ func TestFixedRateMakesUpForOneMissedStart(t *testing.T) {
 		_, b := w.scheduler(w.client(), client.ScheduleConfig{Period: 10 * time.Second}, func(n int) time.Duration { return takes[n] })
 		time.Sleep(111 * time.Second)
 		if got := b.drain(); got != "[0s 25s 1m12s 1m20s 1m30s 1m40s 1m50s]" {
-			t.Error(got)
+			t.Errorf("the work started at %s", got)
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestFixedDelayCountsFromTheEndOfTheWork(t *testing.T) {
 		_, b := w.scheduler(w.client(), client.ScheduleConfig{Strategy: client.FixedDelay, Period: 10 * time.Second}, always(3*time.Second))
 		time.Sleep(30 * time.Second)
 		if got := b.drain(); got != "[0s 13s 26s]" {
-			t.Error(got)
+			t.Errorf("the work started at %s", got)
 		}
 	})
 }
@@ -139,16 +139,16 @@ func TestSchedulerStopEndsTheWorkAtOnce(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		for range 3 {
 			if b.drain(); b.inside() != 1 || !s.IsOwner() {
-				t.Errorf("%d work", b.inside())
+				t.Errorf("%d calls of the work run, want 1; or the scheduler does not lead", b.inside())
 			}
 			at := w.elapsed()
 			if err := s.Stop(bg); err != nil || b.inside() != 0 || w.elapsed() != at {
-				t.Errorf("Stop: %v, %d work after %v", err, b.inside(), w.elapsed()-at)
+				t.Errorf("Stop returns %v while %d calls of the work run, after %v", err, b.inside(), w.elapsed()-at)
 			}
 			w.nothingLeft("job")
 			time.Sleep(time.Hour)
 			if got := b.drain(); got != "[]" {
-				t.Errorf("stopped, it works at %s", got)
+				t.Errorf("the stopped scheduler works at %s", got)
 			}
 			at = w.elapsed()
 			if err := s.Start(); err != nil {
@@ -156,13 +156,13 @@ func TestSchedulerStopEndsTheWorkAtOnce(t *testing.T) {
 			}
 			time.Sleep(5 * time.Second)
 			if got := b.drain(); got != fmt.Sprintf("[%v]", at+time.Second) {
-				t.Errorf("started at %v, it works at %s", at, got)
+				t.Errorf("the scheduler was started at %v, and works at %s", at, got)
 			}
 		}
 	})
 }
 
-// The subscriber's connection stays for half a minute.
+// The goroutine of the subscriber's connection ends half a minute after the stop.
 func TestStoppedSchedulerHasNoGoroutine(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, _ := w.scheduler(w.client(), client.ScheduleConfig{Period: time.Second}, always(time.Millisecond))
@@ -189,7 +189,7 @@ func TestOneOfManySchedulersWorks(t *testing.T) {
 			g := w.client()
 			s, _ := w.scheduler(g, client.ScheduleConfig{Period: time.Second, Work: func(ctx context.Context) error {
 				if !inside.TryLock() {
-					t.Error("two work at a time")
+					t.Error("two calls of the work run at the same time")
 					return nil
 				}
 				defer inside.Unlock()
@@ -229,7 +229,7 @@ func TestOneOfManySchedulersWorks(t *testing.T) {
 			}
 		}
 		if counts[0] < 100 || counts[1] < 100 || counts[2] < 100 || counts[0]+counts[1]+counts[2] < 500 {
-			t.Errorf("beats: %v", counts)
+			t.Errorf("the three schedulers have worked %v times", counts)
 		}
 	})
 }
@@ -247,10 +247,10 @@ func TestSchedulerContinuesAfterAPanic(t *testing.T) {
 		}}, nil)
 		time.Sleep(4500 * time.Millisecond)
 		if !s.IsOwner() {
-			t.Error("a panic has ended its leadership")
+			t.Error("a panic of the work has ended the leadership")
 		}
 		if err := s.Stop(bg); err != nil || calls != 5 {
-			t.Errorf("%v, %d beats", err, calls)
+			t.Errorf("Stop returns %v after %d calls of the work, want nil after 5", err, calls)
 		}
 		if got := log.String(); !strings.Contains(got, "the disk is full") || !strings.Contains(got, "TestSchedulerContinuesAfterAPanic") || !strings.Contains(got, "mutex=job") {
 			t.Errorf("log: %s", got)

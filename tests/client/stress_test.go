@@ -24,11 +24,11 @@ import (
 
 var stressFor = flag.Duration("stress", time.Second, "how long TestRandomCallsLeaveNothing goes on")
 
-// stress is a Client that eight goroutines use at random, and close.
+// stress has a Client. Eight goroutines use the Client at random, and replace it by a new one.
 type stress struct {
 	t      *testing.T
 	addr   string
-	inside [3]atomic.Int32 // how many work under each mutex
+	inside [3]atomic.Int32 // how many goroutines work under each mutex
 
 	mu  sync.Mutex // guards what follows
 	rdb *redis.Client
@@ -40,7 +40,7 @@ type stress struct {
 	reg *registry.Registry
 }
 
-// begin makes a new Client, and one of everything that uses it.
+// begin makes a new Client, and one of each type that uses a Client.
 func (s *stress) begin() {
 	must := func(err error) {
 		if err != nil {
@@ -70,13 +70,13 @@ func (s *stress) begin() {
 
 func (s *stress) mutex(i int) string { return fmt.Sprint("job", i) }
 
-// work fails if another works under the same mutex. Leases are long here, so none is lost.
+// work fails if another goroutine works under the same mutex. The leases are long, so none is lost.
 func (s *stress) work(ctx context.Context, i int) {
-	if ctx.Err() != nil { // it ended before the work began
+	if ctx.Err() != nil { // the context ended before the work began
 		return
 	}
 	if s.inside[i].Add(1) != 1 {
-		s.t.Errorf("two work under %s", s.mutex(i))
+		s.t.Errorf("two goroutines work under %s at the same time", s.mutex(i))
 	}
 	time.Sleep(rand.N(200 * time.Microsecond))
 	s.inside[i].Add(-1)
@@ -192,14 +192,14 @@ func TestRandomCallsLeaveNothing(t *testing.T) {
 	s.end(false)
 	page, _, err := e.Scan(t.Context(), simba.ScanRequest{Count: 1000})
 	if err != nil || len(page.Mutexes) > 0 {
-		t.Errorf("at the server is left %v, %v", page.Mutexes, err)
+		t.Errorf("the server still has the mutexes %v; the error is %v", page.Mutexes, err)
 	}
 	if err := leaks.Find(before); err != nil {
 		t.Error(err)
 	}
 }
 
-// Unlock ends the ownership, and must not be logged as a loss. A loss must not pass for an Unlock.
+// The end of the ownership by Unlock must not be logged as a loss. A loss during Unlock must be.
 func TestUnlockDoesNotLogALoss(t *testing.T) {
 	addr, e := realServer(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
@@ -218,7 +218,7 @@ func TestUnlockDoesNotLogALoss(t *testing.T) {
 			must(t, e.Commit(bg, seq))
 		}
 		if err := l.Unlock(bg); errors.Is(err, client.ErrLost) != broken || !broken && err != nil {
-			t.Fatalf("lock %d, broken: %v: Unlock says %v", i, broken, err)
+			t.Fatalf("lock %d (broken: %v): Unlock returns %v", i, broken, err)
 		}
 		for len(lost) > 0 {
 			if m := <-lost; !broken { // the notice of a break may come before Unlock

@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// watch starts an Observer of a mutex; its changes go to s.
+// watch starts an Observer of a mutex. The Observer reports its changes to s.
 func (g *testClient) watch(t *testing.T, mutex string, s *changes) *client.Observer {
 	t.Helper()
 	o, err := g.NewObserver(client.ObserverConfig{Mutex: mutex, OnChange: s.add})
@@ -24,13 +24,13 @@ func (g *testClient) watch(t *testing.T, mutex string, s *changes) *client.Obser
 	return o
 }
 
-// event publishes that a contender has acquired a mutex, on its event channel alone.
+// event publishes on the event channel of a mutex that a contender has acquired it.
 func event(t *testing.T, g *testClient, mutex, owner string, token uint64) {
 	t.Helper()
 	eventOf(t, g, simba.EventAcquired, mutex, owner, token)
 }
 
-// eventOf publishes an event of a kind.
+// eventOf publishes an event of the given kind.
 func eventOf(t *testing.T, g *testClient, kind simba.EventKind, mutex, owner string, token uint64) {
 	t.Helper()
 	e := simba.Event{Kind: kind, Mutex: mutex, Owner: owner, Token: token}
@@ -53,7 +53,7 @@ func TestObserversOfAMutexShareASubscription(t *testing.T) {
 		b.want(t, "→", "→1")
 		c.want(t, "→", "→2")
 		if n := w.broker.Subscribers(resp.KindChannel, simba.EventChannel("x")); n != 1 || g.subscribers() != 1 {
-			t.Errorf("%d subscriptions of x, %d connections", n, g.subscribers())
+			t.Errorf("there are %d subscriptions of x on %d connections, want 1 and 1", n, g.subscribers())
 		}
 		must(t, first.Stop(t.Context()))
 		must(t, third.Stop(t.Context()))
@@ -68,7 +68,7 @@ func TestObserversOfAMutexShareASubscription(t *testing.T) {
 		must(t, second.Stop(t.Context()))
 		synctest.Wait()
 		if w.subscribed(simba.EventChannel("x")) {
-			t.Error("the subscription stays without an Observer")
+			t.Error("the subscription is left after its last Observer has stopped")
 		}
 	})
 }
@@ -96,9 +96,9 @@ func TestBrokenSubscriptionIsRestored(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			if got := o.Owner(); got.ID != name || got.Token != token {
-				t.Errorf("after %s the notice is not heard: the owner is %+v", name, got)
+				t.Errorf("after %s the Observer gets no notice: its owner is %+v", name, got)
 			}
-			time.Sleep(time.Minute) // looks find that nobody owns it
+			time.Sleep(time.Minute) // queries find that the mutex is free
 			if got := o.Owner(); !got.IsZero() {
 				t.Errorf("after %s the owner is %+v", name, got)
 			}
@@ -115,12 +115,12 @@ func TestIdleSubscriberConnectionIsClosed(t *testing.T) {
 			s.want(t, "→")
 			time.Sleep(time.Hour)
 			if n := g.subscribers(); n != 1 {
-				t.Errorf("%d subscriber's connections", n)
+				t.Errorf("there are %d subscriber's connections, want 1", n)
 			}
 			must(t, o.Stop(t.Context()))
 			time.Sleep(idleAfter + 2*pingEvery)
 			if n := g.subscribers(); n != 0 {
-				t.Errorf("%d connections are left", n)
+				t.Errorf("%d subscriber's connections are left, want 0", n)
 			}
 			noGoroutineLeft(t)
 		}
@@ -143,7 +143,7 @@ func TestClosedClientReceivesNoNotices(t *testing.T) {
 			t.Error("the subscription is left")
 		}
 		if err := o.Start(); !errors.Is(err, client.ErrClosed) {
-			t.Error(err)
+			t.Errorf("Start returns %v, want ErrClosed", err)
 		}
 	})
 }
@@ -157,7 +157,7 @@ func TestSubscriptionsUseAnotherConnectionWhenOneIsFull(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if n := g.subscribers(); n != 2 {
-			t.Errorf("%d connections", n)
+			t.Errorf("there are %d subscriber's connections, want 2", n)
 		}
 		for i := range connChannels + 1 {
 			if !w.subscribed(simba.EventChannel(fmt.Sprint(i))) {

@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/script"
 )
 
-// The client knows temporary errors by their texts. Here the texts are those of the server.
+// The client recognizes temporary errors by their texts. This test gets the texts from the server.
 func TestLockWaitsOnAfterTemporaryErrorsOfTheServer(t *testing.T) {
 	for text, begin := range map[string]func(*testing.T, *world, *testClient) (end func()){
 		"TRYAGAIN":                          unavailableStore,
@@ -33,7 +33,7 @@ func TestLockWaitsOnAfterTemporaryErrorsOfTheServer(t *testing.T) {
 				defer cancel()
 				_, err := g.Lock(ctx, "job")
 				if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), text) {
-					t.Errorf("after %v: %v", w.elapsed()-at, err)
+					t.Errorf("after %v Lock returns %v, want %q", w.elapsed()-at, err, text)
 				}
 				end()
 				l, err := g.Lock(bg, "job")
@@ -57,7 +57,8 @@ func fullMemory(t *testing.T, w *world, _ *testClient) (end func()) {
 	return func() { w.commands.SetMaxMemory(0) }
 }
 
-// A wire is too fast for go-redis: it finds the connection closed before it reads the reply.
+// tooManyClients gets the text from the server, and refuses requests with it by a hook. Over a wire
+// go-redis would find the connection closed before it reads the reply.
 func tooManyClients(t *testing.T, w *world, g *testClient) (end func()) {
 	before := w.server.MaxClients()
 	defer w.server.SetMaxClients(before)
@@ -70,7 +71,7 @@ func tooManyClients(t *testing.T, w *world, g *testClient) (end func()) {
 	return g.refuse(refusal(strings.Trim(line, "-\r\n")))
 }
 
-// The client does not send WAIT itself.
+// tooManyBlocked gets the text from an ACQUIRE with WAIT, which the client does not send itself.
 func tooManyBlocked(t *testing.T, w *world, g *testClient) (end func()) {
 	w.occupy(t, "other")
 	before := w.server.MaxClients()
@@ -96,7 +97,7 @@ func busy(_ *testing.T, _ *world, g *testClient) (end func()) {
 	return g.refuse(refusal(script.ErrBusy))
 }
 
-// occupy has another client acquire the mutex.
+// occupy lets another client acquire the mutex.
 func (w *world) occupy(t *testing.T, mutex string) {
 	t.Helper()
 	_, err := w.client().acquire(bg, mutex, "owner", time.Hour)
@@ -119,7 +120,7 @@ func (g *testClient) wait(t *testing.T, mutex string) (id int64, reply <-chan er
 	return id, c
 }
 
-// refuse has every request of the client fail with an error reply of the server, until end.
+// refuse lets each request of the client fail with an error reply until end is called.
 func (g *testClient) refuse(reply error) (end func()) {
 	over := new(atomic.Bool)
 	g.rdb.AddHook(refusing{reply, over})

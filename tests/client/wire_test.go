@@ -10,9 +10,9 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// wires are the connections of one client to the server of a world. Data that is sent during
-// a silence is delivered when the wires are healed, as with TCP. That holds even if the sender has
-// closed the connection meanwhile. A cut loses the data in flight.
+// wires are the connections of one client to the server of a world. As with TCP, data that is sent
+// during a silence is delivered when the wires are healed. That is so even if the sender has closed
+// the connection meanwhile. A cut loses the data in flight.
 type wires struct {
 	all sync.WaitGroup // goroutines of the connections
 
@@ -30,7 +30,7 @@ func (w *wires) connect(s *resp.Server) {
 	w.server = s
 }
 
-// cut breaks all connections. New ones succeed.
+// cut breaks all connections. New connections succeed.
 func (w *wires) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,7 +40,7 @@ func (w *wires) cut() {
 	clear(w.open)
 }
 
-// silence stops all data in both directions, and new connections.
+// silence stops all data in both directions, and delays new connections, until heal.
 func (w *wires) silence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,14 +145,14 @@ type wire struct {
 	frozen    chan struct{} // closed by freeze
 }
 
-// packet is data in flight. One without bytes is the end of the connection.
+// packet is data in flight. A packet without bytes is the end of the connection.
 type packet struct {
 	due   time.Time
 	bytes []byte
 }
 
-// carry carries data from one end to the other until one of them closes. It calls delay under
-// wires.mu.
+// carry carries data from one end to the other until one of the ends closes. It calls delay with
+// wires.mu locked.
 func (w *wires) carry(c *wire, to, from net.Conn, delay func() time.Duration) {
 	packets := make(chan packet, 10_000) // so the sender never waits for the receiver
 	var reading sync.WaitGroup
@@ -187,7 +187,7 @@ func (w *wires) carry(c *wire, to, from net.Conn, delay func() time.Duration) {
 	to.Close()
 }
 
-// deliver delivers a packet. It reports whether there may be more.
+// deliver delivers a packet. It reports whether more packets may follow.
 func (w *wires) deliver(c *wire, to net.Conn, p packet) bool {
 	if left := time.Until(p.due); left > 0 {
 		select {

@@ -20,16 +20,17 @@ type testWorker struct {
 	*testClient
 	w *world
 
-	start func(context.Context) error // StartWork
-	stop  func() error                // StopWork
+	start func(context.Context) error // called by StartWork
+	stop  func() error                // called by StopWork
 
 	mu      sync.Mutex // guards what follows
-	lines   []string   // since the last drain
+	lines   []string   // the states and calls since the last drain
 	state   worker.State
 	working bool
 }
 
-// worker returns an idle Worker with a lease of 10 s and 2 s. It is stopped when the test ends.
+// worker returns an idle Worker with a TTL of 10 s and a transition window of 2 s. It is stopped
+// when the test ends.
 func (w *world) worker(id string, changes ...func(*worker.Config)) *testWorker {
 	w.t.Helper()
 	s := &testWorker{testClient: w.client(), w: w}
@@ -57,7 +58,7 @@ func (s *testWorker) note(line string) {
 	defer s.mu.Unlock()
 	s.lines = append(s.lines, line+"!")
 	if working := line == "start"; working == s.working {
-		s.w.t.Errorf("%s comes twice", line)
+		s.w.t.Errorf("%s is called twice in a row", line)
 	} else {
 		s.working = working
 	}
@@ -67,14 +68,14 @@ func (s *testWorker) changed(from, to worker.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if from != s.state {
-		s.w.t.Errorf("from %v to %v, but it was %v", from, to, s.state)
+		s.w.t.Errorf("Changed reports %v to %v, but the state before was %v", from, to, s.state)
 	}
 	s.state = to
 	s.lines = append(s.lines, to.String())
 }
 
-// drain returns the states and the calls since its last call. They come from two goroutines, so
-// their order relative to each other is not known.
+// drain returns the states and the calls since its last call. Two goroutines record them, so the
+// order of a state and a call is not known.
 func (s *testWorker) drain() (states, calls string) {
 	synctest.Wait()
 	s.mu.Lock()
@@ -91,7 +92,7 @@ func (s *testWorker) drain() (states, calls string) {
 	return strings.Join(a, " "), strings.Join(b, " ")
 }
 
-// expect fails unless these were the states and the calls since the last drain.
+// expect fails unless exactly these states and calls were recorded since the last drain.
 func (s *testWorker) expect(when, states, calls string) {
 	s.w.t.Helper()
 	gotStates, gotCalls := s.drain()
@@ -136,7 +137,7 @@ func TestNewWorkerRejectsInvalidConfig(t *testing.T) {
 		cfg := good
 		change(&cfg)
 		if _, err := worker.New(c, cfg); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+			t.Errorf("New returns %v, want %q", err, want)
 		}
 	}
 }
@@ -155,7 +156,7 @@ func TestWorkerWorksRenewsAndHandsOver(t *testing.T) {
 		a.begin()
 		a.expect("started", "acquiring working", "start")
 		b.begin()
-		// It asks again when its channels are subscribed to: once for both, or once for each.
+		// b asks again when its two channels are subscribed to: once for both, or once for each.
 		if states, calls := b.drain(); strings.Count(states, "acquiring waiting") < 2 || strings.Count(states, " ") > 5 || calls != "" {
 			t.Errorf("started as the second, and subscribed: states %q and calls %q", states, calls)
 		}
@@ -164,7 +165,7 @@ func TestWorkerWorksRenewsAndHandsOver(t *testing.T) {
 		time.Sleep(8 * time.Second)
 		a.expect("at the first renewal", "renewing working", "")
 		if err := a.Start(); !errors.Is(err, client.ErrInUse) {
-			t.Errorf("Start of what runs: %v", err)
+			t.Errorf("Start of a running Worker returns %v, want ErrInUse", err)
 		}
 		b.drain()
 		a.end()
@@ -190,7 +191,7 @@ func TestWorkerResignHandsOffToTheNext(t *testing.T) {
 				t.Fatalf("%q owns the mutex, %s is %v", w.owner("job"), x.ID(), x.State())
 			}
 			x.Resign()
-			x.Resign() // it is not the owner
+			x.Resign() // has no effect without an ownership
 			synctest.Wait()
 			if x.State() != worker.Waiting {
 				t.Errorf("%s is %v after Resign", x.ID(), x.State())
@@ -210,15 +211,15 @@ func TestWorkerThatLosesTheMutexPausesAndWaits(t *testing.T) {
 		b.begin()
 		time.Sleep(9 * time.Second)
 		a.expect("at work", "acquiring working renewing working renewing working", "start")
-		w.breakOff("job") // and b, which is next, acquires it
+		w.breakOff("job") // b is next and acquires the mutex
 		a.expect("broken", "renewing pausing waiting acquiring waiting", "stop")
 		if !errors.Is(context.Cause(ctx), client.ErrLost) {
-			t.Errorf("cause %v", context.Cause(ctx))
+			t.Errorf("the cause is %v, want ErrLost", context.Cause(ctx))
 		}
 		b.end()
 		a.expect("called", "acquiring working", "start")
 		if client.Token(ctx) != 3 {
-			t.Errorf("token %d", client.Token(ctx))
+			t.Errorf("the token is %d, want 3", client.Token(ctx))
 		}
 	})
 }
@@ -231,17 +232,17 @@ func TestWorkerWithoutRepliesPausesAndAsksAgain(t *testing.T) {
 		w.stop()
 		time.Sleep(11880*time.Millisecond - 1)
 		if states, calls := a.drain(); strings.Trim(states, "renwig ") != "" || calls != "" || a.State() != worker.Renewing {
-			t.Errorf("until its lease is given up: states %q, calls %q", states, calls)
+			t.Errorf("before the end of the lease: states %q, calls %q", states, calls)
 		}
 		time.Sleep(10 * time.Second)
 		states, calls := a.drain()
 		if !strings.HasPrefix(states, "pausing waiting acquiring waiting acquiring") || calls != "stop" {
-			t.Errorf("when its lease is over: states %q, calls %q", states, calls)
+			t.Errorf("after the end of the lease: states %q, calls %q", states, calls)
 		}
 		w.begin()
 		time.Sleep(20 * time.Second)
 		if _, calls := a.drain(); calls != "start" || a.State() != worker.Working && a.State() != worker.Renewing {
-			t.Errorf("with a server again: %v, calls %q", a.State(), calls)
+			t.Errorf("when the server is back the state is %v, the calls are %q", a.State(), calls)
 		}
 	})
 }
@@ -299,7 +300,7 @@ func TestStartWorkMayWorkUntilItsContextEnds(t *testing.T) {
 		a.begin()
 		time.Sleep(time.Hour)
 		if got := w.tenures("job"); len(got) != 1 {
-			t.Errorf("%d tenures", len(got))
+			t.Errorf("there were %d tenures, want 1", len(got))
 		}
 		a.drain()
 		a.end()
@@ -365,13 +366,13 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 				c.enter(w, a, other)
 				synctest.Wait()
 				if a.State() != c.in && c.in >= 0 {
-					t.Fatalf("it is %v", a.State())
+					t.Fatalf("before Stop, a is %v, want %v", a.State(), c.in)
 				}
 				a.drain()
 				a.end()
 				a.expect("stopped", c.want, c.calls)
 				if a.State() != worker.Idle {
-					t.Errorf("it is %v", a.State())
+					t.Errorf("a is %v, want idle", a.State())
 				}
 				a.slow(0, 0)
 				time.Sleep(time.Minute)
@@ -400,12 +401,12 @@ func TestStopOfAWorkerWaitsNoLongerThanItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
 		if err := a.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) || a.State() != worker.Releasing {
-			t.Errorf("%v, it is %v", err, a.State())
+			t.Errorf("Stop returns %v, and a is %v; want context.DeadlineExceeded and releasing", err, a.State())
 		}
 		a.heal()
 		a.end()
 		if a.State() != worker.Idle {
-			t.Errorf("it is %v", a.State())
+			t.Errorf("a is %v, want idle", a.State())
 		}
 		w.nothingLeft("job")
 	})

@@ -24,19 +24,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // of go-redis, which logs each connection that fails
+	logging.Disable() // go-redis would log each connection that fails
 	goleak.VerifyTestMain(m)
 }
 
-// world is a whole server in a synctest bubble, and its clients. Hours pass at once, and times are
-// exact to the nanosecond. Each client has wires of its own, which a test can cut, silence and slow
-// down (see wire_test.go).
+// world is a whole server and its clients in a synctest bubble. In its fake time hours pass at
+// once, and durations are exact. Each client has its own connections (wires), which a test can cut,
+// silence and slow down (see wire_test.go).
 //
 //	inWorld(t, func(t *testing.T, w *world) {
 //		a, b := w.client(), w.client()
 //		k, err := a.NewContender(…)
 //
-// Its methods are called by the test's goroutine.
+// Only the goroutine of the test may call its methods.
 type world struct {
 	t        *testing.T
 	start    time.Time
@@ -44,7 +44,7 @@ type world struct {
 	broker   *resp.Broker
 	server   *resp.Server       // nil = down
 	commands *commands.Commands // of the server
-	store    *store             // between the server and the engine; nil = none
+	store    *store             // a layer between the server and the engine; nil = none
 	guests   []*testClient
 }
 
@@ -54,13 +54,13 @@ func inWorld(t *testing.T, test func(*testing.T, *world)) {
 	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
 }
 
-// newWorld returns a world whose server runs. It ends with the test. The test must stop what it has
-// started, in a Cleanup at the latest.
+// newWorld returns a world with a running server. The world ends with the test. The test must stop
+// what it has started, in a Cleanup at the latest.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	if underRace {
-		// With several processors the race detector of Go 1.26 crashes when two goroutines of a
-		// bubble receive from due timers at once. It finds races on one processor as well.
+		// With several processors, the race detector of Go 1.26 crashes when two goroutines of a
+		// bubble receive from due timers at once. On one processor it still finds races.
 		before := runtime.GOMAXPROCS(1)
 		t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	}
@@ -106,7 +106,7 @@ func (w *world) stop() {
 	}
 }
 
-// begin starts a server with the engine of the one before.
+// begin starts a server with the present engine.
 func (w *world) begin() {
 	w.stop()
 	quiet := slog.New(slog.DiscardHandler)
@@ -125,7 +125,7 @@ func (w *world) begin() {
 // restart stops the server and starts another with the same engine.
 func (w *world) restart() { w.begin() }
 
-// replace stops the server, if any, and starts another with a new engine that has only rec.
+// replace stops the server, if one runs. It starts another with a new engine that recovers rec.
 func (w *world) replace(rec engine.Recovery) {
 	w.t.Helper()
 	w.stop()
@@ -163,8 +163,9 @@ func (w *world) clientWith(o client.Options) *testClient {
 	g.connect(w.server)
 	g.rdb = redis.NewClient(&redis.Options{
 		Dialer: g.dial, Addr: "127.0.0.1:7379", ContextTimeoutEnabled: true, DisableIdentity: true,
-		// go-redis pools the timers of requests that wait for a connection, and a timer must not
-		// leave its bubble. With a large pool no request waits.
+		// A request that waits for a connection takes a timer from a pool that go-redis shares
+		// among clients. A timer must not leave its bubble. With so many connections no request
+		// waits.
 		PoolSize:                 10_000,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
@@ -180,8 +181,8 @@ func (w *world) clientWith(o client.Options) *testClient {
 // subscribers returns the number of subscriber's connections.
 func (g *testClient) subscribers() int { return g.count() - int(g.rdb.PoolStats().TotalConns) }
 
-// countCommands counts the commands that the client sends to its go-redis client from now on. Those
-// of the subscriber's connection do not count.
+// countCommands counts the commands that the Client sends from now on. It does not count those of
+// the subscriber's connection.
 func (g *testClient) countCommands() *atomic.Int64 {
 	n := new(atomic.Int64)
 	g.rdb.AddHook(counting{n})
@@ -246,12 +247,12 @@ func (w *world) queue(mutex string) (ids []string) {
 	return ids
 }
 
-// subscribed reports whether a client subscribes to exactly that channel.
+// subscribed reports whether a client subscribes to the channel.
 func (w *world) subscribed(channel string) bool {
 	return w.broker.Subscribers(resp.KindChannel, channel) > 0
 }
 
-// breakOff ends a tenure as SIMBA.BREAK does.
+// breakOff ends the tenure of the mutex like SIMBA.BREAK.
 func (w *world) breakOff(mutex string) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -272,8 +273,8 @@ func (w *world) nothingLeft(mutex string) {
 	}
 }
 
-// noGoroutineLeft fails if a goroutine runs code of the client or of its subpackages. The functions
-// of these tests are below simba-resp/tests and do not match.
+// noGoroutineLeft fails if a goroutine runs code of package client or its subpackages. Test
+// functions have another import path, below simba-resp/tests, and do not match.
 func noGoroutineLeft(t *testing.T) {
 	t.Helper()
 	stacks := make([]byte, 1<<22)
@@ -287,7 +288,7 @@ func noGoroutineLeft(t *testing.T) {
 func (w *world) elapsed() time.Duration { return time.Since(w.start) }
 
 // tenures returns the tenures of a mutex at the server, from old to new. It fails the test if a
-// tenure begins before the last has ended, or if tokens do not grow.
+// tenure begins before the previous one has ended, or if its token is not larger.
 func (w *world) tenures(mutex string) (all []tenure) {
 	w.t.Helper()
 	running := false
@@ -296,10 +297,10 @@ func (w *world) tenures(mutex string) (all []tenure) {
 		switch e.Kind {
 		case simba.EventAcquired:
 			if running {
-				w.t.Errorf("%s acquires %s at %v, and the one before still owns it", e.Owner, mutex, at)
+				w.t.Errorf("%s acquires %s at %v, but the previous owner still owns it", e.Owner, mutex, at)
 			}
 			if n := len(all); n > 0 && e.Token <= all[n-1].token {
-				w.t.Errorf("token %d comes after %d", e.Token, all[n-1].token)
+				w.t.Errorf("a tenure with token %d follows one with token %d", e.Token, all[n-1].token)
 			}
 			running = true
 			all = append(all, tenure{id: e.Owner, token: e.Token, from: at, to: -1})
@@ -312,11 +313,11 @@ func (w *world) tenures(mutex string) (all []tenure) {
 	return all
 }
 
-// tenure is a tenure at the server, in time since the start of the world.
+// tenure is a tenure at the server. Its times count from the start of the world.
 type tenure struct {
 	id       string
 	token    uint64
-	from, to time.Duration // to is -1 while it lasts
+	from, to time.Duration // to is -1 while the tenure lasts
 	end      simba.EventKind
 }
 
@@ -342,18 +343,18 @@ func TestWorldServesClientsInFakeTime(t *testing.T) {
 		b.slow(0, time.Second)
 		sent := time.Now()
 		if s, err := ask(b); s != "renewed" || err != nil || time.Since(sent) < time.Second {
-			t.Errorf("over a slow wire: %s, %v after %v", s, err, time.Since(sent))
+			t.Errorf("over a slow wire the status is %s, the error %v after %v, want renewed after a second", s, err, time.Since(sent))
 		}
 		a.silence()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := a.release(ctx, "job", "a"); err == nil || w.owner("job") != "a" {
-			t.Errorf("over a silent wire: %v", err)
+			t.Errorf("over a silent wire release returns %v, or the server has received it", err)
 		}
 		a.heal()
 		time.Sleep(time.Second)
 		if w.owner("job") != "" {
-			t.Error("what was sent over a silent wire does not come when it is healed")
+			t.Error("a release that was sent over a silent wire does not arrive when the wire is healed")
 		}
 		w.restart()
 		if s, err := ask(a); s != "acquired" || err != nil {
@@ -368,7 +369,7 @@ func TestWorldServesClientsInFakeTime(t *testing.T) {
 			t.Error(s, err)
 		}
 		if got := owners(w.tenures("job")); !slices.Equal(got, []string{"a", "a"}) {
-			t.Errorf("tenures: %v", got)
+			t.Errorf("the tenures are %+v", got)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// pairs acquires and releases a mutex n times. Each pair is two events.
+// pairs acquires and releases a mutex n times. That makes two events each time.
 func pairs(t *testing.T, s *simbatest.Server, mutex string, n int) {
 	t.Helper()
 	c := simbatest.Conn(t, s)
@@ -26,17 +26,17 @@ func pairs(t *testing.T, s *simbatest.Server, mutex string, n int) {
 		}
 		for range some {
 			if r, err := simbatest.ToRecord(c.Receive()); err != nil || r["status"] != "acquired" {
-				t.Fatal(r, err)
+				t.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)
 			}
 			if released, err := redis.Int(c.Receive()); err != nil || released != 1 {
-				t.Fatal(released, err)
+				t.Fatalf("SIMBA.RELEASE returns %v, %v, want 1", released, err)
 			}
 		}
 		n -= some
 	}
 }
 
-// The limit is the server's default, and holds after a restart too.
+// The limit of 10,000 events is the server's default. It also holds after a restart.
 func TestTheHistoryHasTheLastTenThousandEvents(t *testing.T) {
 	s := simbatest.Start(t)
 	events := func(mutex string) int {
@@ -50,12 +50,12 @@ func TestTheHistoryHasTheLastTenThousandEvents(t *testing.T) {
 	pairs(t, s, "first", 1)
 	pairs(t, s, "m", 4_999)
 	if first, m := events("first"), events("m"); first != 2 || m != 9_998 {
-		t.Errorf("of as many there are %d and %d", first, m)
+		t.Errorf("after 10,000 events the histories of first and m have %d and %d events, want 2 and 9,998", first, m)
 	}
 	pairs(t, s, "m", 1)
 	for again := range 2 {
 		if first, m := events("first"), events("m"); first != 0 || m != 10_000 {
-			t.Errorf("of two more there are %d and %d, after %d restarts", first, m, again)
+			t.Errorf("after two more events the histories of first and m have %d and %d events, want 0 and 10,000; restarts: %d", first, m, again)
 		}
 		if again == 0 {
 			s.Kill()

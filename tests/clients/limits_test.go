@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// onEveryEngine runs a test on each engine. serve runs a server on it.
+// onEveryEngine runs a test on each engine. The function serve starts a server of that engine.
 func onEveryEngine(t *testing.T, test func(t *testing.T, serve func(flags ...string) *simbatest.Server)) {
 	t.Run("embedded", func(t *testing.T) {
 		test(t, func(flags ...string) *simbatest.Server { return simbatest.Start(t, flags...) })
@@ -20,7 +20,7 @@ func onEveryEngine(t *testing.T, test func(t *testing.T, serve func(flags ...str
 	})
 }
 
-// awaitClients waits until that many clients are connected, with the one that asks.
+// awaitClients waits until exactly want clients are connected, admin included.
 func awaitClients(t *testing.T, admin redis.Conn, want int) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -32,12 +32,12 @@ func awaitClients(t *testing.T, admin redis.Conn, want int) {
 			return
 		}
 	}
-	t.Fatalf("not %d clients are connected", want)
+	t.Fatalf("the server never has exactly %d clients", want)
 }
 
-// mayWait sends ACQUIRE … WAIT for a held mutex, and reports whether the server has blocked the
-// client. A refused client has disconnected when it returns. All questions use one connection,
-// since each connection counts until the server sees its end.
+// mayWait sends ACQUIRE … WAIT for a held mutex on a new connection. It reports whether the server
+// has blocked that client. A refused client has disconnected when mayWait returns. mayWait asks
+// INFO on the connection admin, since more connections would count against the limit.
 func mayWait(t *testing.T, s *simbatest.Server, admin redis.Conn, contender string) bool {
 	t.Helper()
 	before, err := simbatest.ClientsInfo(admin, "blocked_clients")
@@ -58,7 +58,7 @@ func mayWait(t *testing.T, s *simbatest.Server, admin redis.Conn, contender stri
 		select {
 		case err := <-answered:
 			if err == nil || !strings.HasPrefix(err.Error(), "ERR max number of blocked clients reached") {
-				t.Fatalf("%s is answered %v", contender, err)
+				t.Fatalf("%s gets the error %v", contender, err)
 			}
 			c.Close()
 			awaitClients(t, admin, connected)
@@ -69,7 +69,7 @@ func mayWait(t *testing.T, s *simbatest.Server, admin redis.Conn, contender stri
 			return true
 		}
 	}
-	t.Fatalf("%s is neither blocked nor answered", contender)
+	t.Fatalf("the server neither blocks %s nor replies", contender)
 	return false
 }
 
@@ -78,7 +78,7 @@ func TestWaitersThatFillMaxclientsDoNotBlockTheOwner(t *testing.T) {
 		s := serve("--maxclients", "12")
 		admin, owner := simbatest.Conn(t, s), simbatest.Conn(t, s)
 		first := simbatest.DoRecord(t, owner, "SIMBA.ACQUIRE", "job", "owner", 600_000)
-		owner.Close() // its connection breaks
+		owner.Close() // the owner must reconnect
 		awaitClients(t, admin, 1)
 		limit := func(from byte, want int) {
 			t.Helper()
@@ -115,7 +115,7 @@ func TestWaitersThatFillMaxclientsDoNotBlockTheOwner(t *testing.T) {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("%d are blocked after the release, want 11", n)
+				t.Fatalf("after the release %d clients are blocked, want 11", n)
 			}
 		}
 		if got := simbatest.DoRecord(t, owner, "SIMBA.OWNER", "job"); got["owner"] != "a" {
@@ -124,11 +124,11 @@ func TestWaitersThatFillMaxclientsDoNotBlockTheOwner(t *testing.T) {
 	})
 }
 
-// cut waits until the server has cut an idle client.
+// cut waits until the server has disconnected an idle client.
 func cut(t *testing.T, c redis.Conn) {
 	t.Helper()
 	if _, err := redis.ReceiveWithTimeout(c, simbatest.Patience); err == nil || strings.Contains(err.Error(), "timeout") {
-		t.Fatalf("the idle client is not cut: %v", err)
+		t.Fatalf("the server does not disconnect the idle client: %v", err)
 	}
 }
 
@@ -139,23 +139,23 @@ func TestTheIdleTimeoutSparesSessionOwnersWaitersAndSubscribers(t *testing.T) {
 		first := simbatest.DoRecord(t, holder, "SIMBA.ACQUIRE", "job", "holder", 600_000, "SESSION")
 		waiter := simbatest.Wait(t, s, "job", "waiter")
 		listener := simbatest.Subscribe(t, s, "SUBSCRIBE", "simba:{job}")
-		// The timeout is set only now, since a busy machine may pause before the first command of a
-		// connection.
+		// The test sets the timeout only now. On a busy machine, a client could be idle for a
+		// second before its first command.
 		if _, err := holder.Do("CONFIG", "SET", "timeout", "1"); err != nil {
 			t.Fatal(err)
 		}
-		for range 3 { // later clients, which own nothing, are cut
+		for range 3 { // the server disconnects clients that own nothing
 			cut(t, simbatest.Conn(t, s))
 		}
 		if got := simbatest.DoRecord(t, holder, "SIMBA.OWNER", "job"); got["token"] != first["token"] {
-			t.Errorf("the owner is %v now", got)
+			t.Errorf("the owner has changed to %v", got)
 		}
 		if pong, err := redis.String(holder.Do("PING")); err != nil || pong != "PONG" {
-			t.Errorf("the holder: %s, %v", pong, err)
+			t.Errorf("PING by the holder returns %s, %v", pong, err)
 		}
 		simbatest.DoOne(t, holder, "SIMBA.RELEASE", "job", "holder")
 		waiter.Granted(t)
 		listener.Receive("simba:{job}", "acquired@@waiter")
-		cut(t, holder) // its lease is released
+		cut(t, holder) // now it owns nothing
 	})
 }

@@ -10,6 +10,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Setenv("FAKETTY", "1") // redis-cli then writes as to a terminal
+	os.Setenv("FAKETTY", "1") // makes redis-cli write as to a terminal
 	os.Exit(simbatest.Main(m))
 }

@@ -15,7 +15,7 @@ func cli(t testing.TB, s *simbatest.Server, args ...string) string {
 	return simbatest.Output(t, "redis-cli", append([]string{"-p", s.Port()}, args...)...)
 }
 
-// cliRun starts a redis-cli that runs on.
+// cliRun starts a redis-cli, and does not wait for its end.
 func cliRun(t testing.TB, s *simbatest.Server, args ...string) *simbatest.Process {
 	t.Helper()
 	return simbatest.Run(t, "redis-cli", append([]string{"-p", s.Port()}, args...)...)
@@ -52,8 +52,8 @@ func TestLeaderIsElectedAndHandsOffInBothProtocols(t *testing.T) {
 	simbatest.NeedRedisTools(t)
 	for _, protocol := range []string{"-2", "-3"} {
 		t.Run("RESP"+protocol[1:], func(t *testing.T) {
-			// A program may take seconds to start on a busy machine. No reservation and no lease
-			// ends meanwhile.
+			// On a busy machine, redis-cli may take seconds to start. So reservations and leases
+			// are long.
 			s := simbatest.Start(t, "--handoff-window", simbatest.Patience.String())
 			onlooker := cliRun(t, s, protocol, "SUBSCRIBE", "simba:{job}")
 			onlooker.Wants(t, `\(integer\) 1`)
@@ -62,11 +62,11 @@ func TestLeaderIsElectedAndHandsOffInBothProtocols(t *testing.T) {
 
 			a := cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "a", "600000", "TRANSITION", "2000"))
 			if a["status"] != "acquired" || a["owner"] != "a" || a["token"] != "1" || a["ttl"] != "600000" || a["transition"] != "602000" || a["position"] != "0" {
-				t.Errorf("a: %v", a)
+				t.Errorf("ACQUIRE by a returns %v", a)
 			}
 			b := cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "b", "600000"))
 			if b["status"] != "queued" || b["owner"] != "a" || b["token"] != "1" || b["position"] != "1" {
-				t.Errorf("b: %v", b)
+				t.Errorf("ACQUIRE by b returns %v", b)
 			}
 			c := cliRun(t, s, protocol, "SIMBA.ACQUIRE", "job", "c", "600000", "WAIT", "0")
 			simbatest.AwaitBlocked(t, s.Addr, 1)
@@ -77,14 +77,14 @@ func TestLeaderIsElectedAndHandsOffInBothProtocols(t *testing.T) {
 			own.Wants(t, `"released@@a"`)
 			b = cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "b", "600000"))
 			if b["status"] != "acquired" || b["token"] != "2" {
-				t.Errorf("b, when it is its turn: %v", b)
+				t.Errorf("ACQUIRE by b after its notice returns %v", b)
 			}
 			if got := cli(t, s, protocol, "SIMBA.RELEASE", "job", "b"); got != "(integer) 1" {
 				t.Errorf("release by b: %s", got)
 			}
 			c.Wait(t)
 			if got := cliFields(t, c.Output()); got["status"] != "acquired" || got["token"] != "3" {
-				t.Errorf("c, when it is its turn: %v", got)
+				t.Errorf("the blocked ACQUIRE by c returns %v", got)
 			}
 			for _, contender := range []string{"a", "b", "c"} {
 				onlooker.Wants(t, `"acquired@@`+contender+`"`)
@@ -116,11 +116,11 @@ func TestRedisCliModesWork(t *testing.T) {
 	simbatest.NeedRedisTools(t)
 	s := simbatest.Start(t)
 	if got := cli(t, s, "SIMBA.ACQUIRE", "job", "a", "600000"); !strings.Contains(got, "acquired") {
-		t.Fatal(got)
+		t.Fatalf("redis-cli shows no grant: %s", got)
 	}
 	t.Run("scan", func(t *testing.T) {
 		if got := cli(t, s, "--scan"); strings.TrimSpace(got) != `"job"` {
-			t.Errorf("it shows %q", got)
+			t.Errorf("redis-cli --scan prints %q", got)
 		}
 	})
 	t.Run("stat", func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestRedisCliModesWork(t *testing.T) {
 	})
 	t.Run("bigkeys", func(t *testing.T) {
 		if got := cli(t, s, "--bigkeys"); !strings.Contains(got, "Sampled 1 keys in the keyspace") {
-			t.Errorf("it shows\n%s", got)
+			t.Errorf("redis-cli --bigkeys prints\n%s", got)
 		}
 	})
 	t.Run("monitor", func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestRedisBenchmarkLineWorks(t *testing.T) {
 	out := simbatest.Output(t, "redis-benchmark", "-p", s.Port(), "-n", "20000", "-r", "100000", "-P", "16", "-q",
 		"SIMBA.ACQUIRE", "m:__rand_int__", "c", "60000")
 	if !regexp.MustCompile(`[1-9][\d.]* requests per second`).MatchString(out) || strings.Contains(out, "rror") {
-		t.Fatalf("it says\n%s", out)
+		t.Fatalf("redis-benchmark prints\n%s", out)
 	}
 	t.Log(out[strings.LastIndex(out, "\r")+1:])
 
@@ -159,6 +159,6 @@ func TestRedisBenchmarkLineWorks(t *testing.T) {
 		distinct[name] = true
 	}
 	if strconv.Itoa(len(distinct)) != size || len(distinct) < 15_000 {
-		t.Errorf("SCAN finds %d mutexes of %s", len(distinct), size)
+		t.Errorf("SCAN finds %d mutexes, DBSIZE is %s; want the same, at least 15,000", len(distinct), size)
 	}
 }

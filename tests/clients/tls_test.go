@@ -24,15 +24,15 @@ import (
 type tlsServer struct {
 	*simbatest.Process
 	t         *testing.T
-	addr      string // of TLS
-	dir       string // of the certificates
+	addr      string // the address for TLS
+	dir       string // the folder of the certificates
 	authority *certs.Authority
 }
 
 // tlsReady matches the log line of a ready server, with its address for TLS.
 const tlsReady = `msg=ready .*tls=(\S+)`
 
-// startTLS runs a server without a plain-text port.
+// startTLS starts a server with TLS, and without a plain-text port unless args has one.
 func startTLS(t *testing.T, args ...string) *tlsServer {
 	t.Helper()
 	s := &tlsServer{t: t, dir: t.TempDir(), authority: certs.NewAuthority(t, "test CA")}
@@ -48,12 +48,13 @@ func startTLS(t *testing.T, args ...string) *tlsServer {
 	return s
 }
 
-// write makes a certificate with that common name, in files with that name.
+// write creates a certificate with the common name name. It writes certificate and key to files
+// named after file.
 func (s *tlsServer) write(file, name string) (cert, key string) {
 	return s.authority.Sign(s.t, certs.Leaf{Name: name}).Write(s.t, s.dir, file)
 }
 
-// cli runs redis-cli against the server to its end.
+// cli runs redis-cli with TLS against the server, and returns its output.
 func (s *tlsServer) cli(args ...string) string {
 	s.t.Helper()
 	return simbatest.Output(s.t, "redis-cli", s.cliArgs(args...)...)
@@ -64,7 +65,7 @@ func (s *tlsServer) cliArgs(args ...string) []string {
 	return append([]string{"--tls", "--cacert", s.dir + "/ca.crt", "-p", port}, args...)
 }
 
-// client connects go-redis, with a certificate if one is given.
+// client returns a go-redis client, with a certificate if one is given.
 func (s *tlsServer) client(show ...certs.Signed) *goredis.Client {
 	config := &tls.Config{RootCAs: s.authority.Pool, MinVersion: tls.VersionTLS12}
 	for _, own := range show {
@@ -75,7 +76,7 @@ func (s *tlsServer) client(show ...certs.Signed) *goredis.Client {
 	return c
 }
 
-// shown returns the name in the certificate that new connections get.
+// shown returns the common name in the certificate that the server shows to a new connection.
 func (s *tlsServer) shown() string {
 	s.t.Helper()
 	nc, err := tls.Dial("tcp", s.addr, &tls.Config{RootCAs: s.authority.Pool, MinVersion: tls.VersionTLS12})
@@ -86,7 +87,7 @@ func (s *tlsServer) shown() string {
 	return nc.ConnectionState().PeerCertificates[0].Subject.CommonName
 }
 
-// blocked waits until that many clients are blocked.
+// blocked waits until exactly want clients are blocked.
 func (s *tlsServer) blocked(want int) {
 	s.t.Helper()
 	c := s.client()
@@ -99,10 +100,11 @@ func (s *tlsServer) blocked(want int) {
 			return
 		}
 	}
-	s.t.Fatalf("not %d clients are blocked", want)
+	s.t.Fatalf("the server never has exactly %d blocked clients", want)
 }
 
-// needTLSTools is simbatest.NeedRedisTools for tools that are built with TLS.
+// needTLSTools works like simbatest.NeedRedisTools, and also needs a redis-cli that is built with
+// TLS.
 func needTLSTools(t *testing.T) {
 	t.Helper()
 	simbatest.NeedRedisTools(t)
@@ -120,17 +122,17 @@ func TestRedisCliWorksOverTLS(t *testing.T) {
 	onlooker := simbatest.Run(t, "redis-cli", s.cliArgs("SUBSCRIBE", "simba:{job}")...)
 	onlooker.Wants(t, `\(integer\) 1`)
 	if a := cliFields(t, s.cli("SIMBA.ACQUIRE", "job", "a", "600000")); a["status"] != "acquired" {
-		t.Errorf("a: %v", a)
+		t.Errorf("ACQUIRE by a returns %v", a)
 	}
 	onlooker.Wants(t, `"acquired@@a"`)
 	waiter := simbatest.Run(t, "redis-cli", s.cliArgs("-3", "SIMBA.ACQUIRE", "job", "b", "600000", "WAIT", "0")...)
 	s.blocked(1)
 	if got := s.cli("SIMBA.RELEASE", "job", "a"); got != "(integer) 1" {
-		t.Errorf("release: %s", got)
+		t.Errorf("RELEASE by a returns %s", got)
 	}
 	waiter.Wait(t)
 	if b := cliFields(t, waiter.Output()); b["status"] != "acquired" || b["token"] != "2" {
-		t.Errorf("b, when it is its turn: %v", b)
+		t.Errorf("ACQUIRE by b after the release returns %v", b)
 	}
 	onlooker.Wants(t, `"acquired@@b"`)
 }
@@ -140,7 +142,7 @@ func TestRedisBenchmarkWorksOverTLS(t *testing.T) {
 	s := startTLS(t)
 	out := simbatest.Output(t, "redis-benchmark", s.cliArgs("-n", "10000", "-r", "10000", "-P", "16", "-q", "SIMBA.ACQUIRE", "m:__rand_int__", "c", "60000")...)
 	if !regexp.MustCompile(`[1-9][\d.]* requests per second`).MatchString(out) || strings.Contains(out, "rror") {
-		t.Errorf("it says\n%s", out)
+		t.Errorf("redis-benchmark prints\n%s", out)
 	}
 }
 
@@ -153,14 +155,14 @@ func TestGoRedisWorksOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status, _ := simbatest.Acquire(t, c, "job", "a", 60_000); status != "acquired" {
-		t.Error(status)
+		t.Errorf("ACQUIRE returns %s, want acquired", status)
 	}
 	if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != "acquired@@a" {
-		t.Errorf("subscriber got %v, %v", m, err)
+		t.Errorf("the subscriber got %v, %v", m, err)
 	}
 	_, port, _ := net.SplitHostPort(s.addr)
 	if info := c.Info(t.Context(), "server").Val(); !strings.Contains(info, "tls_port:"+port+"\r\n") || !strings.Contains(info, "tls_cert_expires_at:") {
-		t.Errorf("INFO says %s", info)
+		t.Errorf("INFO lacks the TLS port or the certificate's expiry: %s", info)
 	}
 }
 
@@ -168,7 +170,7 @@ func TestGoRedisWorksOverTLS(t *testing.T) {
 func TestTLSServesNoPlainTextByDefault(t *testing.T) {
 	s := startTLS(t)
 	if log := s.Output(); strings.Contains(log, " addr=") {
-		t.Errorf("it says\n%s", log)
+		t.Errorf("the server opens a plain-text port:\n%s", log)
 	}
 	c, err := redis.Dial("tcp", s.addr)
 	if err != nil {
@@ -176,7 +178,7 @@ func TestTLSServesNoPlainTextByDefault(t *testing.T) {
 	}
 	defer c.Close()
 	if _, err := c.Do("PING"); err == nil || !strings.Contains(err.Error(), "This port speaks TLS only") {
-		t.Errorf("a client without TLS is told %v", err)
+		t.Errorf("a client without TLS gets %v", err)
 	}
 	s.Wants(t, `level=WARN msg="client disconnected: TLS handshake failed"`)
 }
@@ -186,16 +188,16 @@ func TestPlainTextAndTLSAreServedSideBySide(t *testing.T) {
 	plain := goredis.NewClient(&goredis.Options{Addr: s.Wants(t, `msg=ready addr=(\S+)`)[1]})
 	defer plain.Close()
 	if status, _ := simbatest.Acquire(t, plain, "job", "a", 60_000); status != "acquired" {
-		t.Error(status)
+		t.Errorf("ACQUIRE returns %s, want acquired", status)
 	}
 	if status, _ := simbatest.Acquire(t, s.client(), "job", "b", 60_000, "NOQUEUE"); status != "busy" {
-		t.Error(status)
+		t.Errorf("ACQUIRE returns %s, want busy", status)
 	}
 	wrong := goredis.NewClient(&goredis.Options{Addr: plain.Options().Addr, MaxRetries: -1, TLSConfig: &tls.Config{RootCAs: s.authority.Pool, ServerName: "localhost"}})
 	defer wrong.Close()
 	var header tls.RecordHeaderError
 	if err := wrong.Ping(t.Context()).Err(); !errors.As(err, &header) {
-		t.Errorf("a client that speaks TLS to the plain port is told %v", err)
+		t.Errorf("a client that uses TLS on the plain port gets %v", err)
 	}
 	s.Wants(t, `level=WARN msg="client disconnected: it uses TLS on the plain port"`)
 }
@@ -206,20 +208,20 @@ func TestMutualTLSAcceptsOnlyCertificatesOfItsAuthority(t *testing.T) {
 	foreign := certs.NewAuthority(t, "another CA").Sign(t, certs.Leaf{Name: "billing"})
 	expired := s.authority.Sign(t, certs.Leaf{Name: "billing", NotAfter: time.Now().Add(-time.Hour)})
 	if status, _ := simbatest.Acquire(t, s.client(known), "job", "a", 60_000); status != "acquired" {
-		t.Error(status)
+		t.Errorf("ACQUIRE returns %s, want acquired", status)
 	}
 	for name, show := range map[string][]certs.Signed{"none": nil, "of another authority": {foreign}, "expired": {expired}} {
 		if err := s.client(show...).Ping(t.Context()).Err(); err == nil || !strings.Contains(err.Error(), "tls: ") {
-			t.Errorf("a certificate, %s: %v", name, err)
+			t.Errorf("PING with the certificate %s returns %v, want a TLS error", name, err)
 		}
 	}
 	if tools, err := exec.LookPath("redis-cli"); err == nil {
 		cert, key := known.Write(t, s.dir, "client")
 		if got := simbatest.Output(t, tools, s.cliArgs("--cert", cert, "--key", key, "PING")...); got != "PONG" {
-			t.Errorf("redis-cli with a certificate says %s", got)
+			t.Errorf("redis-cli with a certificate prints %s", got)
 		}
 		if got := s.cli("PING"); !strings.Contains(got, "ertificate") && !strings.Contains(got, "Error") {
-			t.Errorf("redis-cli without one says %s", got)
+			t.Errorf("redis-cli without a certificate prints %s", got)
 		}
 	}
 }
@@ -229,26 +231,26 @@ func TestACertificateIsALogin(t *testing.T) {
 	s := startTLS(t, "--tls-auth-clients", "yes", "--tls-ca-cert-file", "$ca", "--aclfile", users)
 	known := s.client(s.authority.Sign(t, certs.Leaf{Name: "billing"}))
 	if name, err := known.Do(t.Context(), "ACL", "WHOAMI").Text(); err != nil || name != "billing" {
-		t.Errorf("the certificate of billing: %s, %v", name, err)
+		t.Errorf("ACL WHOAMI with the certificate of billing returns %s, %v", name, err)
 	}
 	if status, _ := simbatest.Acquire(t, known, "billing:job", "billing:1", 60_000); status != "acquired" {
-		t.Error(status)
+		t.Errorf("ACQUIRE returns %s, want acquired", status)
 	}
 	denied(t, "a mutex of others", known.Do(t.Context(), "SIMBA.ACQUIRE", "stock:job", "billing:1", 60_000).Err())
 	denied(t, "another's name", known.Do(t.Context(), "SIMBA.ACQUIRE", "billing:job", "stock:1", 60_000).Err())
 	for _, name := range []string{"closed", "nobody"} {
 		if err := s.client(s.authority.Sign(t, certs.Leaf{Name: name})).Ping(t.Context()).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
-			t.Errorf("the certificate of %s: %v", name, err)
+			t.Errorf("PING with the certificate of %s returns %v, want NOAUTH", name, err)
 		}
 	}
 }
 
-// A reload of the certificate must not remove a waiter from its queue.
+// A reload of the certificate must keep connections, so a waiter stays in its queue.
 func TestSIGHUPReloadsTheCertificateAndKeepsConnections(t *testing.T) {
 	s := startTLS(t)
 	c := s.client()
 	if status, _ := simbatest.Acquire(t, c, "job", "a", 600_000); status != "acquired" {
-		t.Fatal(status)
+		t.Fatalf("ACQUIRE returns %s, want acquired", status)
 	}
 	type granted struct {
 		status string
@@ -267,33 +269,33 @@ func TestSIGHUPReloadsTheCertificateAndKeepsConnections(t *testing.T) {
 	}()
 	s.blocked(1)
 	if got := s.shown(); got != "first" {
-		t.Errorf("it shows %s", got)
+		t.Errorf("the server shows the certificate %s, want first", got)
 	}
 	s.write("server", "second")
 	s.Signal(syscall.SIGHUP)
 	s.Wants(t, `level=INFO msg="TLS certificate in use" subject="?CN=second"? expires=`)
 	if got := s.shown(); got != "second" {
-		t.Errorf("after the renewal it shows %s", got)
+		t.Errorf("after the reload the server shows the certificate %s, want second", got)
 	}
 
-	// A key that does not match the certificate is refused.
+	// The server must refuse a certificate that does not match the key.
 	s.authority.Sign(t, certs.Leaf{Name: "third"}).Write(t, s.dir, "third")
 	simbatest.Output(t, "cp", s.dir+"/third.crt", s.dir+"/server.crt")
 	s.Signal(syscall.SIGHUP)
 	s.Wants(t, `level=ERROR msg="TLS reload failed; keeping the current certificate"`)
 	if got := s.shown(); got != "second" {
-		t.Errorf("after a renewal that failed it shows %s", got)
+		t.Errorf("after a failed reload the server shows the certificate %s, want second", got)
 	}
 
 	if released := c.Do(t.Context(), "SIMBA.RELEASE", "job", "a").Val(); released != int64(1) {
-		t.Errorf("release: %v", released)
+		t.Errorf("RELEASE by a returns %v", released)
 	}
 	if got := <-handed; got != (granted{"acquired", 2}) {
-		t.Errorf("who waited all the time got %v", got)
+		t.Errorf("the waiter gets %v, want acquired with token 2", got)
 	}
 	s.Signal(syscall.SIGTERM)
 	if code := s.Wait(t); code != 0 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("the server exits with code %d, want 0", code)
 	}
 }
 
@@ -317,6 +319,6 @@ func TestAKilledTLSClientLosesItsSessionLeaseAtOnce(t *testing.T) {
 	s.blocked(1)
 	nc.NetConn().Close() // without a TLS alert
 	if got := <-status; got != "acquired<nil>" {
-		t.Errorf("b: %s", got)
+		t.Errorf("the wait of b ends with %s", got)
 	}
 }

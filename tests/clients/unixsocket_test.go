@@ -18,19 +18,20 @@ func TestRedisCLIOverAUnixSocket(t *testing.T) {
 	s := simbatest.Start(t, "--unixsocket", path)
 	over := func(args ...string) []string { return append([]string{"-s", path}, args...) }
 	if got := simbatest.Output(t, "redis-cli", over("PING")...); strings.Trim(got, "\"\n") != "PONG" {
-		t.Errorf("PING: %q", got)
+		t.Errorf("PING over the socket prints %q", got)
 	}
 	monitor := simbatest.Run(t, "redis-cli", over("MONITOR")...)
 	monitor.Wants(t, "^OK$")
 
-	// A session over the socket shows its connection to clients of TCP, and ends with it.
+	// Clients over TCP see the connection of a session over the socket. The session ends with that
+	// connection.
 	owner, err := redis.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer owner.Close()
 	if r := simbatest.DoRecord(t, owner, "SIMBA.ACQUIRE", "job", "a", 600_000, "SESSION"); r["status"] != "acquired" {
-		t.Fatal(r)
+		t.Fatalf("SIMBA.ACQUIRE returns %v, want acquired", r)
 	}
 	if shown := cli(t, s, "SIMBA.OWNER", "job"); !strings.Contains(shown, `"`+path+`:0"`) {
 		t.Errorf("the owner's connection is missing:\n%s", shown)
@@ -42,9 +43,9 @@ func TestRedisCLIOverAUnixSocket(t *testing.T) {
 	monitor.Wants(t, `\[0 unix:`+path+`\] "SIMBA.ACQUIRE" "job" "b"`)
 
 	simbatest.Refused(t, 1, "another process listens on "+path, "--addr", "127.0.0.1:0", "--data-dir", t.TempDir()+"/data", "--log-level", "error", "--unixsocket", path)
-	s.Restart() // a killed server leaves the file
+	s.Restart() // a killed server leaves the socket's file, and the next one must replace it
 	if got := simbatest.Output(t, "redis-cli", over("PING")...); strings.Trim(got, "\"\n") != "PONG" {
-		t.Errorf("PING after a crash: %q", got)
+		t.Errorf("PING after a crash prints %q", got)
 	}
 }
 
@@ -68,7 +69,7 @@ func TestGoClientsOverAUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o, err := c.Owner(t.Context(), "job"); err != nil || o.Token != l.Token() || o.Since.IsZero() {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("Owner returns %+v, %v", o, err)
 	}
 	if err := l.Unlock(t.Context()); err != nil {
 		t.Error(err)

@@ -40,7 +40,7 @@ func login(t *testing.T, s *simbatest.Server, user, password string) *goredis.Cl
 	return c
 }
 
-// denied fails unless err begins with NOPERM.
+// denied fails the test unless err begins with NOPERM. what names the command in the failure text.
 func denied(t *testing.T, what string, err error) {
 	t.Helper()
 	if err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
@@ -55,6 +55,15 @@ func allowed(t *testing.T, what string, err error) {
 	}
 }
 
+// do sends a command, given as its words, and returns the error.
+func do(ctx context.Context, c *goredis.Client, command string) error {
+	var words []any
+	for _, word := range strings.Fields(command) {
+		words = append(words, word)
+	}
+	return c.Do(ctx, words...).Err()
+}
+
 func TestUsersOfTheDocsWorkAsDocumented(t *testing.T) {
 	file := writeUsers(t, simbatest.DocsBlock(t, "reference/users.md", "users")...)
 	s := simbatest.Start(t, "--aclfile", file)
@@ -64,7 +73,7 @@ func TestUsersOfTheDocsWorkAsDocumented(t *testing.T) {
 
 	err := goredis.NewClient(&goredis.Options{Addr: s.Addr}).Ping(ctx).Err()
 	if err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
-		t.Errorf("a stranger: %v", err)
+		t.Errorf("a client without a password gets %v, want NOAUTH", err)
 	}
 
 	acquire := func(c *goredis.Client, mutex, contender string) error {
@@ -75,15 +84,18 @@ func TestUsersOfTheDocsWorkAsDocumented(t *testing.T) {
 	denied(t, "in another's name", acquire(billing, "billing:invoices", "worker-1"))
 	denied(t, "billing's BREAK", billing.Do(ctx, "SIMBA.BREAK", "billing:invoices").Err())
 	denied(t, "a plain key", billing.Get(ctx, "billing:invoices").Err())
+	for _, all := range []string{"SIMBA.SCAN 0", "SCAN 0", "RANDOMKEY", "KEYS *", "PUBSUB CHANNELS", "PUBSUB SHARDCHANNELS", "MONITOR", "SIMBA.BACKUP BEGIN"} {
+		denied(t, "billing's list of all names by "+all, do(ctx, billing, all))
+	}
 	notices := billing.Subscribe(ctx, "simba:{billing:invoices}", "simba:{billing:invoices}:billing:1")
 	defer notices.Close()
 	if _, err := notices.Receive(ctx); err != nil {
-		t.Errorf("billing listens: %v", err)
+		t.Errorf("SUBSCRIBE by billing to its own channels returns %v", err)
 	}
 	others := billing.Subscribe(ctx, "simba:{jobs:1}")
 	defer others.Close()
 	if _, err := others.Receive(ctx); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
-		t.Errorf("billing listens to others: %v", err)
+		t.Errorf("SUBSCRIBE by billing to another's channel returns %v, want NOPERM", err)
 	}
 
 	allowed(t, "a worker", acquire(workers, "jobs:1", "worker-1"))
@@ -101,13 +113,17 @@ func TestUsersOfTheDocsWorkAsDocumented(t *testing.T) {
 	allowed(t, "the dashboard's INFO", dashboard.Info(ctx).Err())
 	allowed(t, "the dashboard's SLOWLOG GET", dashboard.SlowLogGet(ctx, 10).Err())
 	allowed(t, "the dashboard's LATENCY HISTOGRAM", dashboard.Do(ctx, "LATENCY", "HISTOGRAM").Err())
+	allowed(t, "the dashboard's HELP", dashboard.Do(ctx, "SIMBA.HELP").Err())
+	for _, other := range []string{"CLIENT LIST", "CONFIG GET *", "PSUBSCRIBE simba*", "PUBLISH simba:{m} x", "PUBLISH simba-events:{m} x"} {
+		denied(t, "the dashboard's "+other, do(ctx, dashboard, other))
+	}
 	denied(t, "the dashboard's SLOWLOG RESET", dashboard.Do(ctx, "SLOWLOG", "RESET").Err())
 	denied(t, "the dashboard's ACQUIRE", acquire(dashboard, "m", "dashboard"))
 	denied(t, "the dashboard's RELEASE", dashboard.Do(ctx, "SIMBA.RELEASE", "billing:invoices", "billing:1").Err())
 	denied(t, "the dashboard's SHUTDOWN", dashboard.Do(ctx, "SHUTDOWN").Err())
 
 	if n, err := ops.Do(ctx, "SIMBA.BREAK", "billing:invoices").Int(); n != 1 || err != nil {
-		t.Errorf("ops' BREAK: %d, %v", n, err)
+		t.Errorf("BREAK by ops returns %d, %v, want 1", n, err)
 	}
 	s.Wants(t, `level=INFO msg="audit: command" user=ops addr=127\.0\.0\.1:\d+ command=simba\.break mutex=billing:invoices`)
 	s.Wants(t, `level=WARN msg="audit: permission denied" user=billing .*command.*simba\.break`)
@@ -123,13 +139,13 @@ func TestRedisCliShowsTheUsers(t *testing.T) {
 		as := []string{protocol, "--no-auth-warning", "--user", "ops", "--pass", "change-me-4"}
 		ops := func(args ...string) string { return cli(t, s, append(as[:len(as):len(as)], args...)...) }
 		if got := ops("ACL", "WHOAMI"); !strings.Contains(got, "ops") {
-			t.Errorf("WHOAMI: %q", got)
+			t.Errorf("ACL WHOAMI prints %q", got)
 		}
 		if got := ops("ACL", "USERS"); !strings.Contains(got, "dashboard") {
-			t.Errorf("USERS: %q", got)
+			t.Errorf("ACL USERS prints %q", got)
 		}
 		if got := ops("ACL", "DRYRUN", "billing", "SIMBA.BREAK", "billing:1"); !strings.Contains(got, "This user has no permissions to run the 'simba.break' command") {
-			t.Errorf("DRYRUN: %q", got)
+			t.Errorf("ACL DRYRUN prints %q", got)
 		}
 	}
 }
@@ -147,7 +163,7 @@ func TestACLLoadAppliesAChangedFileToOpenConnections(t *testing.T) {
 
 	rewriteUsers(t, file, "user a on >1 ~* +@all -simba.release -nonsense")
 	if _, err := admin.Do("ACL", "LOAD"); err == nil || !strings.Contains(err.Error(), "users.acl:1:") {
-		t.Errorf("a file with a fault: %v", err)
+		t.Errorf("ACL LOAD of a faulty file returns %v", err)
 	}
 	rewriteUsers(t, file, "user a on >1 ~* +@all -simba.release")
 	if _, err := admin.Do("ACL", "LOAD"); err != nil {
@@ -156,10 +172,10 @@ func TestACLLoadAppliesAChangedFileToOpenConnections(t *testing.T) {
 	_, err := a.Do("SIMBA.RELEASE", "m", "a")
 	denied(t, "a's RELEASE", err)
 	if got := simbatest.DoRecord(t, a, "SIMBA.GUARD", "m", "a", 600_000)["status"]; got != "renewed" {
-		t.Errorf("a's GUARD: %v", got)
+		t.Errorf("GUARD by a returns %v", got)
 	}
 	if _, err := b.Do("PING"); err == nil {
-		t.Error("a user that is gone is served")
+		t.Error("the server still serves a user that the file no longer has")
 	}
 }
 
@@ -197,15 +213,15 @@ func TestAUserCannotTakeAKeyAsAnotherUser(t *testing.T) {
 	}
 	err := a.Eval(ctx, "return redis.call('set', KEYS[1], 'b:1')", []string{"k3"}).Err()
 	if err == nil || !strings.Contains(err.Error(), "can't act as one of the contenders") {
-		t.Errorf("a script: %v", err)
+		t.Errorf("a script that takes a key as another user returns %v", err)
 	}
 	_, err = a.TxPipelined(ctx, func(p goredis.Pipeliner) error { return p.Set(ctx, "k3", "b", 0).Err() })
 	if err == nil {
-		t.Error("a transaction: it has run")
+		t.Error("the server executed a transaction that takes a key as another user")
 	}
 	allowed(t, "a tells b of its own release", a.Publish(ctx, "simba:{k3}:b", "released@@a").Err())
 	if owner, err := b.Do(ctx, "SIMBA.OWNER", "k3").Result(); err != goredis.Nil {
-		t.Errorf("somebody owns it: %v, %v", owner, err)
+		t.Errorf("k3 has an owner: %v, %v", owner, err)
 	}
 	allowed(t, "b itself", b.SetNX(ctx, "k3", "b:1", 0).Err())
 	denied(t, "with a rule as:, another's name", bound.Set(ctx, "k3", "b", 0).Err())
@@ -219,7 +235,7 @@ func TestAStoppingServerLogsEachFailedLogin(t *testing.T) {
 	if _, err := admin.Do("AUTH", "admin", "1"); err != nil {
 		t.Fatal(err)
 	}
-	const tries = 35 // more than the server logs one by one
+	const tries = 35 // above some number, the server logs failed logins together
 	for range tries {
 		c := simbatest.Conn(t, s)
 		if err := c.Send("AUTH", "admin", "guess"); err != nil {
@@ -238,11 +254,11 @@ func TestAStoppingServerLogsEachFailedLogin(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("not all have failed:\n%s", info)
+			t.Fatalf("not all logins have failed yet:\n%s", info)
 		}
 	}
 	if _, err := admin.Do("SHUTDOWN"); err == nil {
-		t.Error("SHUTDOWN is answered")
+		t.Error("the server replies to SHUTDOWN")
 	}
 	s.Wait(t)
 	log := s.Output()
@@ -259,6 +275,6 @@ func TestAStoppingServerLogsEachFailedLogin(t *testing.T) {
 		sum += n
 	}
 	if sum != tries || each == tries {
-		t.Errorf("%d lines tell of %d failed logins, want %d:\n%s", each, sum, tries, log)
+		t.Errorf("%d lines of the log report %d failed logins, want fewer lines and %d logins:\n%s", each, sum, tries, log)
 	}
 }

@@ -1,8 +1,8 @@
-// Package contenders tests the promises of the Go client with real servers on every engine, and
-// with contenders that are killed and frozen.
+// Package contenders tests the promises of the Go client with real servers on every engine. The
+// tests kill and freeze contenders.
 //
-// Two records must show that there were never two owners. Each contender records when it owned
-// the mutex, by one clock. The server has its history.
+// Two records must show that there were never two owners at the same time. Each contender records
+// when it owned the mutex, by a clock that all contenders share. The server records its history.
 package contenders
 
 import (
@@ -23,7 +23,7 @@ const tryDial = "github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silence{}) // go-redis logs each failed connection
-	// A go-redis pool that is closed while it dials goes on for up to a second.
+	// A go-redis pool that is closed while it dials may go on to dial for a second.
 	leaks.Exit(simbatest.Main(m), goleak.IgnoreAnyFunction(tryDial))
 }
 
@@ -31,7 +31,7 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// connect returns a go-redis client of its own, as each process has one.
+// connect returns a new go-redis client, such as each process has.
 func connect(t testing.TB, addr string) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
@@ -39,7 +39,7 @@ func connect(t testing.TB, addr string) *redis.Client {
 	return rdb
 }
 
-// newClient returns a Client with connections of its own.
+// newClient returns a Client with its own connections.
 func newClient(t testing.TB, addr string) *client.Client {
 	t.Helper()
 	c, err := client.New(connect(t, addr), client.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -50,14 +50,14 @@ func newClient(t testing.TB, addr string) *client.Client {
 	return c
 }
 
-// within fails the test unless something arrives on the channel in time.
+// within returns what arrives on the channel. It fails the test if nothing arrives in time.
 func within[T any](t testing.TB, what string, happens <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-happens:
 		return v
 	case <-time.After(simbatest.Patience):
-		t.Fatalf("waited %v in vain: %s", simbatest.Patience, what)
+		t.Fatalf("this did not happen within %v: %s", simbatest.Patience, what)
 		panic("unreachable")
 	}
 }

@@ -19,18 +19,18 @@ const (
 	killTransition = 200 * time.Millisecond
 
 	// killSlack bounds the time from the end of a dead owner's lease to the next tenure, by the
-	// server's clock. For a blocked client it bounds the time to its reply.
+	// server's clock. It also bounds the time to the reply to a blocked client.
 	killSlack = 100 * time.Millisecond
 
-	// killPause is how long a busy machine may stop a process.
+	// killPause is the longest time for which a busy machine may stop a process.
 	killPause = 3 * time.Second
 )
 
 // 50 processes contend for one mutex. The test repeatedly kills the owner and starts another
-// process. The next waiter gets a notice and asks for the mutex, so the server, its disk and
-// another process must act within the bound.
+// process. The next waiter gets a notice and asks for the mutex. So the server, its disk and that
+// waiter must act within the bound.
 //
-// This test and the next are not parallel: other tests would only make the machine busy.
+// This test and the next one are not parallel, because other tests would make the machine busy.
 func TestNextContenderAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	t := simbatest.NewCampaign(test, "holder killed, 50 processes want it", "embedded")
 	s := preferred(t)
@@ -45,12 +45,12 @@ func TestNextContenderAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 		f.prefer()
 		time.Sleep(rand.N(killTTL + killTransition)) // the kill comes at a random time of a lease
 		o := f.kill(victim)
-		if o.token == 0 { // on a busy machine, it had lost the mutex
+		if o.token == 0 { // the machine was busy, and the victim had lost the mutex
 			f.launch()
 			continue
 		}
 		f.takesOver(f.acquiredAfter(o), o, "")
-		f.launch() // only now, because the start of a process is a load
+		f.launch() // not earlier: the start of a process makes the machine busy
 	}
 	for _, c := range f.all {
 		c.Kill()
@@ -65,8 +65,8 @@ func TestNextContenderAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	}
 }
 
-// A client that is blocked in ACQUIRE … WAIT gets the mutex in the step that ends the lease,
-// without another request. The bound holds for the arrival of the reply, too.
+// A client that is blocked in ACQUIRE … WAIT gets the mutex in the step that ends the lease. It
+// sends no other request. The reply must arrive within the bound, too.
 func TestBlockedWaiterAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	t := simbatest.NewCampaign(test, "holder killed, a blocked client wants it", "embedded")
 	s := preferred(t)
@@ -87,24 +87,24 @@ func TestBlockedWaiterAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 			got <- reply{time.Duration(time.Now().UnixNano()), simbatest.StolenSoFar(), err}
 		}()
 		f.waits(waiter)
-		f.launch() // behind the waiter
+		f.launch() // this contender queues behind the waiter
 		o := f.kill(victim)
 		r := within(t, "the waiter gets its reply", got)
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
-		if o.token != 0 { // else it had lost the mutex, on a busy machine
+		if o.token != 0 { // 0: the machine was busy, and the victim had lost the mutex
 			f.takesOverAndGetsReply(f.acquiredAfter(o), o, waiter, r)
 		}
 		if n, err := f.rdb.Do(t.Context(), "simba.release", f.mutex, waiter).Int(); err != nil || n != 1 {
-			t.Fatalf("the waiter releases: %d, %v", n, err)
+			t.Fatalf("SIMBA.RELEASE of the waiter returns %d, %v, want 1", n, err)
 		}
 	}
 	t.Counted(kills, "granted after transition_at: %v; reply after it: %v; %d while the machine stood still, done again", f.late, f.replied, f.stood)
 }
 
-// preferred starts a server that other load delays as little as possible. The server has priority,
-// where that is permitted, and its data directory is in memory.
+// preferred starts a server that other processes delay as little as possible. The server runs with
+// priority if the system permits that, and its data directory is in memory.
 func preferred(t testing.TB) *simbatest.Server {
 	t.Helper()
 	s := simbatest.Start(t, "--data-dir", stores.Scratch(t)+"/data")
@@ -118,15 +118,15 @@ type fleet struct {
 	s         *simbatest.Server
 	mutex     string
 	rdb       *redis.Client
-	all       map[string]*contender // by id
+	all       map[string]*contender // the contenders by id
 	preferred map[string]bool
 	noted     tenures
-	history   []change // as far as it was read
+	history   []change // the part that was read so far
 
 	late    simbatest.Latencies // from the end of a dead owner's lease to the next tenure
-	replied simbatest.Latencies // and to the reply to the blocked waiter
-	stood   int                 // takeovers that do not count: the machine stood still, or may have
-	kills   int                 // takeovers that have to count
+	replied simbatest.Latencies // from there to the reply to the blocked waiter
+	stood   int                 // takeovers that do not count, because the machine may have stopped
+	kills   int                 // how many takeovers must count
 }
 
 func newFleet(t testing.TB, s *simbatest.Server, mutex string) *fleet {
@@ -139,8 +139,8 @@ func (f *fleet) launch() {
 	f.all[id] = launch(f.t, f.s.Addr, f.mutex, id, killTTL, killTransition)
 }
 
-// prefer gives priority to the processes that were launched a while ago, so that a process that
-// starts does not delay them.
+// prefer gives priority to the processes that were launched so far. So a process that is launched
+// later does not delay them.
 func (f *fleet) prefer() {
 	for id, c := range f.all {
 		if !f.preferred[id] {
@@ -150,8 +150,8 @@ func (f *fleet) prefer() {
 	}
 }
 
-// owner waits for an owner that has reported its tenure, and returns it. An owner whose reply was
-// late never reports the tenure.
+// owner waits for an owner that has reported its tenure, and returns it. If the reply to an owner
+// is late, it never reports the tenure.
 func (f *fleet) owner() *contender {
 	f.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -198,7 +198,7 @@ func (f *fleet) ask() (owner string, o tenureEnd) {
 type tenureEnd struct {
 	token        uint64
 	transitionAt time.Duration    // since 1970, by the server's clock
-	stolen       simbatest.Stolen // a moment before the end at the latest
+	stolen       simbatest.Stolen // the stolen time at some moment before the end
 }
 
 // kill kills the owner and waits for the end of its lease.
@@ -210,13 +210,14 @@ func (f *fleet) kill(victim *contender) (last tenureEnd) {
 		if owner != victim.id {
 			return last
 		}
-		last = o // its last renewal may still be in flight
+		last = o // the owner's last renewal may still be in flight
 		last.stolen = simbatest.StolenSoFar()
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// read reads only the new part of the history, because reading all of it each time is a load.
+// read returns the whole history. It reads only the new part from the server, because to read
+// everything each time would make the machine busy.
 func (f *fleet) read() []change {
 	f.t.Helper()
 	seq := int64(0)
@@ -228,7 +229,7 @@ func (f *fleet) read() []change {
 	return news
 }
 
-// since returns the changes after the end of a lease, with the time from it.
+// since returns the changes after the end of a lease, each with the time since that end.
 func (f *fleet) since(o tenureEnd) (s []string) {
 	for _, c := range f.history {
 		if c.at >= o.transitionAt {
@@ -240,17 +241,17 @@ func (f *fleet) since(o tenureEnd) (s []string) {
 
 // reply is the reply to a blocked client.
 type reply struct {
-	at     time.Duration // since 1970, by the machine's clock, which is the server's
+	at     time.Duration // since 1970, by the machine's clock, which the server uses, too
 	stolen simbatest.Stolen
 	err    error
 }
 
-// takesOver checks the tenure that follows a dead owner's. It must have begun in time, and belong
-// to owner, unless owner is "". takesOver reports whether the takeover counts.
+// takesOver checks the tenure after the one of a dead owner. This tenure must begin in time, and
+// belong to owner unless owner is "". takesOver reports whether the takeover counts.
 func (f *fleet) takesOver(next change, o tenureEnd, owner string) bool {
 	f.t.Helper()
 	if owner != "" && next.owner != owner {
-		f.t.Errorf("%s is granted it, not %s: %v", next.owner, owner, f.since(o))
+		f.t.Errorf("the server granted the mutex to %s, not to %s: %v", next.owner, owner, f.since(o))
 	}
 	late := next.at - o.transitionAt
 	counts := f.inTime(next.owner+" acquires", late, simbatest.StolenSoFar(), o)
@@ -260,7 +261,8 @@ func (f *fleet) takesOver(next change, o tenureEnd, owner string) bool {
 	return counts
 }
 
-// takesOverAndGetsReply is takesOver for a blocked waiter: its reply must come in time, too.
+// takesOverAndGetsReply is takesOver for a blocked waiter. It also checks that the reply is in
+// time.
 func (f *fleet) takesOverAndGetsReply(next change, o tenureEnd, owner string, r reply) {
 	f.t.Helper()
 	late := r.at - o.transitionAt
@@ -269,14 +271,14 @@ func (f *fleet) takesOverAndGetsReply(next change, o tenureEnd, owner string, r 
 	}
 }
 
-// inTime fails if something came too late after the end of a dead owner's lease. It reports
-// whether it counts.
+// inTime fails if a takeover came too late after the end of a dead owner's lease. It reports
+// whether the takeover counts.
 //
-// The hosts of virtual machines stop them for a quarter of a second now and then. If the kernel
-// reports at least as much stolen time as the takeover was late, the takeover does not count, and
-// the test repeats it. Other processes may also delay a takeover, which nothing reports. So a short
-// test repeats a few takeovers that were late by less than killPause. A long campaign runs on a
-// quiet machine, and repeats none of these.
+// The host of a virtual machine stops it for a quarter of a second now and then. The kernel reports
+// this as stolen time. If that explains why a takeover was late, the takeover does not count, and
+// the test repeats it. Other processes may also delay a takeover, but the kernel does not report
+// that. So a short test repeats a few takeovers that were late by less than killPause. A long
+// campaign runs on a quiet machine, and does not repeat them.
 func (f *fleet) inTime(what string, late time.Duration, seen simbatest.Stolen, o tenureEnd) (counts bool) {
 	f.t.Helper()
 	if late <= killSlack {
@@ -287,7 +289,7 @@ func (f *fleet) inTime(what string, late time.Duration, seen simbatest.Stolen, o
 		f.stood++
 		f.t.Logf("%s %v after the end of a lease, of which the host took %v: not counted: %v", what, late, stolen, f.since(o))
 		if f.stood > f.kills/5 {
-			f.t.Fatal("the machine stands still too often to measure anything")
+			f.t.Fatal("the machine stops too often to measure anything")
 		}
 		return false
 	}
@@ -295,7 +297,7 @@ func (f *fleet) inTime(what string, late time.Duration, seen simbatest.Stolen, o
 	return true
 }
 
-// acquiredAfter waits for the tenure after o, and returns its begin in the server's history.
+// acquiredAfter waits for the tenure after o, and returns the change that began it.
 func (f *fleet) acquiredAfter(o tenureEnd) change {
 	f.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {

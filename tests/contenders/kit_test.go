@@ -13,7 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// These are the cases of the compatibility kit that each backend of Simba passes, on each engine.
+// Simba has a compatibility kit for its backends. This test runs the cases of the kit on each
+// engine.
 func TestEachEnginePassesSimbasCompatibilityKit(t *testing.T) {
 	for _, engine := range simbatest.Engines {
 		t.Run(engine, func(t *testing.T) {
@@ -28,8 +29,7 @@ func TestEachEnginePassesSimbasCompatibilityKit(t *testing.T) {
 	}
 }
 
-// stableLease is the TTL of a lease that a busy machine does not lose, and whose end no test
-// awaits.
+// stableLease is a TTL for leases that must not end during a test, even on a busy machine.
 const stableLease = time.Minute
 
 func stable(mutex string) client.ContenderConfig {
@@ -42,7 +42,7 @@ func startStop(t *testing.T, s *simbatest.Server) {
 	k.start(t)
 	state := within(t, "acquired", k.acquired)
 	if state.Before.ID == k.ID() || state.After.ID != k.ID() || !k.IsOwner() {
-		t.Errorf("acquired with %+v", state)
+		t.Errorf("OnAcquired got %+v", state)
 	}
 	if o, err := c.Owner(t.Context(), "start-stop"); err != nil || o.ID != k.ID() || o.Token != k.token() {
 		t.Errorf("the server's owner is %+v, %v", o, err)
@@ -50,7 +50,7 @@ func startStop(t *testing.T, s *simbatest.Server) {
 	k.stop(t)
 	state = within(t, "released", k.released)
 	if state.Before.ID != k.ID() || !state.After.IsZero() || k.IsOwner() {
-		t.Errorf("released with %+v", state)
+		t.Errorf("OnReleased got %+v", state)
 	}
 	if o, err := c.Owner(t.Context(), "start-stop"); err != nil || !o.IsZero() {
 		t.Errorf("after the stop the server's owner is %+v, %v", o, err)
@@ -64,7 +64,7 @@ func restart(t *testing.T, s *simbatest.Server) {
 		k.start(t)
 		within(t, "acquired", k.acquired)
 		if token := k.token(); token <= last {
-			t.Errorf("token %d after %d", token, last)
+			t.Errorf("token %d follows token %d", token, last)
 		}
 		last = k.token()
 		k.stop(t)
@@ -85,23 +85,23 @@ func guard(t *testing.T, s *simbatest.Server) {
 	token, until := k.token(), k.Owner().TransitionAt
 	select {
 	case <-k.released:
-		t.Error("it was lost")
+		t.Error("the owner has lost the mutex")
 	case <-other.acquired:
-		t.Error("the other owns it")
+		t.Error("the other contender owns the mutex")
 	case <-time.After(12 * ttl):
 	}
 	if o, err := c.Owner(t.Context(), "guard"); err != nil || o.ID != k.ID() || o.Token != token || !o.TransitionAt.After(until) {
-		t.Errorf("after that the owner is %+v, %v", o, err)
+		t.Errorf("after the renewals the owner is %+v, %v", o, err)
 	}
 	k.stop(t)
 	within(t, "acquired", other.acquired)
 	other.stop(t)
 	if n := serverSaw(t, changes(t, connect(t, s.Addr), "guard"), nil); n != 2 {
-		t.Errorf("%d tenures, not 2", n)
+		t.Errorf("the server had %d tenures, want 2", n)
 	}
 }
 
-// tenContenders runs ten contenders of a mutex for 30 s, and longer until each has owned it. They
+// tenContenders runs ten contenders of a mutex until each has owned it, at least for 30 s. They
 // resign now and then. Two of them lose their connections at times.
 func tenContenders(t *testing.T, s *simbatest.Server) {
 	const mutex, contenders, cutOff, length = "ten", 10, 2, 30 * time.Second
@@ -138,9 +138,9 @@ func tenContenders(t *testing.T, s *simbatest.Server) {
 		ends[c.event]++
 	}
 	if len(owners) != contenders {
-		t.Errorf("%d of %d have ever owned it: %v", len(owners), contenders, owners)
+		t.Errorf("%d of %d contenders have owned the mutex: %v", len(owners), contenders, owners)
 	}
-	t.Logf("%d tenures noted, %d at the server: %v, %v", len(tenures), n, ends, owners)
+	t.Logf("the contenders recorded %d tenures, the server %d: %v, %v", len(tenures), n, ends, owners)
 }
 
 // cut repeatedly breaks the link of an owner for longer than its lease.
@@ -164,7 +164,7 @@ const passerLease = 800 * time.Millisecond
 // passer owns the mutex for a time, and resigns.
 type passer struct {
 	*client.Contender
-	tired chan struct{} // it has owned the mutex for long enough
+	tired chan struct{} // has an element when it has owned the mutex for long enough
 }
 
 func newPasser(t testing.TB, c *client.Client, mutex, id string, want time.Duration, noted *tenures) *passer {

@@ -14,9 +14,9 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// Not parallel: it counts the goroutines of the process. Its leases are longer than a restart of
-// the server, which may take many seconds on a busy machine. A lost lease would be an error of
-// Close.
+// The test is not parallel, because it counts the goroutines of the process. On a busy machine a
+// restart of the server may take many seconds. The leases are longer, because Close would report a
+// lost lease as an error.
 func TestNothingRunsAfterClose(t *testing.T) {
 	s := simbatest.Start(t)
 	before := goleak.IgnoreCurrent()

@@ -40,10 +40,10 @@ func TestAPartitionedOwnerStopsBeforeTheNextBegins(t *testing.T) {
 			other.start(t)
 			within(t, "the other acquires", other.acquired)
 			if ownership.Err() == nil || k.IsOwner() {
-				t.Error("two owners")
+				t.Error("the first contender is still the owner after the other has acquired the mutex")
 			}
 			if other.token() <= token {
-				t.Errorf("token %d after %d", other.token(), token)
+				t.Errorf("token %d follows token %d", other.token(), token)
 			}
 			within(t, "released", k.released)
 			if cause := context.Cause(ownership); !errors.Is(cause, client.ErrLost) {
@@ -54,7 +54,7 @@ func TestAPartitionedOwnerStopsBeforeTheNextBegins(t *testing.T) {
 			other.stop(t)
 			within(t, "acquired again", k.acquired)
 			if k.token() <= other.token() {
-				t.Errorf("token %d after %d", k.token(), other.token())
+				t.Errorf("token %d follows token %d", k.token(), other.token())
 			}
 		})
 	}
@@ -74,7 +74,7 @@ func TestBrokenConnectionsDoNotEndATenure(t *testing.T) {
 	k.noCallbacks(t)
 	k.stop(t)
 	if n := serverSaw(t, changes(t, connect(t, s.Addr), "m"), nil); n != 1 {
-		t.Errorf("%d tenures, not 1", n)
+		t.Errorf("the server had %d tenures, want 1", n)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestASlowNetworkDoesNotEndATenure(t *testing.T) {
 	k.noCallbacks(t)
 	k.stop(t)
 	if n := serverSaw(t, changes(t, connect(t, s.Addr), "m"), nil); n != 1 {
-		t.Errorf("%d tenures, not 1", n)
+		t.Errorf("the server had %d tenures, want 1", n)
 	}
 }
 
@@ -118,13 +118,13 @@ func TestALostReplyLosesNoTenure(t *testing.T) {
 			other.renewed(t)
 			other.noCallbacks(t)
 			if n := serverSaw(t, changes(t, connect(t, s.Addr), request), nil); n != 2 {
-				t.Errorf("%d tenures, not 2", n)
+				t.Errorf("the server had %d tenures, want 2", n)
 			}
 		})
 	}
 }
 
-// No timer helps here: the lease lasts for hours.
+// The lease lasts for hours, so the contender cannot acquire the mutex by asking at its end.
 func TestAGrantDuringASubscribersOutageIsNotLost(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
@@ -166,17 +166,17 @@ func TestALostReplyToReleaseIsNotReportedAsALostMutex(t *testing.T) {
 	within(t, "acquired", k.acquired)
 	k.stop(t)
 	if !lost.Load() {
-		t.Error("no reply was lost")
+		t.Error("the link has lost no reply: the test proves nothing")
 	}
 	if o, err := k.ask(t); err != nil || !o.IsZero() {
-		t.Errorf("the owner is %+v, %v", o, err)
+		t.Errorf("after Unlock the owner is %+v, %v", o, err)
 	}
 }
 
 // forgetful is a connection that breaks before the first reply to a release.
 type forgetful struct {
 	net.Conn
-	lost *atomic.Bool // that reply was lost
+	lost *atomic.Bool // whether a reply to a release was lost
 
 	// A connection has one request at a time.
 	released, ended bool

@@ -11,13 +11,13 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// lock locks "m" with a TTL and a transition window of that length.
+// lock locks "m". The TTL and the transition window are both ttl.
 func lock(ctx context.Context, c *client.Client, ttl time.Duration) (*client.Lock, error) {
 	return c.Lock(ctx, "m", client.WithTTL(ttl), client.WithTransition(ttl))
 }
 
-// The server may still grant a request that is in flight when Lock returns. The client releases
-// that at once: a lease lasts for hours here, so waiting for its end would not help.
+// A request may be in flight when Lock returns, and the server may then grant it. The client must
+// release the mutex at once. The lease lasts for hours, so the test would notice a missing release.
 func TestALateGrantToACanceledLockIsReleased(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
@@ -29,7 +29,7 @@ func TestALateGrantToACanceledLockIsReleased(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		link.Delay(60 * time.Millisecond) // in each direction: no reply comes in time
+		link.Delay(60 * time.Millisecond) // in each direction, so no reply comes in time
 		_, err = lock(ctx, other, time.Hour)
 		cancel()
 		if !errors.Is(err, client.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
@@ -62,11 +62,11 @@ func TestAWaitingLockSurvivesARestartOfItsServer(t *testing.T) {
 	s.Restart()
 	select {
 	case err := <-locked:
-		t.Fatalf("it does not queue: %v", err)
+		t.Fatalf("the second Lock does not wait: %v", err)
 	case <-time.After(500 * time.Millisecond):
 	}
 	if err := first.Context().Err(); err != nil {
-		t.Errorf("the first has lost it: %v", err)
+		t.Errorf("the first Lock is lost: %v", err)
 	}
 	if err := first.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestUnlockReturnsErrLostAfterAPartition(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l.Context().Err() == nil {
-		t.Error("two hold the lock")
+		t.Error("the first Lock has not ended, although another contender owns the mutex")
 	}
 	if err := l.Unlock(t.Context()); !errors.Is(err, client.ErrLost) {
 		t.Errorf("Unlock returns %v", err)

@@ -11,8 +11,9 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// The owner's process is frozen, another becomes the owner, and the first continues. No check in
-// the first may then report that it is the owner, even before its callback runs.
+// The test freezes the process of the owner until another contender is the owner, and then lets it
+// continue. From then on no check in the first process may report that it is the owner, even before
+// its callback runs.
 func TestAFrozenProcessIsNoOwnerAfterItsLease(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
@@ -49,8 +50,8 @@ func sleep(t *testing.T, s *simbatest.Server, mutex string) {
 	}
 }
 
-// noneOwns fails if a check after an instant reports that the tenure goes on. It reports whether
-// there was a check.
+// noneOwns fails if a check after the given time reports that the tenure goes on. It reports
+// whether there was such a check.
 func noneOwns(t *testing.T, c *contender, after time.Duration, tenure string) (checked bool) {
 	t.Helper()
 	token, err := strconv.ParseUint(tenure, 10, 64)
@@ -61,10 +62,10 @@ func noneOwns(t *testing.T, c *contender, after time.Duration, tenure string) (c
 		switch {
 		case l.word == "acquired" && l.token > token:
 			return checked
-		case l.at < after: // a check from before the freeze, written after it
+		case l.at < after: // the check was before the freeze, but the line was written after it
 			checked = checked || l.word == "ended"
 		case l.word == "owned" || l.word == "owner":
-			t.Errorf("%v after it woke %s writes %q", l.at-after, c.id, l.word)
+			t.Errorf("%v after the end of its freeze, %s writes %q", l.at-after, c.id, l.word)
 		case l.word == "ended":
 			checked = true
 		}
@@ -72,7 +73,7 @@ func noneOwns(t *testing.T, c *contender, after time.Duration, tenure string) (c
 	return checked
 }
 
-// monotonic returns the time of the clock that contenders write.
+// monotonic returns the time of the clock that the contenders use in their output.
 func monotonic() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {

@@ -36,7 +36,7 @@ func (c *contender) lines(t testing.TB) (all []line) {
 	for text := range strings.Lines(c.Output()) {
 		l, ok := parse(strings.Fields(text))
 		if !ok {
-			t.Errorf("%s writes %q", c.id, text)
+			t.Errorf("%s writes a line that is not valid: %q", c.id, text)
 			continue
 		}
 		all = append(all, l)
@@ -62,7 +62,7 @@ func parse(f []string) (l line, ok bool) {
 // tenures adds the tenures in the contender's output.
 func (c *contender) tenures(t testing.TB, noted *tenures) {
 	t.Helper()
-	var own tenure // the present one
+	var own tenure // the present tenure
 	for _, l := range c.lines(t) {
 		if l.word != "owned" {
 			continue

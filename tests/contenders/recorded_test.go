@@ -17,7 +17,7 @@ type recorded struct {
 	mutex    string
 	acquired chan client.State
 	released chan client.State
-	tenure   atomic.Pointer[context.Context] // the latest
+	tenure   atomic.Pointer[context.Context] // the context of the latest tenure
 }
 
 func newRecorded(t testing.TB, c *client.Client, cfg client.ContenderConfig) *recorded {
@@ -51,7 +51,7 @@ func (k *recorded) renewed(t testing.TB) {
 			return
 		}
 	}
-	t.Fatalf("%s does not renew its lease; the owner is %+v", k.ID(), k.Owner())
+	t.Fatalf("%s does not renew its lease; in its last reply the owner is %+v", k.ID(), k.Owner())
 }
 
 // noCallbacks fails if there were callbacks that the test has not received.

@@ -16,12 +16,12 @@ type beat struct {
 	token uint64
 }
 
-// schedule runs three schedulers of one mutex. Only one of them works at a time, and when it
-// stops, the next does.
+// schedule runs three schedulers of one mutex. Only one of them must work at a time. When it stops,
+// another one must work.
 func schedule(t *testing.T, s *simbatest.Server) {
 	const schedulers, beats = 3, 5
 	done := make(chan beat)
-	var working sync.Mutex // held while one works
+	var working sync.Mutex // locked while a scheduler works
 	var all []*client.Scheduler
 	for i := range schedulers {
 		sch, err := newClient(t, s.Addr).NewScheduler(client.ScheduleConfig{
@@ -29,7 +29,7 @@ func schedule(t *testing.T, s *simbatest.Server) {
 			Period: 20 * time.Millisecond, Strategy: client.Strategy(i % 2), // both strategies
 			Work: func(ownership context.Context) error {
 				if !working.TryLock() {
-					t.Error("two work at a time")
+					t.Error("two schedulers work at the same time")
 					return nil
 				}
 				defer working.Unlock()
@@ -54,11 +54,11 @@ func schedule(t *testing.T, s *simbatest.Server) {
 		first := within(t, "a beat", done)
 		for range beats {
 			if b := within(t, "a beat", done); b != first {
-				t.Errorf("scheduler %d: a run of %+v among those of %+v", round, b, first)
+				t.Errorf("round %d: the work %+v ran among the works of %+v", round, b, first)
 			}
 		}
 		if first.token <= last.token {
-			t.Errorf("token %d after %d", first.token, last.token)
+			t.Errorf("token %d follows token %d", first.token, last.token)
 		}
 		last = first
 		if err := all[first.of].Stop(t.Context()); err != nil {
@@ -67,10 +67,10 @@ func schedule(t *testing.T, s *simbatest.Server) {
 	}
 	select {
 	case b := <-done:
-		t.Errorf("%+v works after all were stopped", b)
+		t.Errorf("the work %+v ran after all schedulers were stopped", b)
 	case <-time.After(100 * time.Millisecond):
 	}
 	if n := serverSaw(t, changes(t, connect(t, s.Addr), "schedule"), nil); n != schedulers {
-		t.Errorf("%d tenures, not %d", n, schedulers)
+		t.Errorf("the server had %d tenures, want %d", n, schedulers)
 	}
 }

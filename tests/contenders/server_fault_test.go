@@ -24,14 +24,14 @@ func TestAContenderMayStartBeforeItsServer(t *testing.T) {
 	k := newRecorded(t, c, stable("m"))
 	k.start(t)
 	if line := within(t, "it logs that the server does not answer", failed); !strings.Contains(line, "level=WARN") {
-		t.Errorf("it logs %s", line)
+		t.Errorf("the client logs %s, want a warning", line)
 	}
 	s.Start()
 	within(t, "acquired", k.acquired)
 	k.stop(t)
 }
 
-// firstLine is a log handler that passes on the first line.
+// firstLine is the output of a log handler. It sends the first line to the channel.
 type firstLine chan string
 
 func (f firstLine) Write(line []byte) (int, error) {
@@ -42,7 +42,8 @@ func (f firstLine) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// steady renews often and has a long lease, so it survives a restart of the server.
+// steady is the configuration of a contender with a long lease that renews often. It keeps the
+// mutex during a restart of the server.
 func steady(mutex string) client.ContenderConfig {
 	return client.ContenderConfig{Mutex: mutex, TTL: 300 * time.Millisecond, Transition: 20 * time.Second}
 }
@@ -60,17 +61,17 @@ func TestATenureSurvivesACrashOfTheServer(t *testing.T) {
 		k.renewed(t)
 	}
 	if o, err := other.ask(t); err != nil || o.ID != k.ID() || o.Token != token {
-		t.Errorf("the server's owner is %+v, %v; it was %s with token %d", o, err, k.ID(), token)
+		t.Errorf("after the restart the server's owner is %+v, %v; before, it was %s with token %d", o, err, k.ID(), token)
 	}
 	if ownership.Err() != nil || !k.IsOwner() {
-		t.Error("it does not know that it is the owner")
+		t.Error("the contender is the owner at the server, but its ownership has ended")
 	}
 	k.noCallbacks(t)
 	other.noCallbacks(t)
 	k.stop(t)
 	within(t, "acquired", other.acquired)
 	if other.token() <= token {
-		t.Errorf("the next has token %d after %d", other.token(), token)
+		t.Errorf("token %d of the next owner follows token %d", other.token(), token)
 	}
 }
 
@@ -86,7 +87,7 @@ func TestATenureEndsWithItsLeaseWhenTheServerIsDown(t *testing.T) {
 		time.Sleep(time.Until(o.TransitionAt)) // nothing renews the lease
 	}
 	if ownership.Err() == nil || k.IsOwner() {
-		t.Error("it is still the owner at the end of its lease")
+		t.Error("the ownership has not ended with the lease")
 	}
 	within(t, "released", k.released)
 	if cause := context.Cause(ownership); !errors.Is(cause, client.ErrLost) {
@@ -95,7 +96,7 @@ func TestATenureEndsWithItsLeaseWhenTheServerIsDown(t *testing.T) {
 	s.Start()
 	within(t, "acquired again", k.acquired)
 	if k.token() <= token {
-		t.Errorf("token %d after %d", k.token(), token)
+		t.Errorf("token %d follows token %d", k.token(), token)
 	}
 	k.noCallbacks(t)
 }
@@ -108,7 +109,7 @@ func TestAContenderAcquiresAgainFromAServerThatLostItsData(t *testing.T) {
 	within(t, "acquired", k.acquired)
 	old := k.ownership()
 	s.Replace()
-	within(t, "released", k.released) // the server does not know the tenure
+	within(t, "released", k.released) // the new server does not know the tenure
 	if cause := context.Cause(old); !errors.Is(cause, client.ErrLost) {
 		t.Errorf("the ownership ended because of %v", cause)
 	}
@@ -125,7 +126,7 @@ func TestATenureSurvivesAFrozenServer(t *testing.T) {
 	k := newRecorded(t, newClient(t, s.Addr), steady("m"))
 	k.start(t)
 	within(t, "acquired", k.acquired)
-	s.Pause() // its connections stay open: only a timeout shows the fault
+	s.Pause() // the connections stay open, so only a timeout shows the fault
 	time.Sleep(2 * time.Second)
 	s.Resume()
 	k.renewed(t)

@@ -14,15 +14,15 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// tenure is a tenure that a contender recorded. from and to are the first and the last time at
-// which it certainly was the owner.
+// tenure is a tenure that a contender recorded. from and to are the times of the first and the last
+// check that found it the owner.
 type tenure struct {
 	owner    string
 	token    uint64
 	from, to time.Duration // on a clock that all contenders share
 }
 
-// tenures has the tenures of all contenders of a mutex.
+// tenures records the tenures of all contenders of a mutex.
 type tenures struct {
 	mu  sync.Mutex // guards all
 	all []tenure
@@ -45,14 +45,14 @@ func (l *tenures) owners() int {
 	return len(known)
 }
 
-// began is the zero of the clock of this process.
+// began is the zero of the clock that the contenders of this process share.
 var began = time.Now()
 
 // watch checks the ownership until it ends, and records the tenure.
 func (l *tenures) watch(ownership context.Context, owner string) {
 	t := tenure{owner: owner, token: client.Token(ownership), from: -1}
 	for {
-		at := time.Since(began) // before the check: it was the owner then
+		at := time.Since(began) // read before the check, so that it was the owner at this time
 		if ownership.Err() != nil {
 			break
 		}
@@ -67,8 +67,8 @@ func (l *tenures) watch(ownership context.Context, owner string) {
 	}
 }
 
-// neverTwo fails if two tenures overlap, or if a token is not larger than the one before. It
-// returns the tenures in order.
+// neverTwo fails if two tenures overlap, or if a token is not larger than that of the tenure
+// before. It returns the tenures in order.
 func (l *tenures) neverTwo(t testing.TB) []tenure {
 	t.Helper()
 	l.mu.Lock()
@@ -100,7 +100,7 @@ func changes(t testing.TB, rdb *redis.Client, mutex string) []change {
 	return changesSince(t, rdb, mutex, 0)
 }
 
-// changesSince returns the history after the change with that number.
+// changesSince returns the history after the change with the number seq.
 func changesSince(t testing.TB, rdb *redis.Client, mutex string, seq int64) []change {
 	t.Helper()
 	records, err := simbatest.ToRecords(rdb.Do(t.Context(), "simba.history", mutex, "count", 10_000, "since", seq).Result())
@@ -118,11 +118,11 @@ func changesSince(t testing.TB, rdb *redis.Client, mutex string, seq int64) []ch
 }
 
 // serverSaw compares the history with the recorded tenures. It fails if a tenure began before the
-// last had ended, if tokens do not grow, or if a recorded tenure is missing. It returns the
-// number of tenures at the server.
+// previous one had ended, if its token is not larger, or if a recorded tenure is missing. It
+// returns the number of tenures at the server.
 func serverSaw(t testing.TB, history []change, noted []tenure) (n int) {
 	t.Helper()
-	var owner change // the present one; the zero change: the mutex is free
+	var owner change // the change that began the present tenure; zero: the mutex is free
 	last := uint64(0)
 	seen := make(map[string]bool)
 	for _, c := range history {
@@ -146,7 +146,7 @@ func serverSaw(t testing.TB, history []change, noted []tenure) (n int) {
 	}
 	for _, s := range noted {
 		if !seen[s.owner+" "+strconv.FormatUint(s.token, 10)] {
-			t.Errorf("%s owned it with token %d, which is not in the server's history", s.owner, s.token)
+			t.Errorf("%s recorded a tenure with token %d, which is not in the server's history", s.owner, s.token)
 		}
 	}
 	return n

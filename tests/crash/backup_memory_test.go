@@ -20,8 +20,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// A hundred thousand mutexes have about 40 MB in the backup. No program has all of it in memory at
-// once.
+// The backup of a hundred thousand mutexes has about 40 MB. Neither the server nor the commands may
+// have all of it in memory at once.
 func TestBackupAndRestoreOfManyMutexesNeedLittleMemory(t *testing.T) {
 	const n = 100_000
 	dir, dataDir := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "restored")
@@ -36,9 +36,9 @@ func TestBackupAndRestoreOfManyMutexesNeedLittleMemory(t *testing.T) {
 		acquiring.Go(func() { acquireLong(t, c, first, 50, n) })
 	}
 	acquiring.Wait()
-	debug.FreeOSMemory() // see peak
+	debug.FreeOSMemory() // a lower bound for peak: see there
 
-	// The first backup brings the checkpoint up to date.
+	// The first backup brings the checkpoint up to date, which needs memory of its own.
 	succeeds(t, "backup", dir+"1", "--url", "redis://"+s.Addr)
 	before := resetPeak(t, s.Pid())
 	backsUp = peak(t, "backup", dir, "--url", "redis://"+s.Addr) - backsUp
@@ -55,9 +55,9 @@ func TestBackupAndRestoreOfManyMutexesNeedLittleMemory(t *testing.T) {
 	for what, more := range map[string]int64{
 		"the server": serves, "the backup": backsUp, "the restore": restores,
 	} {
-		t.Logf("%s needed %d KiB more for %d KiB", what, more>>10, info.Size()>>10)
+		t.Logf("%s needed %d KiB more memory for a backup of %d KiB", what, more>>10, info.Size()>>10)
 		if more > info.Size() {
-			t.Errorf("%s needed %d bytes more for a backup of %d bytes", what, more, info.Size())
+			t.Errorf("%s needed %d bytes more memory for a backup of %d bytes", what, more, info.Size())
 		}
 	}
 	again := simbatest.StartIn(t, dataDir)
@@ -66,7 +66,8 @@ func TestBackupAndRestoreOfManyMutexesNeedLittleMemory(t *testing.T) {
 	}
 }
 
-// acquireLong acquires every step-th mutex below n. Their names and their owner's are long.
+// acquireLong acquires every step-th mutex from first up to n. The names of the mutexes and of the
+// owner are long.
 func acquireLong(t *testing.T, c *goredis.Client, first, step, n int) {
 	for first < n {
 		p := c.Pipeline()
@@ -82,8 +83,8 @@ func acquireLong(t *testing.T, c *goredis.Client, first, step, n int) {
 	}
 }
 
-// peak runs the program to its end, and returns the most memory that it had, in bytes. That is not
-// below the present memory of the test, which the kernel counts too.
+// peak runs the program to its end, and returns the most memory that it had, in bytes. The figure
+// is at least the present memory of the test, since the kernel counts this for the new process.
 func peak(t *testing.T, args ...string) int64 {
 	t.Helper()
 	cmd := exec.Command(simbatest.Binary(t), args...)
@@ -94,7 +95,8 @@ func peak(t *testing.T, args ...string) int64 {
 	return cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 }
 
-// resetPeak makes a process forget the most memory that it had. It returns what it has now.
+// resetPeak resets the kernel's record of a process's highest memory. It returns the present
+// memory.
 func resetPeak(t *testing.T, pid int) int64 {
 	t.Helper()
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// backUp copies the data of the server into a new directory.
+// backUp makes a backup of the server in a new directory.
 func backUp(t *testing.T, s *simbatest.Server) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "backup")
@@ -27,7 +27,7 @@ func backUp(t *testing.T, s *simbatest.Server) (dir string) {
 	return dir
 }
 
-// restore writes a new data directory.
+// restore restores a backup into a new data directory.
 func restore(t *testing.T, backup string, args ...string) (dataDir string) {
 	t.Helper()
 	dataDir = filepath.Join(t.TempDir(), "restored")
@@ -43,11 +43,11 @@ func succeeds(t *testing.T, args ...string) {
 	}
 }
 
-// granter acquires mutexes of its own, one after the other, and counts those that were granted.
+// granter acquires one mutex after another, each with a new name, and counts the grants.
 type granter struct {
 	name    string
 	granted atomic.Int64
-	token   atomic.Int64 // the last
+	token   atomic.Int64 // the token of the last grant
 }
 
 func (g *granter) mutex(i int64) string { return fmt.Sprintf("%s-%d", g.name, i) }
@@ -59,15 +59,15 @@ func (g *granter) run(ctx context.Context, c *goredis.Client) error {
 			return nil
 		}
 		if err != nil || r["status"] != "acquired" {
-			return fmt.Errorf("%s: %v, %w", g.mutex(i), r, err)
+			return fmt.Errorf("ACQUIRE of %s returns %v, %w", g.mutex(i), r, err)
 		}
 		g.token.Store(r["token"].(int64))
 		g.granted.Store(i)
 	}
 }
 
-// The load goes on before, during and after the backup. The server is then killed, and its disk is
-// lost.
+// Clients acquire mutexes before, during and after the backup. Then the test kills the server, and
+// continues with the backup alone.
 func TestARestoredServerHasEachGrantBeforeTheBackupAndRepeatsNoToken(t *testing.T) {
 	for _, durability := range []string{"always", "async"} {
 		t.Run(durability, func(t *testing.T) {
@@ -112,21 +112,21 @@ func TestARestoredServerHasEachGrantBeforeTheBackupAndRepeatsNoToken(t *testing.
 				}
 			}
 			if status, token := simbatest.Acquire(t, c, "new", "n", 1000); status != "acquired" || token <= last {
-				t.Errorf("a newcomer: %s with token %d, the old server gave out %d", status, token, last)
+				t.Errorf("a new contender gets %s with token %d, want a token above %d, the last of the old server", status, token, last)
 			}
 			if valid, err := c.Do(t.Context(), "SIMBA.CHECK", granters[0].mutex(1), 1).Int(); err != nil || valid != 0 {
-				t.Errorf("CHECK of an old token: %d, %v", valid, err)
+				t.Errorf("CHECK of an old token returns %d, %v, want 0", valid, err)
 			}
 		})
 	}
 }
 
-// await waits until each granter has that many grants.
+// await waits until each granter has at least n grants.
 func await(t *testing.T, granters []granter, n int64) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); slices.Min(counts(granters)) < n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("after a minute the grants are %v, want %d", counts(granters), n)
+			t.Fatalf("after a minute the granters have %v grants, want %d each", counts(granters), n)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func TestARestoredServerGrantsNothingInItsQuietTimeAndLetsOwnersRenew(t *testing
 	c = simbatest.GoRedis(t, again)
 	for _, mutex := range []string{"new", "later", "freed"} {
 		if status, _ := simbatest.Acquire(t, c, mutex, "newcomer", 1000, "NOQUEUE"); status != "busy" {
-			t.Errorf("a newcomer for %s: %s", mutex, status)
+			t.Errorf("a new contender for %s gets %s, want busy", mutex, status)
 		}
 	}
 	guard := func(mutex, contender string, token int64) simbatest.Record {
@@ -170,20 +170,21 @@ func TestARestoredServerGrantsNothingInItsQuietTimeAndLetsOwnersRenew(t *testing
 		return r
 	}
 	if r := guard("kept", "a", kept); r["status"] != "renewed" || r["token"] != kept {
-		t.Errorf("the owner in the backup: %v", r)
+		t.Errorf("GUARD by an owner that the backup has returns %v, want renewed", r)
 	}
 	if r := guard("later", "b", later); r["status"] != "lost" {
-		t.Errorf("the owner that the backup lacks: %v", r)
+		t.Errorf("GUARD by an owner that the backup lacks returns %v, want lost", r)
 	}
-	// It may have released its mutex after the backup, as this one has.
+	// The server must not trust the backup for ACQUIRE: this owner released its mutex after the
+	// backup.
 	if status, _ := simbatest.Acquire(t, c, "freed", "a", 600_000, "NOQUEUE"); status != "busy" {
-		t.Errorf("ACQUIRE of an owner in the backup: %s", status)
+		t.Errorf("ACQUIRE by an owner that the backup has returns %s, want busy", status)
 	}
 	if value, err := c.Get(t.Context(), "key").Result(); err != nil || value != "value" {
-		t.Errorf("the key has %q, %v", value, err)
+		t.Errorf("after restore the key has %q, %v", value, err)
 	}
 	if events, err := c.Do(t.Context(), "SIMBA.HISTORY", "kept").Slice(); err != nil || len(events) != 1 {
-		t.Errorf("the history of kept: %v, %v", events, err)
+		t.Errorf("after restore the history of the mutex kept is %v, %v, want one event", events, err)
 	}
 }
 
@@ -206,10 +207,11 @@ func TestARestoredServerGrantsWhenItsQuietTimeIsOver(t *testing.T) {
 	}
 }
 
-// partial is the file of a backup that is not complete.
+// partial is the name of the file in which a backup is written. A complete backup is renamed.
 const partial = "simba-resp.backup.partial"
 
-// beginBackup starts a backup of a frozen server, and returns when its file exists.
+// beginBackup starts a backup of a server that the caller has frozen. It returns when the backup's
+// file exists.
 func beginBackup(t *testing.T, s *simbatest.Server, dir string) *simbatest.Process {
 	t.Helper()
 	p := simbatest.Launch(t, "backup", dir, "--url", "redis://"+s.Addr)
@@ -235,7 +237,7 @@ func TestAKilledBackupIsNotRestoredAndTheNextSucceeds(t *testing.T) {
 	dataDir := filepath.Join(t.TempDir(), "restored")
 	simbatest.Refused(t, 1, "simba-resp.backup: no such file", "restore", dir, "--data-dir", dataDir, "--owners-stopped")
 	if _, err := os.Stat(dataDir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("restore has made the directory: %v", err)
+		t.Errorf("the refused restore has made the data directory: %v", err)
 	}
 	succeeds(t, "backup", dir, "--url", "redis://"+s.Addr)
 	simbatest.StartIn(t, restore(t, dir, "--owners-stopped"))
@@ -249,10 +251,10 @@ func TestABackupOfAServerThatIsKilledFailsAndLeavesNoFile(t *testing.T) {
 	p := beginBackup(t, s, dir)
 	s.Kill()
 	if code := p.Wait(t); code == 0 || !strings.Contains(p.Output(), "simba-resp: backup: ") {
-		t.Errorf("the backup ends with code %d:\n%s", code, p.Output())
+		t.Errorf("the backup of a killed server ends with code %d:\n%s", code, p.Output())
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
-		t.Errorf("the directory has %v, %v", entries, err)
+		t.Errorf("the backup's directory has %v, %v", entries, err)
 	}
 }
 
@@ -276,7 +278,7 @@ func TestADamagedBackupIsRefusedByName(t *testing.T) {
 		}
 		p := simbatest.Launch(t, "restore", dir, "--data-dir", filepath.Join(t.TempDir(), "restored"), "--owners-stopped")
 		if code := p.Wait(t); code != 1 || !strings.Contains(p.Output(), "backup "+file+" is ") {
-			t.Errorf("%s: code %d\n%s", name, code, p.Output())
+			t.Errorf("%s: the command ends with code %d\n%s", name, code, p.Output())
 		}
 	}
 }
@@ -290,7 +292,7 @@ func TestABackupOfAnotherEngineSaysWhatToBackUp(t *testing.T) {
 			simbatest.Refused(t, 69, "this server keeps its mutexes in "+engine+": back up that store",
 				"backup", dir, "--url", "redis://"+s.Addr)
 			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
-				t.Errorf("the directory has %v, %v", entries, err)
+				t.Errorf("the backup's directory has %v, %v", entries, err)
 			}
 		})
 	}

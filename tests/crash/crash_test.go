@@ -18,10 +18,10 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// TestCrashLosesNothingAcknowledged runs clients on an engine and its store, and copies the file
-// system again and again. Each copy is what a crash at that moment could leave: a random part of
-// the unsynced data is lost. Each copy is opened. It must hold every state that any client learned,
-// or a later one.
+// TestCrashLosesNothingAcknowledged runs clients on an engine and its store. Again and again it
+// copies the file system as a crash could leave it: without a random part of the unsynced data. It
+// opens each copy. For each mutex, the copy must have the last state that any client learned, or a
+// later one.
 func TestCrashLosesNothingAcknowledged(t *testing.T) {
 	for _, mode := range []persist.Mode{persist.Always, persist.Async} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestCrashLosesNothingAcknowledged(t *testing.T) {
 			c := simbatest.NewCampaign(t, "crash clones, "+mode.String(), "embedded")
 			want := simbatest.Count(3*crashClones, 10_000)
 			var clones, tenures, lost int
-			// each on a store of its own, so that none grows too large
+			// each seed has a store of its own, so that no store grows too large
 			for seed := uint64(1); clones < want && !c.Failed(); seed++ {
 				n, l := crash(c, mode, seed)
 				clones, tenures, lost = clones+crashClones, tenures+n, lost+l
@@ -39,26 +39,26 @@ func TestCrashLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// holder is a state of a mutex: its owner and token.
+// holder is a state of a mutex: the owner and its token. The zero holder is a free mutex.
 type holder struct {
 	owner string
 	token uint64
 }
 
-// witness records what clients did and learned, independently of the server.
+// witness records, independently of the engine, what clients did and learned.
 type witness struct {
 	mu     sync.Mutex
-	states map[string][]holder // of each mutex, in order
-	known  map[string]int      // of each mutex, the last state that a client learned
-	forced map[string]int      // the same for the changes that async never loses
-	token  uint64              // the largest that a client received
+	states map[string][]holder // by mutex: all its states, in order
+	known  map[string]int      // by mutex: index of the last state that a client learned
+	forced map[string]int      // by mutex: index of the last known state that async must not lose
+	token  uint64              // the largest token that a client received
 	seq    simba.Seq
 }
 
 const crashLease = time.Hour
 
-// step changes a mutex and records the resulting state. When the change is committed, it records
-// that a client learned it.
+// step changes a mutex and records the resulting state. When the change is committed, step records
+// that a client learned the state.
 func (w *witness) step(e *engine.Engine, mutex string, do func() (forced bool, _ simba.Seq, _ error)) error {
 	ctx := context.Background()
 	w.mu.Lock()
@@ -68,7 +68,7 @@ func (w *witness) step(e *engine.Engine, mutex string, do func() (forced bool, _
 		return err
 	}
 	now, rests, err := e.Owner(ctx, mutex)
-	seq = max(seq, rests) // reading the state may hand the mutex off
+	seq = max(seq, rests) // reading the state can itself cause a handoff
 	states := w.states[mutex]
 	if h := (holder{now.Owner, now.Token}); len(states) == 0 || states[len(states)-1] != h {
 		states = append(states, h)
@@ -96,8 +96,8 @@ type nobody struct{}
 
 func (nobody) Wake() {}
 
-// client does what clients do to a few mutexes, some of them its own: one action for each step that
-// it receives.
+// client acts as a client that uses a few mutexes, some of them its own. It does one action for
+// each value from steps.
 func (w *witness) client(e *engine.Engine, seed uint64, id int, steps <-chan struct{}) error {
 	rng := rand.New(rand.NewPCG(uint64(id), 6+seed))
 	me := fmt.Sprint("c", id)
@@ -132,7 +132,7 @@ func (w *witness) client(e *engine.Engine, seed uint64, id int, steps <-chan str
 	return nil
 }
 
-// picture is what the witness knew when a copy was made.
+// picture is a copy of the file system, with what the witness knew at that moment.
 type picture struct {
 	fs            *vfs.MemFS
 	states        map[string][]holder
@@ -158,8 +158,8 @@ func (w *witness) crash(fs *vfs.MemFS, percent int, rng *rand.Rand) picture {
 // crashClones is the number of crashes of one store.
 const crashClones = 100
 
-// crash tests crashClones crashes of one store. It returns the number of tenures, and the number of
-// known states that were lost.
+// crash tests crashClones crashes of one store. It returns how many tenures there were, and how
+// many known states were lost.
 func crash(t testing.TB, mode persist.Mode, seed uint64) (tenures, lost int) {
 	t.Helper()
 	fs := vfs.NewCrashableMem()
@@ -189,7 +189,7 @@ func crash(t testing.TB, mode persist.Mode, seed uint64) (tenures, lost int) {
 		}
 		lost += survive(t, w.crash(fs, rng.IntN(101), rng), mode, i%4 == 3)
 		if t.Failed() {
-			t.Logf("in clone %d of seed %d", i, seed)
+			t.Logf("this was clone %d of seed %d", i, seed)
 			break
 		}
 	}
@@ -205,8 +205,9 @@ func crash(t testing.TB, mode persist.Mode, seed uint64) (tenures, lost int) {
 	return int(w.token), lost
 }
 
-// survive opens what a crash left, and compares it with the picture. It returns the number of known
-// states that are lost. async may lose some, but not silently.
+// survive opens the store that a crash left, and compares it with the picture. It returns how many
+// known states are lost. In async some may be lost, but then the store must report a recovery
+// delay.
 func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int) {
 	t.Helper()
 	boot := persist.Boot{ID: "boot 1", Now: engine.NewClock(simba.Instant(time.Hour + time.Minute)).Now}
@@ -215,7 +216,7 @@ func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int)
 	}
 	store, rec, err := persist.Open(persist.Options{Dir: "data", FS: p.fs, Boot: boot, SegmentSize: 8 << 10})
 	if err != nil {
-		t.Errorf("open: %v", err)
+		t.Errorf("the store does not open after the crash: %v", err)
 		return 0
 	}
 	defer store.Close()
@@ -227,10 +228,10 @@ func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int)
 		}
 		found[l.Mutex] = holder{l.Owner, l.Token}
 		if l.TTL != crashLease || l.Token > rec.Token {
-			t.Errorf("recovered %+v with the token floor at %d", l, rec.Token)
+			t.Errorf("recovered %+v, with a wrong TTL or a token above the floor %d", l, rec.Token)
 		}
 		if left := l.End().Sub(boot.Now()); reboot && left < crashLease-time.Minute {
-			t.Errorf("%s lost time in the reboot: %v left", l.Mutex, left)
+			t.Errorf("the lease of %s was shortened by the reboot: %v left", l.Mutex, left)
 		}
 	}
 	for m, states := range p.states {
@@ -239,27 +240,28 @@ func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int)
 		forced, wasForced := p.forced[m]
 		switch {
 		case at < 0 && found[m] != holder{}:
-			t.Errorf("%s: nobody ever did %v", m, found[m])
+			t.Errorf("%s: the recovered state %v was never there", m, found[m])
 		case wasForced && at < forced, mode == persist.Always && wasKnown && at < known:
-			t.Errorf("%s: state %d of %d was acknowledged, %d is left: %v", m, known, len(states), at, found[m])
+			t.Errorf("%s: state %d of %d was acknowledged, but state %d is recovered: %v", m, known, len(states), at, found[m])
 		case wasKnown && at < known:
 			lost++
 		}
 	}
 	if rec.Token < p.token || rec.Seq < p.seq {
-		t.Errorf("token %d and seq %d were acknowledged, the floors are %d and %d", p.token, p.seq, rec.Token, rec.Seq)
+		t.Errorf("token %d and Seq %d were acknowledged, but the recovered floors are %d and %d", p.token, p.seq, rec.Token, rec.Seq)
 	}
-	// Before the reply to the first grant, no known state can be lost. The recovery delay may or
-	// may not be on disk then.
+	// In async, a crash before the reply to the first grant may or may not find the recovery delay
+	// on disk. No known state can be lost then.
 	delayed := rec.Delay >= crashLease
 	if delayed != (mode == persist.Async) && (delayed || p.token > 0) {
-		t.Errorf("recovery delay %v after token %d", rec.Delay, p.token)
+		t.Errorf("the recovery delay is %v, after token %d was acknowledged", rec.Delay, p.token)
 	}
 	acquireAfterCrash(t, p, delayed, store, rec, found)
 	return lost
 }
 
-// acquireAfterCrash lets a new contender acquire mutexes in the run after the crash.
+// acquireAfterCrash starts an engine on the recovered store, and lets a new contender acquire
+// mutexes.
 func acquireAfterCrash(t testing.TB, p picture, delayed bool, store *persist.Store, rec *persist.Recovered, found map[string]holder) {
 	t.Helper()
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, store, engine.Recovery(*rec))
@@ -280,14 +282,14 @@ func acquireAfterCrash(t testing.TB, p picture, delayed bool, store *persist.Sto
 	}
 	for m, h := range found {
 		if o := ask(m); o.Status != simba.StatusBusy || o.Owner != h.owner || o.Token != h.token {
-			t.Errorf("%s: a stranger got %+v, it was left to %v", m, o, h)
+			t.Errorf("%s: a new contender gets %+v, but the recovered owner is %v", m, o, h)
 		}
 	}
 	switch o := ask("new"); {
 	case delayed && o.Status != simba.StatusBusy:
-		t.Errorf("granted in the recovery delay: %+v", o)
+		t.Errorf("the engine made a grant during the recovery delay: %+v", o)
 	case !delayed && (o.Status != simba.StatusAcquired || o.Token <= p.token):
-		t.Errorf("after token %d a stranger got %+v", p.token, o)
+		t.Errorf("after token %d was acknowledged, a new contender gets %+v", p.token, o)
 	}
 }
 

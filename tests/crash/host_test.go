@@ -13,8 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// unshared returns the command that runs a program in namespaces of its own. Where that is not
-// allowed, the test is skipped, and fails with CI=true.
+// unshared returns the command that runs a program in namespaces of its own. If the machine does
+// not allow that, unshared skips the test, or fails it with CI=true.
 func unshared(t *testing.T, flags ...string) []string {
 	t.Helper()
 	words := append([]string{"unshare"}, flags...)
@@ -28,7 +28,8 @@ func unshared(t *testing.T, flags ...string) []string {
 	return words
 }
 
-// startBy is simbatest.StartIn with words in front of the command, nil for none.
+// startBy works like simbatest.StartIn, with words in front of the server's command; nil = no
+// words.
 func startBy(t *testing.T, words []string, dir string) *simbatest.Server {
 	t.Helper()
 	s := simbatest.New(t, "--data-dir", dir)
@@ -62,8 +63,8 @@ func owned(t *testing.T, s *simbatest.Server, mutex string) simbatest.Record {
 	return r
 }
 
-// Containers with a shifted clock share the boot id of their machine. A lease that moves between
-// two such clocks is neither extended nor cut.
+// A container can have a shifted boot clock, but the boot id of its machine. The server must treat
+// each offset as another boot, so that a lease counts by one clock only.
 func TestAnotherOffsetOfTheBootClockIsAnotherBoot(t *testing.T) {
 	t.Parallel()
 	const ttl, transition = 600_000, 60_000
@@ -76,7 +77,7 @@ func TestAnotherOffsetOfTheBootClockIsAnotherBoot(t *testing.T) {
 	for _, step := range []struct {
 		name  string
 		words []string
-		again bool // it is the boot of the last step
+		again bool // the server must recognize the boot of the step before
 	}{
 		{"the same", nil, true},
 		{"shifted", shifted, false},
@@ -89,13 +90,13 @@ func TestAnotherOffsetOfTheBootClockIsAnotherBoot(t *testing.T) {
 		s = startBy(t, step.words, dir)
 		got := owned(t, s, "m")
 		if got["owner"] != "alice" || got["token"] != last["token"] {
-			t.Errorf("%s: %v, want alice with token %v", step.name, got, last["token"])
+			t.Errorf("%s: SIMBA.OWNER returns %v, want alice with token %v", step.name, got, last["token"])
 		}
 		if left := got["transition"].(int64); left > ttl+transition || left < ttl {
 			t.Errorf("%s: %d ms are left, %d were granted", step.name, left, ttl+transition)
 		}
 		if same := got["acquired_at"] == last["acquired_at"]; same != step.again {
-			t.Errorf("%s: the lease began at %v, before at %v", step.name, got["acquired_at"], last["acquired_at"])
+			t.Errorf("%s: the lease began at %v, in the step before at %v", step.name, got["acquired_at"], last["acquired_at"])
 		}
 		last = got
 	}
@@ -111,13 +112,13 @@ func TestWithoutProcEveryStartIsAReboot(t *testing.T) {
 	last := owned(t, s, "m")
 	for range 2 {
 		if log := s.Output(); strings.Count(log, "the boot of the machine is unknown") != 1 || !strings.Contains(log, "/proc/") {
-			t.Errorf("it says\n%s\nwant one warning that names what is missing", log)
+			t.Errorf("the log is\n%s\nwant one warning that names the missing file", log)
 		}
 		s.Kill()
 		s = startBy(t, without, dir)
 		got := owned(t, s, "m")
 		if got["owner"] != "alice" || got["token"] != last["token"] || got["acquired_at"].(int64) <= last["acquired_at"].(int64) {
-			t.Errorf("after a restart %v, want alice with token %v and a lease that begins anew", got, last["token"])
+			t.Errorf("after a restart SIMBA.OWNER returns %v, want alice with token %v and a lease that begins anew", got, last["token"])
 		}
 		if left := got["ttl"].(int64); left > ttl || left < ttl/2 {
 			t.Errorf("%d ms are left, %d were granted", left, ttl)
@@ -125,11 +126,12 @@ func TestWithoutProcEveryStartIsAReboot(t *testing.T) {
 		last = got
 	}
 	if info := replyOf(t, s, "INFO"); !strings.Contains(string(info.([]byte)), "uptime_in_seconds:") {
-		t.Errorf("INFO: %s", info)
+		t.Errorf("INFO has no uptime_in_seconds: %s", info)
 	}
 }
 
-// Writes to removed files succeed. So the server would acknowledge grants that a restart forgets.
+// Writes to removed files succeed. A server that did not notice the loss would acknowledge grants
+// that a restart forgets.
 func TestAServerWhoseDataDirectoryIsLostEndsAsForAFailedDisk(t *testing.T) {
 	for name, lose := range map[string]func(dir string) error{
 		"removed": os.RemoveAll,
@@ -162,11 +164,13 @@ func TestAServerWhoseDataDirectoryIsLostEndsAsForAFailedDisk(t *testing.T) {
 				}
 				took := time.Since(lost)
 				if code := s.Wait(t); code != 74 {
-					t.Errorf("exit code %d, want 74", code)
+					t.Errorf("the server exits with code %d, want 74", code)
 				}
-				// The promise is one second. The tests of persist check it in fake time.
-				t.Logf("it ended after %v and %d grants", took.Round(time.Millisecond), granted)
-				// The journal may notice first, if it begins a new segment.
+				// Only logged: the server promises to end within a second, and the tests of persist
+				// check that in fake time.
+				t.Logf("the server ended after %v and %d grants", took.Round(time.Millisecond), granted)
+				// The error differs if the journal notices the loss first, as it begins a new
+				// segment.
 				s.Wants(t, `level=ERROR msg="the data directory failed, exiting" dir=\S+ err="(LOCK: it was removed or replaced|.* no such file)`)
 			})
 		}

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	asyncShared = 4   // mutexes that all clients want
-	asyncTTL    = 150 // ms, the longest lease, and so the recovery delay of the next run
+	asyncShared = 4   // mutexes that all clients share
+	asyncTTL    = 150 // ms: the longest lease, and the recovery delay after a kill
 )
 
-// TestKillLosesNothingThatAsyncPromises is the same test in durability async, where a crash may
-// undo the replies of the last milliseconds. Even so, no token repeats, and an owner has no rival
-// until the end of its lease.
+// TestKillLosesNothingThatAsyncPromises kills a server with --durability async again and again. A
+// kill may undo the replies of the last milliseconds. Even so, no token repeats, and nobody else
+// gets a mutex before its owner's lease has ended.
 func TestKillLosesNothingThatAsyncPromises(test *testing.T) {
 	t := simbatest.NewCampaign(test, "kill -9 of the server, async", "embedded")
 	rounds := simbatest.Count(10, 500)
@@ -29,7 +29,7 @@ func TestKillLosesNothingThatAsyncPromises(test *testing.T) {
 	delayed := 0
 	for round := range rounds {
 		s := simbatest.StartIn(t, dir, "--durability", "async")
-		if round%10 == 9 { // it dies during a recovery delay
+		if round%10 == 9 { // kill the server during a recovery delay
 			m.begin(0, time.Now().Add(rand.N(asyncTTL*time.Millisecond)))
 			delayed++
 		} else {
@@ -43,15 +43,15 @@ func TestKillLosesNothingThatAsyncPromises(test *testing.T) {
 		case <-m.enough:
 		case <-time.After(time.Until(m.end)):
 			if m.short() {
-				t.Errorf("in round %d too few are granted anything", round)
+				t.Errorf("round %d has too few grants", round)
 			}
 		case <-s.Exited():
-			t.Errorf("the server ended by itself:\n%s", s.Output())
+			t.Errorf("the server ended before it was killed:\n%s", s.Output())
 		}
 		s.Kill()
 		clients.Wait()
 		if t.Failed() {
-			t.Fatalf("in round %d", round)
+			t.Fatalf("the errors above are of round %d", round)
 		}
 	}
 	t.Counted(rounds, "%d tenures acknowledged, %d of them lost while their leases ran, %d kills in the recovery delay", len(m.seen), m.lost, delayed)
@@ -62,23 +62,23 @@ type asyncModel struct {
 	t testing.TB
 
 	mu      sync.Mutex            // guards the fields below
-	leases  map[string]asyncLease // of each mutex, the last that a client received
+	leases  map[string]asyncLease // by mutex: the last lease that a client received
 	seen    map[int64]string      // tokens ever seen → mutex and owner
-	highest int64                 // of them
-	floor   int64                 // highest when the server started: new tenures are above it
+	highest int64                 // the highest token in seen
+	floor   int64                 // highest when the server started: new tokens must be above it
 	lost    int
 	left    int           // grants until the kill
 	enough  chan struct{} // closed when left is 0
-	end     time.Time     // the latest end of the round
+	end     time.Time     // when the round ends at the latest
 }
 
-// asyncLease is a lease that its owner relies on until its end, by the test's clock, unless it has
-// sent a release.
+// asyncLease is a lease in a reply. Its owner relies on it until its end, by the test's clock,
+// unless the owner has sent RELEASE.
 type asyncLease struct {
 	owner     string
 	token     int64
 	until     time.Time
-	run       chan struct{} // identifies the run of the server
+	run       chan struct{} // identifies the server's process that granted or last renewed it
 	releasing bool
 	lost      bool
 }
@@ -94,11 +94,11 @@ func (m *asyncModel) short() bool {
 	return m.left > 0
 }
 
-// work acquires and releases until the server is killed.
+// work acquires and releases mutexes until the server is killed.
 func (m *asyncModel) work(addr, contender string, round int) {
 	c, err := redis.Dial("tcp", addr)
 	if err != nil {
-		return // killed before this client connected
+		return // the server was killed before this client connected
 	}
 	defer c.Close()
 	for n := 0; ; n++ {
@@ -112,14 +112,14 @@ func (m *asyncModel) work(addr, contender string, round int) {
 	}
 }
 
-// acquire reports whether the server replied.
+// acquire sends ACQUIRE and checks the reply. It reports whether the server replied.
 func (m *asyncModel) acquire(c redis.Conn, mutex, contender string) bool {
 	ttl := 20 + rand.IntN(asyncTTL-20)
 	asked := time.Now()
 	end := asked.Add(time.Duration(ttl) * time.Millisecond)
 	m.mu.Lock()
 	if mine := m.leases[mutex]; mine.owner == contender && end.Before(mine.until) {
-		mine.until = end // the lease may be shorter from now on, whatever the reply
+		mine.until = end // whatever the reply, the request may shorten the lease
 		m.leases[mutex] = mine
 	}
 	m.mu.Unlock()
@@ -137,14 +137,14 @@ func (m *asyncModel) acquire(c redis.Conn, mutex, contender string) bool {
 			m.t.Errorf("%s: token %d of %s is not above %d, seen before the crash", mutex, token, contender, m.floor)
 		}
 		if was := m.seen[token]; was != "" {
-			m.t.Errorf("%s: token %d of %s was that of %s", mutex, token, contender, was)
+			m.t.Errorf("%s: token %d of %s was already the token of %s", mutex, token, contender, was)
 		}
 		if old.token < token && !old.releasing && replied.Before(old.until) {
 			m.t.Errorf("%s: granted to %s with token %d while %s holds it with %d for %v more",
 				mutex, contender, token, old.owner, old.token, old.until.Sub(replied))
 		}
 		m.seen[token], m.highest = mutex+" "+contender, max(m.highest, token)
-		if old.token < token { // otherwise an older reply came later
+		if old.token < token { // otherwise this reply is older than the one recorded
 			m.leases[mutex] = asyncLease{owner: contender, token: token, until: end, run: m.enough}
 		}
 		m.granted()
@@ -157,17 +157,18 @@ func (m *asyncModel) acquire(c redis.Conn, mutex, contender string) bool {
 		}
 	case "busy":
 		if r["owner"] == "" && !old.lost && !old.releasing && old.run != m.enough && replied.Before(old.until) {
-			old.lost = true // the server has lost it, and it expires
+			old.lost = true // the crash has undone the grant
 			m.leases[mutex] = old
 			m.lost++
 		}
 	default:
-		m.t.Errorf("%s: status %v", mutex, status)
+		m.t.Errorf("%s: unexpected status %v", mutex, status)
 	}
 	return true
 }
 
-// release releases the mutex if the contender holds it, and reports whether the server replied.
+// release sends RELEASE if the contender owns the mutex. It returns false if the server did not
+// reply.
 func (m *asyncModel) release(c redis.Conn, mutex, contender string) bool {
 	m.mu.Lock()
 	mine := m.leases[mutex]
@@ -178,12 +179,12 @@ func (m *asyncModel) release(c redis.Conn, mutex, contender string) bool {
 	mine.releasing = true
 	m.leases[mutex] = mine
 	m.mu.Unlock()
-	// 0 if the lease is over, or lost
+	// The reply is 0 if the lease is over, or lost in a crash.
 	_, err := redis.Int(c.Do("SIMBA.RELEASE", mutex, contender, "TOKEN", mine.token))
 	return err == nil || m.gone(err)
 }
 
-// gone returns false. The error must not be a reply of the server.
+// gone returns false. It fails the test if err is an error reply, not a broken connection.
 func (m *asyncModel) gone(err error) bool {
 	var reply redis.Error
 	if errors.As(err, &reply) {

@@ -16,12 +16,12 @@ import (
 
 const (
 	killClients = 8
-	killShared  = 4         // mutexes that all clients want
+	killShared  = 4         // mutexes that all clients share
 	killTTL     = 3_600_000 // ms: no lease ends while the test runs
 )
 
 // TestKillLosesNothingAcknowledged kills the server while clients acquire and release, and starts
-// it again on the same data, many times.
+// it again on the same data. It repeats this many times.
 func TestKillLosesNothingAcknowledged(test *testing.T) {
 	t := simbatest.NewCampaign(test, "kill -9 of the server", "embedded")
 	rounds := simbatest.Count(30, 500)
@@ -31,11 +31,11 @@ func TestKillLosesNothingAcknowledged(test *testing.T) {
 		s := simbatest.StartIn(t, dir)
 		m.compare(s)
 		if t.Failed() {
-			t.Fatalf("in round %d", round)
+			t.Fatalf("the errors above are of round %d", round)
 		}
 
-		// The server is killed after that many replies. Clients and the store may then be at any
-		// point of their work.
+		// The test kills the server after a random number of replies. So clients and the store may
+		// be at any point of their work.
 		m.beginRound(1 + rand.IntN(300))
 		var clients sync.WaitGroup
 		for id := range killClients {
@@ -44,7 +44,7 @@ func TestKillLosesNothingAcknowledged(test *testing.T) {
 		select {
 		case <-m.enough:
 		case <-s.Exited():
-			t.Errorf("the server ended by itself:\n%s", s.Output())
+			t.Errorf("the server ended before it was killed:\n%s", s.Output())
 		}
 		s.Kill()
 		clients.Wait()
@@ -57,11 +57,11 @@ type model struct {
 	t testing.TB
 
 	mu      sync.Mutex                 // guards the fields below
-	held    map[string]tenure          // acknowledged and, unless releasing is set, not released
+	held    map[string]tenure          // by mutex: the tenure that must survive a kill
 	asked   map[string]map[string]bool // mutex → contenders whose ACQUIRE has no reply
 	seen    map[int64]string           // tokens ever seen → mutex and owner
-	highest int64                      // of the tokens seen
-	floor   int64                      // highest when the server started: new tenures are above it
+	highest int64                      // the highest token in seen
+	floor   int64                      // highest at the server's start: new tokens are above it
 	left    int                        // replies until the kill
 	enough  chan struct{}              // closed when left is 0
 }
@@ -69,19 +69,19 @@ type model struct {
 type tenure struct {
 	owner     string
 	token     int64
-	releasing bool // its RELEASE was sent, and may have been executed
+	releasing bool // the owner sent RELEASE, which the server may have executed
 }
 
 func (m *model) beginRound(replies int) {
 	m.floor, m.left, m.enough = m.highest, replies, make(chan struct{})
 }
 
-// work acquires and releases until the server is killed. It keeps a third of its own mutexes, so
-// the number of leases that must survive grows from round to round.
+// work acquires and releases mutexes until the server is killed. It keeps a third of the client's
+// own mutexes. So the number of leases that must survive grows from round to round.
 func (m *model) work(addr, contender string, round int) {
 	c, err := redis.Dial("tcp", addr)
 	if err != nil {
-		return // killed before this client connected
+		return // the server was killed before this client connected
 	}
 	defer c.Close()
 	for n := 0; ; n++ {
@@ -98,7 +98,7 @@ func (m *model) work(addr, contender string, round int) {
 	}
 }
 
-// acquire reports whether the server replied.
+// acquire sends ACQUIRE and checks the reply. It reports whether the server replied.
 func (m *model) acquire(c redis.Conn, mutex, contender string) bool {
 	m.mu.Lock()
 	if m.asked[mutex] == nil {
@@ -131,13 +131,14 @@ func (m *model) acquire(c redis.Conn, mutex, contender string) bool {
 		}
 	case "busy":
 	default:
-		m.t.Errorf("%s: status %v", mutex, status)
+		m.t.Errorf("%s: unexpected status %v", mutex, status)
 	}
 	m.replied()
 	return true
 }
 
-// release releases the mutex if the contender holds it, and reports whether the server replied.
+// release sends RELEASE if the contender owns the mutex. It returns false if the server did not
+// reply.
 func (m *model) release(c redis.Conn, mutex, contender string) bool {
 	m.mu.Lock()
 	mine := m.held[mutex]
@@ -165,7 +166,7 @@ func (m *model) release(c redis.Conn, mutex, contender string) bool {
 	return true
 }
 
-// gone returns false. The error must not be a reply of the server.
+// gone returns false. It fails the test if err is an error reply, not a broken connection.
 func (m *model) gone(err error) bool {
 	var reply redis.Error
 	if errors.As(err, &reply) {
@@ -183,14 +184,14 @@ func (m *model) replied() {
 func (m *model) see(token int64, mutex, owner string) {
 	who := mutex + " " + owner
 	if was, ok := m.seen[token]; ok && was != who {
-		m.t.Errorf("token %d of %s is %s's too", token, was, who)
+		m.t.Errorf("token %d of %s was already the token of %s", token, was, who)
 	}
 	m.seen[token] = who
 	m.highest = max(m.highest, token)
 }
 
-// compare asks the restarted server for every mutex that may be held. The next round starts from
-// its replies.
+// compare asks the restarted server for every mutex that may have an owner, and checks the replies.
+// Then it updates the model to the replies, for the next round.
 func (m *model) compare(s *simbatest.Server) {
 	c, err := redis.Dial("tcp", s.Addr)
 	if err != nil {
@@ -222,7 +223,7 @@ func (m *model) compareOne(mutex string, r simbatest.Record) {
 	acknowledged, asked := m.held[mutex], m.asked[mutex]
 	if r == nil {
 		if acknowledged.token != 0 && !acknowledged.releasing {
-			m.t.Errorf("%s is free; %s was acknowledged to hold it with token %d", mutex, acknowledged.owner, acknowledged.token)
+			m.t.Errorf("%s is free, but the server acknowledged the owner %s with token %d", mutex, acknowledged.owner, acknowledged.token)
 		}
 		delete(m.held, mutex)
 		return
@@ -232,14 +233,14 @@ func (m *model) compareOne(mutex string, r simbatest.Record) {
 	switch {
 	case token == acknowledged.token && owner == acknowledged.owner:
 	case acknowledged.token != 0 && !acknowledged.releasing:
-		m.t.Errorf("%s is held by %s with token %d; %s was acknowledged to hold it with %d", mutex, owner, token, acknowledged.owner, acknowledged.token)
+		m.t.Errorf("%s has the owner %s with token %d, but the server acknowledged %s with token %d", mutex, owner, token, acknowledged.owner, acknowledged.token)
 	case !asked[owner]:
-		m.t.Errorf("%s is held by %s with token %d, which did not ask for it", mutex, owner, token)
+		m.t.Errorf("%s has the owner %s with token %d, but this contender has no ACQUIRE without a reply", mutex, owner, token)
 	case token <= m.floor:
 		m.t.Errorf("%s: token %d of %s is not above %d, seen before", mutex, token, owner, m.floor)
 	}
 	if length != killTTL || r["transition_at"] != r["ttl_at"] || left <= 0 || left > killTTL {
-		m.t.Errorf("%s: a lease that nobody asked for: %v", mutex, r)
+		m.t.Errorf("%s: the recovered lease has other windows than requested: %v", mutex, r)
 	}
 	m.held[mutex] = tenure{owner: owner, token: token}
 	m.see(token, mutex, owner)

@@ -9,8 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// A contender that dies without a release keeps the mutex until the end of its transition window,
-// in which it could come back. It does not keep it any longer.
+// A contender that dies without RELEASE keeps the mutex until the end of its transition window, and
+// no longer. Within this window it could still return and renew.
 func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
 	s := simbatest.Start(t)
 	c, err := redis.Dial("tcp", s.Addr)
@@ -26,7 +26,7 @@ func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
 
 	first, err := simbatest.ToRecord(c.Do("SIMBA.ACQUIRE", "job", "a", 100, "TRANSITION", 600_000))
 	if err != nil || first["status"] != "acquired" {
-		t.Fatalf("a: %v, %v", first, err)
+		t.Fatalf("ACQUIRE by a returns %v, %v", first, err)
 	}
 	type result struct {
 		record simbatest.Record
@@ -40,7 +40,7 @@ func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
 	simbatest.AwaitBlocked(t, s.Addr, 1)
 	ownerOnce(t, c, func(r simbatest.Record) bool { return r["ttl"] == int64(0) })
 
-	// In the transition window: renewed, and both windows are set anew.
+	// The owner renews in the transition window. That sets both windows anew.
 	for _, command := range [][]any{{"SIMBA.GUARD", "job", "a", 100, "TRANSITION", 5000}, {"SIMBA.OWNER", "job"}} {
 		if err := c.Send(command[0].(string), command[1:]...); err != nil {
 			t.Fatal(err)
@@ -51,24 +51,24 @@ func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
 	}
 	guarded, err := simbatest.ToRecord(c.Receive())
 	if err != nil || guarded["status"] != "renewed" || guarded["token"] != first["token"] {
-		t.Fatalf("guard: %v, %v", guarded, err)
+		t.Fatalf("GUARD in the transition window returns %v, %v", guarded, err)
 	}
 	last, err := simbatest.ToRecord(c.Receive())
 	if err != nil || last["owner"] != "a" {
-		t.Fatalf("owner after the guard: %v, %v", last, err)
+		t.Fatalf("SIMBA.OWNER after GUARD returns %v, %v", last, err)
 	}
 
 	got := <-waited
 	if got.err != nil || got.record["status"] != "acquired" || got.record["token"].(int64) <= first["token"].(int64) {
-		t.Fatalf("b: %v, %v", got.record, got.err)
+		t.Fatalf("the wait of b ends with %v, %v", got.record, got.err)
 	}
 	next, err := simbatest.ToRecord(c.Do("SIMBA.OWNER", "job"))
 	if err != nil || next["owner"] != "b" || next["acquired_at"].(int64) < last["transition_at"].(int64) {
-		t.Errorf("b owns it before %v: %v, %v", last["transition_at"], next, err)
+		t.Errorf("want b as the owner, not before %v; SIMBA.OWNER returns %v, %v", last["transition_at"], next, err)
 	}
 	lost, err := simbatest.ToRecord(c.Do("SIMBA.GUARD", "job", "a", 100))
 	if err != nil || lost["status"] != "lost" || lost["owner"] != "b" {
-		t.Errorf("guard by the old owner: %v, %v", lost, err)
+		t.Errorf("GUARD by the old owner returns %v, %v, want lost", lost, err)
 	}
 }
 
@@ -84,18 +84,18 @@ func ownerOnce(t *testing.T, c redis.Conn, wanted func(simbatest.Record) bool) {
 			return
 		}
 	}
-	t.Fatal("SIMBA.OWNER does not say what is wanted")
+	t.Fatal("SIMBA.OWNER never returns the expected record")
 }
 
-// In durability async a crash can undo acknowledged grants. Until the longest of them has ended,
-// the server makes no new grant. Owners that it knows can renew.
+// In durability async a crash can undo acknowledged grants. After a crash the server makes no new
+// grant until the longest such lease must have ended. Owners that it still knows can renew.
 func TestAfterACrashInAsyncOnlyKnownOwnersRenew(t *testing.T) {
 	s := simbatest.Start(t, "--durability", "async")
 	c := simbatest.GoRedis(t, s)
 	_, token := simbatest.Acquire(t, c, "job", "a", 600_000)
 	simbatest.Acquire(t, c, "other", "x", 600_000)
-	// BREAK ends a tenure against its owner's will, so its reply waits for an fsync. Earlier
-	// changes are then on disk too.
+	// Also in async, the server replies to BREAK only after an fsync. So all earlier changes are on
+	// disk, too.
 	if err := c.Do(t.Context(), "SIMBA.BREAK", "other").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -105,9 +105,9 @@ func TestAfterACrashInAsyncOnlyKnownOwnersRenew(t *testing.T) {
 	c = simbatest.GoRedis(t, again)
 	again.Wants(t, "level=WARN .*recovering from unclean shutdown")
 	if r, err := simbatest.ToRecord(c.Do(t.Context(), "SIMBA.GUARD", "job", "a", 600_000, "TOKEN", token).Result()); err != nil || r["status"] != "renewed" {
-		t.Errorf("known owner: %v, %v", r, err)
+		t.Errorf("GUARD by an owner that the server knows returns %v, %v, want renewed", r, err)
 	}
 	if status, _ := simbatest.Acquire(t, c, "new", "n", 1000, "NOQUEUE"); status != "busy" {
-		t.Errorf("newcomer: %s", status)
+		t.Errorf("ACQUIRE by a new contender returns %s, want busy", status)
 	}
 }

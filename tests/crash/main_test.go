@@ -1,5 +1,4 @@
-// Package crash tests what survives a crash of the server or of the machine, a reboot and a
-// restart.
+// Package crash tests what survives crashes of the server or the machine, reboots and restarts.
 package crash
 
 import (

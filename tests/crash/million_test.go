@@ -15,8 +15,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// BenchmarkMillionMutexes measures the cost of a million held mutexes: memory, disk, and the time
-// until a killed server has them all again.
+// BenchmarkMillionMutexes measures what a million held mutexes cost: memory, disk, and the time
+// that a killed server needs to recover them.
 //
 //	go test -run '^$' -bench MillionMutexes -benchtime 1x ./tests/crash
 func BenchmarkMillionMutexes(b *testing.B) {
@@ -41,7 +41,7 @@ func BenchmarkMillionMutexes(b *testing.B) {
 	}
 }
 
-// mustHold fails unless that many mutexes are held.
+// mustHold fails the benchmark unless n mutexes have an owner.
 func mustHold(b *testing.B, addr string, n int) {
 	b.Helper()
 	c, err := redis.Dial("tcp", addr)
@@ -50,7 +50,7 @@ func mustHold(b *testing.B, addr string, n int) {
 	}
 	defer c.Close()
 	if held, err := redis.Int(c.Do("DBSIZE")); err != nil || held != n {
-		b.Fatalf("%d of %d mutexes are held after the restart (%v)", held, n, err)
+		b.Fatalf("after the restart %d mutexes have an owner, want %d (%v)", held, n, err)
 	}
 }
 
@@ -73,7 +73,7 @@ func acquireMany(b *testing.B, addr string, n int) {
 		}
 		for range pipeline {
 			if r, err := simbatest.ToRecord(c.Receive()); err != nil || r["status"] != "acquired" {
-				b.Fatal(r, err)
+				b.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)
 			}
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// BenchmarkRestart measures the time that a server with a million held mutexes takes to start. It
-// does so after an orderly stop, and after a crash with a full journal.
+// BenchmarkRestart measures how long a server with a million held mutexes takes to start. It starts
+// after an orderly stop, and after a crash with a full journal.
 //
 //	go test -run '^$' -bench Restart -benchtime 5x ./tests/crash
 func BenchmarkRestart(b *testing.B) {
@@ -52,16 +52,16 @@ func TestTheStartOfATenureSurvivesARestart(t *testing.T) {
 	first := simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.ACQUIRE", "job", "a", 600_000, "SESSION")
 	held := simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.OWNER", "job")
 	if held["since"] != held["acquired_at"] || held["connection"] == nil {
-		t.Fatalf("%v", held)
+		t.Fatalf("SIMBA.OWNER returns %v, want since = acquired_at, and a connection", held)
 	}
 	s.Restart()
 	c := simbatest.Conn(t, s)
 	if r := simbatest.DoRecord(t, c, "SIMBA.GUARD", "job", "a", 600_000); r["token"] != first["token"] {
-		t.Fatalf("after the restart %v, before %v", r, first)
+		t.Fatalf("after the restart GUARD returns %v, want the token of %v", r, first)
 	}
 	r := simbatest.DoRecord(t, c, "SIMBA.OWNER", "job")
 	if r["since"] != held["since"] || r["acquired_at"] == held["acquired_at"] || r["connection"] != nil {
-		t.Errorf("after the restart and a renewal %v, before %v", r, held)
+		t.Errorf("after the restart and a renewal SIMBA.OWNER returns %v; before the restart %v", r, held)
 	}
 }
 
@@ -86,8 +86,8 @@ func holdMany(b *testing.B, dir string, n int) {
 	}
 }
 
-// fillTheJournal renews leases in a copy of a data directory until the journal is full, since the
-// checkpoint does not advance. Then it copies the directory as a crash leaves it.
+// fillTheJournal makes a data directory with a full journal, as a crash leaves it. It renews leases
+// in a copy of from, while the checkpoint cannot advance. The result is a copy at the path to.
 func fillTheJournal(b *testing.B, from, to string, n int) {
 	b.Helper()
 	released := make(chan struct{})
@@ -131,7 +131,7 @@ func fillTheJournal(b *testing.B, from, to string, n int) {
 	}
 }
 
-// grantOf returns the grant of the i-th mutex.
+// grantOf returns the change that grants the i-th mutex.
 func grantOf(began simba.Instant, seq simba.Seq, i int) simba.Change {
 	lease := simba.Lease{
 		Mutex: fmt.Sprintf("m:%012d", i), Owner: fmt.Sprintf("pod-%08x", uint32(i)*2654435761), Token: uint64(seq),

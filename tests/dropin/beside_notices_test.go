@@ -8,14 +8,14 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// subscription is a subscription to one channel, with the payloads that it received.
+// subscription is a subscription to one channel, with the payloads received so far.
 type subscription struct {
 	m   *meeting
 	sub *redis.PubSub
 	all []string
 }
 
-// subscribe subscribes to a channel of a server, or of the store.
+// subscribe subscribes to a channel at the server or at the store, as rdb is connected.
 func (m *meeting) subscribe(rdb *redis.Client, channel string) *subscription {
 	m.Helper()
 	sub := rdb.Subscribe(m.ctx, channel)
@@ -25,26 +25,26 @@ func (m *meeting) subscribe(rdb *redis.Client, channel string) *subscription {
 	return &subscription{m: m, sub: sub}
 }
 
-// next returns the next payload. It fails the test if none arrives long before a lease ends.
+// next returns the next payload. It fails the test if none arrives within soon.
 func (s *subscription) next(what string) string {
 	s.m.Helper()
 	got, err := s.sub.ReceiveTimeout(s.m.ctx, soon)
 	if err != nil {
-		s.m.Fatalf("no payload (%s): %v; received before: %q", what, err, s.all)
+		s.m.Fatalf("no payload for %s: %v; received before: %q", what, err, s.all)
 	}
 	p := got.(*redis.Message).Payload
 	s.all = append(s.all, p)
 	return p
 }
 
-// await reads payloads until it reads this one.
+// await reads payloads up to the given one.
 func (s *subscription) await(payload string) {
 	s.m.Helper()
 	for s.next(payload) != payload {
 	}
 }
 
-// expect fails the test unless these are the first payloads since the subscription.
+// expect fails the test unless the first payloads since the subscription are the given ones.
 func (s *subscription) expect(payloads ...string) {
 	s.m.Helper()
 	for range payloads {
@@ -55,7 +55,7 @@ func (s *subscription) expect(payloads ...string) {
 	}
 }
 
-// expectAcquired is expect for notices of new tenures only. It skips those of releases.
+// expectAcquired works like expect, but skips notices of releases.
 func (s *subscription) expectAcquired(payloads ...string) {
 	s.m.Helper()
 	var got []string
@@ -70,7 +70,7 @@ func (s *subscription) expectAcquired(payloads ...string) {
 	}
 }
 
-// noticeRules are about the notices on the mutex' channel.
+// noticeRules are rules about the notices on the mutex' channel.
 var noticeRules = []rule{
 	{"a new tenure is announced once", nil, func(m *meeting) {
 		server, store := m.subscribe(m.rdb, seeds.Lease(m.mutex)), m.subscribe(m.store, seeds.Lease(m.mutex))
@@ -80,8 +80,8 @@ var noticeRules = []rule{
 			return err == nil && o == nil
 		})
 		m.takes("ours")
-		// A release by a generation with a queue publishes nothing here. The server publishes it
-		// only if it has observed it.
+		// The scripts of a generation with a queue publish no release on this channel. The server
+		// publishes that release only if it has observed it.
 		if m.gen.Queues {
 			store.expectAcquired("acquired@@jvm", "acquired@@ours")
 		} else {
@@ -90,7 +90,8 @@ var noticeRules = []rule{
 		server.expectAcquired("acquired@@jvm", "acquired@@ours")
 	}},
 	{"a release or a break without a next waiter is announced", nil, func(m *meeting) {
-		// Both subscriptions stay: the server publishes a tenure only after the store has done so.
+		// Both subscriptions stay open to the end, since the store publishes a tenure before the
+		// server does.
 		server, store := m.subscribe(m.rdb, seeds.Lease(m.mutex)), m.subscribe(m.store, seeds.Lease(m.mutex))
 		for name, end := range map[string][]any{
 			"release": {"simba.release", m.mutex, "ours"},
@@ -100,7 +101,7 @@ var noticeRules = []rule{
 			is(m, m.rdb, int64(1), end...)
 			for _, s := range []*subscription{store, server} {
 				if before, got := s.next(name), s.next(name); before != "acquired@@ours" || got != "released@@ours" {
-					m.Errorf("after a %s: %s and %s", name, before, got)
+					m.Errorf("the notices of the tenure and its %s are %s and %s, want acquired@@ours and released@@ours", name, before, got)
 				}
 			}
 		}

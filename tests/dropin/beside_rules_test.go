@@ -12,17 +12,18 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// rule is one rule that a generation and our contenders keep together.
+// rule is a test of one rule for a mutex that contenders of Simba and ours share. It runs with each
+// generation of Simba.
 type rule struct {
 	name string
-	only func(seeds.Generation) bool // nil = it is for all generations
+	only func(seeds.Generation) bool // selects generations; nil = all
 	run  func(*meeting)
 }
 
 func queuing(g seeds.Generation) bool { return g.Queues }
 func fencing(g seeds.Generation) bool { return g.Tokens }
 
-// handoverRules are about the next owner, and the time of its grant.
+// handoverRules are rules about the next owner, and the time of its grant.
 var handoverRules = []rule{
 	{"their release grants our waiter at once", nil, func(m *meeting) {
 		k := m.owns(m.jvm("jvm"))
@@ -69,7 +70,7 @@ var handoverRules = []rule{
 		rdb := connect(m.T, m.at.servers[0])
 		o, err := record(m.ctx, rdb, "simba.acquire", m.mutex, "ours", time.Hour.Milliseconds(), "session")
 		if err != nil || o["status"] != "acquired" {
-			m.Fatal(o, err)
+			m.Fatalf("SIMBA.ACQUIRE returns %v, %v", o, err)
 		}
 		k := m.queues(m.jvm("jvm"))
 		rdb.Close()
@@ -79,15 +80,16 @@ var handoverRules = []rule{
 		m.takes("ours")
 		notices := m.subscribe(m.rdb, seeds.Lease(m.mutex)+":polls")
 		if o, err := record(m.ctx, m.rdb, "simba.acquire", m.mutex, "polls", time.Hour.Milliseconds()); err != nil || o["status"] != "queued" {
-			m.Fatal(o, err)
+			m.Fatalf("SIMBA.ACQUIRE returns %v, %v", o, err)
 		}
 		if m.gen.Queues {
-			// The scores of their queue are whole seconds, and theirs must be later.
+			// Their queue sorts waiters by arrival in whole seconds, and their waiter must come
+			// later than ours.
 			time.Sleep(time.Second)
 		}
 		k := m.queues(m.jvm("jvm"))
 		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
-		if m.gen.Queues { // 3.2 and later may ignore the reservation
+		if m.gen.Queues { // Simba 3.2 and later may ignore the reservation
 			notices.await("released@@ours")
 		}
 		m.comes("their waiter owns it", k)
@@ -108,7 +110,7 @@ var handoverRules = []rule{
 		w := m.waits("ours")
 		m.comes("our waiter owns it", w)
 		if next := m.owner("ours"); next <= token {
-			m.Errorf("ours has %d after %d", next, token)
+			m.Errorf("our token is %d, want more than the one before, %d", next, token)
 		}
 		if m.check(token) {
 			m.Error("CHECK passes a token whose lease is over")
@@ -116,9 +118,9 @@ var handoverRules = []rule{
 	}},
 	{"a release announced to a dead contender of theirs grants our waiter at once", queuing, func(m *meeting) {
 		k, dead := m.owns(m.jvm("jvm0")), m.jvm("jvm1")
-		// It has no subscription.
+		// "dead" has no subscription, like a contender whose process has died.
 		if owner, _, err := dead.try(m.ctx); err != nil || owner != "jvm0" {
-			m.Fatal(owner, err)
+			m.Fatalf("their try returns the owner %q, %v", owner, err)
 		}
 		w := m.waits("ours")
 		m.awaitFirstRead()
@@ -129,7 +131,7 @@ var handoverRules = []rule{
 		m.subscribe(m.rdb, seeds.Lease(m.mutex))
 		k, dead := m.owns(m.jvm("jvm0")), m.jvm("jvm1")
 		if owner, _, err := dead.try(m.ctx); err != nil || owner != "jvm0" {
-			m.Fatal(owner, err)
+			m.Fatalf("their try returns the owner %q, %v", owner, err)
 		}
 		w := m.queues(m.jvmOf(seeds.Simba33, "jvm2"))
 		m.awaitFirstRead()
@@ -141,7 +143,7 @@ var handoverRules = []rule{
 		k, barger := m.owns(m.jvm("jvm0")), m.jvm("jvm2")
 		w := m.queues(m.jvm("jvm1"))
 		m.awaitFirstRead()
-		// One pipeline: no other client acquires between the two.
+		// One pipeline, so that no other client acquires between the two commands.
 		_, err := m.store.Pipelined(m.ctx, func(p redis.Pipeliner) error {
 			p.Eval(m.ctx, k.gen.Release.Source, k.gen.Release.Keys(m.mutex), k.id)
 			p.Eval(m.ctx, barger.gen.Acquire.Source, barger.gen.Acquire.Keys(m.mutex), barger.id, barger.lease)
@@ -149,7 +151,7 @@ var handoverRules = []rule{
 		})
 		m.must(err)
 		m.awaitFirstRead()
-		if m.at.engine != "embedded" { // an embedded engine reserves the mutex for jvm1
+		if m.at.engine != "embedded" { // embedded reserves the mutex for jvm1
 			m.must(barger.end(m.ctx))
 		}
 		m.comes("their waiter owns it", w)
@@ -158,13 +160,13 @@ var handoverRules = []rule{
 		m.takes("ours")
 		dead := m.jvm("dead")
 		if owner, _, err := dead.try(m.ctx); err != nil || owner != "ours" {
-			m.Fatal(owner, err)
+			m.Fatalf("their try returns the owner %q, %v", owner, err)
 		}
 		w := m.waits("waits")
 		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
 		m.comes("our waiter owns it", w)
 		if _, err := m.store.ZScore(m.ctx, seeds.Queue(m.mutex), "dead").Result(); err != nil {
-			m.Errorf("its entry: %v", err)
+			m.Errorf("the queue entry of the dead contender: %v", err)
 		}
 	}},
 	{"the mutex is reserved for the next contender of theirs", queuing, func(m *meeting) {
@@ -172,10 +174,10 @@ var handoverRules = []rule{
 		k := m.jvm("jvm")
 		m.must(k.subscribe(m.ctx))
 		if owner, _, err := k.try(m.ctx); err != nil || owner != "ours" {
-			m.Fatal(owner, err)
+			m.Fatalf("their try returns the owner %q, %v", owner, err)
 		}
 		var released, barges *redis.Cmd
-		// One pipeline: the reservation lasts for a second only.
+		// One pipeline, since the reservation lasts only a second.
 		_, err := m.rdb.Pipelined(m.ctx, func(p redis.Pipeliner) error {
 			released = p.Do(m.ctx, "simba.release", m.mutex, "ours")
 			barges = p.Do(m.ctx, "simba.acquire", m.mutex, "barges", 60_000, "noqueue")
@@ -183,17 +185,18 @@ var handoverRules = []rule{
 		})
 		m.must(err)
 		if n := released.Val(); n != int64(1) {
-			m.Errorf("SIMBA.RELEASE returns %v", n)
+			m.Errorf("SIMBA.RELEASE returns %v, want 1", n)
 		}
 		if o, err := simbatest.ToRecord(barges.Result()); err != nil || o["status"] != "busy" {
-			m.Errorf("a later contender gets %v, %v", o, err)
+			m.Errorf("a later contender gets %v, %v, want busy", o, err)
 		}
 		m.must(k.awaitNotice(m.ctx, time.Hour))
 		m.owns(k)
 	}},
 }
 
-// TestSimbaContendersAndOursAgreeOnHandoffsTokensAndNotices tests each rule with each generation.
+// TestSimbaContendersAndOursAgreeOnHandoffsTokensAndNotices tests each rule with each generation of
+// Simba.
 func TestSimbaContendersAndOursAgreeOnHandoffsTokensAndNotices(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"redis", "embedded"} {

@@ -16,11 +16,12 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// ours is a contender of the Go client. It polls, and a notice wakes it when it is the next waiter.
+// ours is a contender that uses this project's Go client. It polls, and a notice wakes it when it
+// is the next waiter.
 type ours struct {
 	id       string
 	k        *client.Contender
-	acquired chan uint64 // tokens
+	acquired chan uint64 // tokens of its tenures
 	last     uint64
 }
 
@@ -51,8 +52,8 @@ func (k *ours) acquire(ctx context.Context) (string, error) {
 	case k.last = <-k.acquired:
 		return k.id, nil
 	case <-ctx.Done():
-		_ = k.k.Stop(context.WithoutCancel(ctx)) // the test fails already
-		return "", fmt.Errorf("%s is not granted the mutex: %w", k.id, ctx.Err())
+		_ = k.k.Stop(context.WithoutCancel(ctx)) // ignored: the test fails anyway
+		return "", fmt.Errorf("%s waits in vain for the mutex: %w", k.id, ctx.Err())
 	}
 }
 
@@ -60,24 +61,24 @@ func (k *ours) token() uint64 { return k.last }
 
 func (k *ours) release(ctx context.Context) error { return k.k.Stop(ctx) }
 
-// More rules of contests beside Simba.
+// More rules for contests between contenders of Simba and ours.
 const (
 	allWays  = "the mutex goes from each kind of contender to each"
 	announce = "acquired is announced once for each tenure"
 )
 
-// beside runs a contest of contenders of Simba with two of ours: SIMBA.ACQUIRE … WAIT, and the Go
-// client. It ends when the mutex has changed its owner often enough, in all directions, and each
-// contender has owned it. Leases are long, so without a notice a waiter waits too long, and fails
-// the test. The pauses have different lengths, so that the mutex is free at times. Contenders
-// without an entry in our queue can acquire it only then.
+// beside runs a contest of contenders of Simba with two of ours: one uses SIMBA.ACQUIRE … WAIT, one
+// the Go client. The contest ends when the mutex has changed its owner often enough, in all
+// directions, and each contender has owned it. Leases are long. So a waiter that gets no notice
+// waits too long, and fails the test. Pauses differ in length, so the mutex is free now and then.
+// Only then can contenders without an entry in our queue acquire it.
 func beside(t *testing.T, at *site, mutex string, theirs ...contender) {
 	t.Helper()
 	const changes = 100
 	pause := time.Duration(len(theirs)) * 25 * time.Millisecond
 	c := newContestAt(t, at, mutex)
 	c.patience = early
-	// While it has a subscriber, our server watches the mutex even if no client of ours waits.
+	// These subscriptions make our server watch the mutex, even while no client of ours waits.
 	here, there := c.count(c.server.Addr), c.count(at.store)
 	all := len(theirs) + 2
 	end := time.Now().Add(simbatest.Patience)
@@ -86,7 +87,7 @@ func beside(t *testing.T, at *site, mutex string, theirs ...contender) {
 	})
 	c.inAllDirections()
 	for owner, n := range c.noted.count() {
-		if at.engine != "mysql" { // there a server announces only the tenures that it reads
+		if at.engine != "mysql" { // with MySQL, a server announces only tenures that it reads
 			here.expect(c, "acquired@@"+owner, n)
 			there.expect(c, "acquired@@"+owner, n)
 		}
@@ -95,8 +96,8 @@ func beside(t *testing.T, at *site, mutex string, theirs ...contender) {
 	c.end()
 }
 
-// mix has contenders of Simba and two of ours acquire and release the mutex. It ends when enough
-// returns true, or when a contender has waited in vain.
+// mix lets contenders of Simba and two of ours acquire and release the mutex. It returns when
+// enough returns true, or when a contender has waited in vain.
 func (c *contest) mix(theirs []contender, pause time.Duration, enough func() bool) {
 	c.t.Helper()
 	var running sync.WaitGroup
@@ -111,19 +112,19 @@ func (c *contest) mix(theirs []contender, pause time.Duration, enough func() boo
 	}
 	close(stop)
 	running.Wait()
-	// Ours stop last. A release by Simba up to 3.1 notifies at most the first of the queue. Without
-	// ours, contenders of later versions might wait until the lease ends.
+	// Ours stop last. A release by Simba 3.1 or earlier notifies only the first waiter. Without
+	// ours, a contender of a later version might then wait until the lease ends.
 	close(stopOurs)
 	c.running.Wait()
 }
 
-// fromKilled is the way of a mutex whose owner was killed. It is the longest, since the lease must
-// end first.
+// fromKilled is the way for the next tenure after a killed owner. It takes longest, since the lease
+// must end first.
 const fromKilled = "from a killed owner"
 
-// ways returns the changes of the owner, by the kinds of the two owners: theirs or ours. The
-// latencies are the times between the two tenures. An owner that was killed before it reported its
-// tenure is missing. Its lease is then a part of the time between the other two.
+// ways returns the times between successive tenures, by the kinds of the two owners: "theirs to
+// ours" and so on. An owner that was killed before it reported its tenure is missing. Its lease
+// then adds to the time between the tenures before and after.
 func (l *tenures) ways() map[string]simbatest.Latencies {
 	ways := make(map[string]simbatest.Latencies)
 	kind := func(n tenure) string {
@@ -145,8 +146,8 @@ func (l *tenures) ways() map[string]simbatest.Latencies {
 	return ways
 }
 
-// inAllDirections checks that the mutex went from theirs to ours, from ours to theirs, and among
-// each.
+// inAllDirections checks that the mutex changed hands from theirs to ours, from ours to theirs, and
+// among each kind.
 func (c *contest) inAllDirections() {
 	ways := c.noted.ways()
 	for _, way := range []string{"theirs to theirs", "theirs to ours", "ours to theirs", "ours to ours", fromKilled} {
@@ -157,14 +158,15 @@ func (c *contest) inAllDirections() {
 	}
 }
 
-// noticeCounts counts the payloads on the mutex' channel.
+// noticeCounts counts the messages on the mutex' channel, by payload.
 type noticeCounts struct {
 	addr    string
 	notices <-chan *redis.Message
 	counts  map[string]int
 }
 
-// count subscribes at a server, or at the store. MySQL has no channels, so it is a server there.
+// count subscribes at a server or at the store. MySQL has no channels, so with MySQL the address is
+// that of a server.
 func (c *contest) count(addr string) *noticeCounts {
 	c.t.Helper()
 	if c.at.engine == "mysql" {
@@ -178,8 +180,8 @@ func (c *contest) count(addr string) *noticeCounts {
 	return &noticeCounts{addr, sub.Channel(redis.WithChannelSize(100_000)), make(map[string]int)}
 }
 
-// expect waits until a payload has arrived n times, and checks that it does not arrive again. It
-// need not wait long for that, because a step publishes all its notices at once.
+// expect waits until a payload has arrived n times, and checks that it does not arrive again. A
+// short wait suffices for that, because a step publishes all its notices at once.
 func (h *noticeCounts) expect(c *contest, payload string, n int) {
 	late := time.After(simbatest.Patience)
 	for h.counts[payload] < n {
@@ -204,8 +206,8 @@ func (h *noticeCounts) expect(c *contest, payload string, n int) {
 	}
 }
 
-// TestSimbaContendersAndOursShareAMutex has two contenders of each generation and two of ours
-// contend, until the owner has changed 100 times. Then it does so with contenders of all
+// TestSimbaContendersAndOursShareAMutex lets two contenders of one generation and two of ours
+// contend, until the owner has changed 100 times. It does so for each generation, and for all
 // generations at once.
 func TestSimbaContendersAndOursShareAMutex(t *testing.T) {
 	t.Parallel()
@@ -232,8 +234,8 @@ func TestSimbaContendersAndOursShareAMutex(t *testing.T) {
 	}
 }
 
-// TestSimbaContendersContendForMutexesOfAnyName has two of each generation contend for mutexes with
-// names that SIMBA.* may refuse. On Redis every name works.
+// TestSimbaContendersContendForMutexesOfAnyName uses names that SIMBA.* may refuse. Two contenders
+// of each generation contend for each mutex, since on Redis every name works.
 func TestSimbaContendersContendForMutexesOfAnyName(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"redis", "embedded"} {
@@ -251,7 +253,7 @@ func TestSimbaContendersContendForMutexesOfAnyName(t *testing.T) {
 			} {
 				for _, gen := range seeds.Generations {
 					if engine == "redis" && gen.Braceless {
-						continue // they get no notices, so a waiter waits until the lease ends
+						continue // without notices, a waiter waits until the lease ends
 					}
 					t.Run(what+" "+gen.Name, func(t *testing.T) {
 						t.Parallel()

@@ -7,7 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// tokenRules are about the token of a tenure, which is the same for theirs and ours.
+// tokenRules are rules about the token of a tenure. Contenders of Simba and ours must see the same
+// one.
 var tokenRules = []rule{
 	{"their tenure has one token, which CHECK passes until it ends", nil, func(m *meeting) {
 		before := m.takes("ours")
@@ -15,26 +16,26 @@ var tokenRules = []rule{
 		k := m.owns(m.jvm("jvm"))
 		token := m.owner("jvm")
 		if k.last != 0 && k.last != token {
-			m.Errorf("they have token %d, the server %d", k.last, token)
+			m.Errorf("their script returns token %d, the server %d", k.last, token)
 		}
 		if token <= before {
-			m.Errorf("token %d after ours, %d", token, before)
+			m.Errorf("their token is %d, want more than our earlier one, %d", token, before)
 		}
 		for range 3 {
 			m.must(k.guard(m.ctx))
 			if t := m.owner("jvm"); t != token || !m.check(token) {
-				m.Errorf("after a renewal the token is %d, not %d; check: %v", t, token, m.check(token))
+				m.Errorf("after a renewal the token is %d, want %d; CHECK of it: %v", t, token, m.check(token))
 			}
 		}
 		if m.check(before) {
-			m.Error("CHECK passes our token of before")
+			m.Error("CHECK passes our token of the tenure before")
 		}
 		m.must(k.end(m.ctx))
 		if m.check(token) {
 			m.Error("CHECK passes a token whose tenure is over")
 		}
 		if next := m.takes("ours"); next <= token {
-			m.Errorf("ours has %d after %d", next, token)
+			m.Errorf("our token is %d, want more than the one before, %d", next, token)
 		}
 	}},
 	{"alternating tenures have ascending tokens", nil, func(m *meeting) {
@@ -45,7 +46,7 @@ var tokenRules = []rule{
 			if i%2 == 0 {
 				m.owns(k)
 				if token = m.owner("jvm"); k.last != 0 && k.last != token {
-					m.Errorf("they have token %d, the server %d", k.last, token)
+					m.Errorf("their script returns token %d, the server %d", k.last, token)
 				}
 				m.must(k.end(m.ctx))
 			} else {
@@ -53,7 +54,7 @@ var tokenRules = []rule{
 				is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
 			}
 			if token <= last {
-				m.Errorf("tenure %d has token %d after %d", i, token, last)
+				m.Errorf("tenure %d has token %d, want more than %d", i, token, last)
 			}
 			last = token
 		}
@@ -64,10 +65,10 @@ var tokenRules = []rule{
 		owner, _, last, err := k.state(m.ctx, k.gen.Acquire)
 		m.must(err)
 		if owner != "ours" || last != token {
-			m.Errorf("their acquisition returns %s with %d, not ours with %d", owner, last, token)
+			m.Errorf("their acquire script returns the owner %s with token %d, want ours with %d", owner, last, token)
 		}
 		if owner, _, last, err = k.state(m.ctx, k.gen.Guard); err != nil || owner != "ours" || last != token {
-			m.Errorf("their renewal returns %s with %d, %v, not ours with %d", owner, last, err, token)
+			m.Errorf("their guard script returns the owner %s with token %d, %v, want ours with %d", owner, last, err, token)
 		}
 	}},
 	{"the token's key exists as long as our lease", fencing, func(m *meeting) {
@@ -76,10 +77,10 @@ var tokenRules = []rule{
 		lock, err := m.store.PTTL(m.ctx, seeds.Lease(m.mutex)).Result()
 		m.must(err)
 		if ms, err := m.store.PTTL(m.ctx, seeds.Token(m.mutex)).Result(); err != nil || ms <= lock-time.Minute || ms > lock {
-			m.Errorf("the token expires in %v, the lease in %v, %v", ms, lock, err)
+			m.Errorf("the key of the token expires in %v, the lease in %v, %v", ms, lock, err)
 		}
 		if n, err := m.store.Get(m.ctx, seeds.Fence(m.mutex)).Uint64(); err != nil || n != token {
-			m.Errorf("the counter is %d, %v; our token is %d", n, err, token)
+			m.Errorf("the token counter is %d, %v, want our token %d", n, err, token)
 		}
 		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
 		is(m, m.store, nil, "get", seeds.Token(m.mutex))
@@ -95,7 +96,7 @@ var tokenRules = []rule{
 			m.Error("CHECK passes the token of the tenure before")
 		}
 		if token := m.owner("jvm"); token <= between.last || token <= first {
-			m.Errorf("token %d after %d and, unseen, %d", token, first, between.last)
+			m.Errorf("the token is %d, want more than %d and the unseen %d", token, first, between.last)
 		}
 	}},
 }

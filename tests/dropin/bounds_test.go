@@ -39,7 +39,7 @@ func TestAnEndlessScriptBlocksNoClientAndCanBeKilled(t *testing.T) {
 		is(t, others, int64(0), "exists", "new")
 		o, err := record(t.Context(), others, "simba.guard", "m", "ours", lease)
 		if err != nil || o["status"] != "renewed" {
-			t.Errorf("guard: %v, %v", o, err)
+			t.Errorf("while the script runs, SIMBA.GUARD returns %v, %v", o, err)
 		}
 		answered++
 		err = others.ScriptKill(t.Context()).Err()
@@ -47,27 +47,27 @@ func TestAnEndlessScriptBlocksNoClientAndCanBeKilled(t *testing.T) {
 			break
 		}
 		if !strings.HasPrefix(err.Error(), "NOTBUSY ") {
-			t.Fatalf("script kill: %v", err)
+			t.Fatalf("SCRIPT KILL returns %v", err)
 		}
 		if time.Now().After(end) {
-			t.Fatal("the script cannot be killed")
+			t.Fatal("SCRIPT KILL never finds the script")
 		}
 	}
 	select {
 	case err := <-ended:
 		if err == nil || !strings.Contains(err.Error(), "Script killed by user with SCRIPT KILL") {
-			t.Errorf("the script ends with %v", err)
+			t.Errorf("the killed script returns the error %v", err)
 		}
 	case <-time.After(simbatest.Patience):
-		t.Fatal("the killed script goes on")
+		t.Fatal("the killed script still runs")
 	}
-	t.Logf("%d times the others were answered meanwhile", answered)
+	t.Logf("while the script ran, the other client got replies %d times", answered)
 	is(t, others, "before", "get", "k")
 	is(t, others, int64(0), "exists", "new")
 	is(t, others, "ours", "get", "m")
 	is(t, others, "yes", "eval", "return 'yes'", 0)
 	if err := others.ScriptKill(t.Context()).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOTBUSY ") {
-		t.Errorf("script kill without a script: %v", err)
+		t.Errorf("SCRIPT KILL without a running script returns %v", err)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestABadScriptGetsAnErrorAndAppliesNothing(t *testing.T) {
 			err := rdb.Eval(t.Context(), "redis.call('set', 'k', 'half') redis.call('set', 'new', 'half') "+rest, nil).Err()
 			reply := redis.Error(nil)
 			if !errors.As(err, &reply) || err == redis.Nil {
-				t.Errorf("it gets %v", err)
+				t.Errorf("the client gets %v, want an error reply", err)
 			}
 			is(t, others, "before", "get", "k")
 			is(t, others, int64(0), "exists", "new")

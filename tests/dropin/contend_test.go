@@ -13,39 +13,42 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// lease is in milliseconds. It is so long that it does not end on a busy machine.
+// lease is the length of leases in milliseconds. It is so long that no lease ends on a busy
+// machine.
 const lease = 30_000
 
-// early bounds the wait for a grant. Other waiters may come first, but it must end before a lease
-// does.
+// early limits the wait for a grant. It allows for other waiters to come first, but is shorter than
+// a lease.
 const early = lease * 2 / 3 * time.Millisecond
 
-// soon bounds a wait that must end before a lease does, and before a server's periodic check of its
-// waiters, every 10 s. It is generous, for busy machines.
+// soon limits the wait for an effect that only a notice can cause in time. It is shorter than a
+// lease, and than the 10 s after which a server checks its waiters anyway.
 const soon = 8 * time.Second
 
-// contender wants a mutex again and again.
+// contender acquires and releases a mutex again and again.
 type contender interface {
-	// acquire returns when the contender owns the mutex. owner is its name in the lock.
+	// acquire returns when the contender owns the mutex. owner is the name of the owner in the
+	// lock's record.
 	acquire(ctx context.Context) (owner string, err error)
 	release(ctx context.Context) error
 }
 
-// fenced is a contender that knows the token of its last tenure; 0 = its scripts return none.
+// fenced is a contender that knows the token of its last tenure; 0 = its scripts return no token.
 type fenced interface{ token() uint64 }
 
-// killable is a contender that may be killed while it owns the mutex. It does not release it then.
+// killable is a contender that the test may kill while it owns the mutex. A killed contender does
+// not release.
 type killable interface{ killedAsOwner() bool }
 
-// site has servers of one engine with one store. Contenders that do not use the servers connect to
-// the address of the store. With an embedded engine that is the server's.
+// site has servers of one engine that share a store. Contenders that use the store directly connect
+// to its address. With the embedded engine, that address is the server's own.
 type site struct {
 	engine  string
 	servers []*simbatest.Server
 	store   string
 }
 
-// newSite starts servers of an engine with one store. An embedded engine has one server.
+// newSite starts servers of an engine with one store. The embedded engine gets one server.
 func newSite(t testing.TB, engine string, servers int) *site {
 	t.Helper()
 	at := &site{engine: engine}
@@ -63,10 +66,10 @@ func newSite(t testing.TB, engine string, servers int) *site {
 	return at
 }
 
-// last is the server of our second client.
+// last returns the server that our second client uses.
 func (at *site) last() *simbatest.Server { return at.servers[len(at.servers)-1] }
 
-// contest has contenders acquire and release one mutex, and checks the rules.
+// contest lets contenders acquire and release one mutex, and checks the rules.
 type contest struct {
 	t       *testing.T
 	at      *site
@@ -76,8 +79,8 @@ type contest struct {
 	noted   tenures
 	running sync.WaitGroup
 
-	// patience is how long a contender waits for a grant at most. It is shorter than the lease
-	// where the next owner must not depend on the end of a lease.
+	// patience limits a contender's wait for a grant. In contests where only notices may wake a
+	// waiter, it is shorter than the lease.
 	patience time.Duration
 
 	// unchecked means that the contest does not read the owner from the server, because SIMBA.*
@@ -98,7 +101,7 @@ func newContestAt(t *testing.T, at *site, mutex string) *contest {
 	}
 }
 
-// enter has a contender acquire and release the mutex that many times, with a pause after each.
+// enter lets a contender acquire and release the mutex rounds times, with a pause after each round.
 func (c *contest) enter(k contender, rounds int, pause time.Duration) {
 	c.running.Go(func() {
 		for n := 0; n < rounds && c.tryRound(k, n); n++ {
@@ -107,9 +110,9 @@ func (c *contest) enter(k contender, rounds int, pause time.Duration) {
 	})
 }
 
-// enterUntil has a contender acquire and release the mutex until done is closed, with pauses of
-// different lengths. It runs as one of running. On a busy machine a round takes longer, and so
-// does the pause. Otherwise the queue would never be empty, and contenders without an entry would
+// enterUntil lets a contender acquire and release the mutex until done is closed. It does so in a
+// goroutine of running. The pauses are random, and longer where a round takes longer, as on a busy
+// machine. Otherwise the queue would never be empty, and contenders without a queue entry would
 // starve.
 func (c *contest) enterUntil(running *sync.WaitGroup, k contender, done <-chan struct{}, most time.Duration) {
 	running.Go(func() {
@@ -134,7 +137,7 @@ func (c *contest) tryRound(k contender, n int) bool {
 	return err == nil
 }
 
-// round has a contender acquire the mutex, note its tenure, and release.
+// round lets a contender acquire the mutex, note its tenure, and release.
 func (c *contest) round(k contender) error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), simbatest.Patience)
 	defer cancel()
@@ -159,7 +162,8 @@ func (c *contest) round(k contender) error {
 	return err
 }
 
-// ownerToken reads the tenure of the owner from the server, checks it, and returns its token.
+// ownerToken reads the owner's tenure from the server, checks that it is k's, and returns its
+// token.
 func (c *contest) ownerToken(ctx context.Context, k contender, owner string) (token uint64, err error) {
 	f, knows := k.(fenced)
 	if c.unchecked {
@@ -173,7 +177,7 @@ func (c *contest) ownerToken(ctx context.Context, k contender, owner string) (to
 		return 0, err
 	}
 	if o == nil || o["owner"] != owner {
-		return 0, fmt.Errorf("%s owns the mutex, but the server's owner is %v", owner, o)
+		return 0, fmt.Errorf("%s owns the mutex, but SIMBA.OWNER returns %v", owner, o)
 	}
 	token = uint64(o.Number("token"))
 	if knows && f.token() != 0 && f.token() != token {
@@ -208,7 +212,7 @@ type simba struct {
 func (k *simba) acquire(ctx context.Context) (string, error) {
 	o, err := record(ctx, k.rdb, "simba.acquire", k.mutex, k.id, lease, "wait", 0)
 	if err == nil && o["status"] != "acquired" {
-		err = fmt.Errorf("simba.acquire: %v", o)
+		err = fmt.Errorf("SIMBA.ACQUIRE returns %v", o)
 	}
 	return k.id, err
 }

@@ -1,11 +1,10 @@
-// Package dropin tests that lock code written for Redis runs unchanged on real servers. The code
-// is Simba's and Spring's scripts, redsync, a document's functions for Node.js, and its package
-// redlock. Contenders of Simba also share a store with the servers. They use the scripts of every
-// generation, or are Simba 2.9.5 and 2.5.0 themselves.
+// Package dropin tests that lock code written for Redis runs unchanged on real servers. The code is
+// the scripts of Simba and Spring, redsync, functions for Node.js from a document, and the Node.js
+// package redlock.
 //
-// Each contends for a mutex with clients that use SIMBA.ACQUIRE. Two records show that there were
-// never two owners. The contenders note the begin and the end of each tenure by one clock. The
-// server has its history.
+// Contenders of each kind contend for a mutex with clients that use SIMBA.ACQUIRE. Two records must
+// show that there were never two owners: the tenures that contenders noted by one clock, and the
+// server's history.
 package dropin
 
 import (
@@ -20,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silence{}) // go-redis logs each server that it cannot reach
+	redis.SetLogger(silence{}) // otherwise go-redis logs each server that it cannot reach
 	var err error
 	if scratch, err = os.MkdirTemp("", "simba-resp-dropin-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -31,14 +30,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// scratch is a folder for files of the tests.
+// scratch is a temporary folder for files that several tests share.
 var scratch string
 
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// connect returns a new go-redis client, as each process has its own.
+// connect returns a new go-redis client. Each contender gets its own, as if it were a process of
+// its own.
 func connect(t testing.TB, s *simbatest.Server) *redis.Client {
 	t.Helper()
 	return connectTo(t, s.Addr)
@@ -51,7 +51,7 @@ func connectTo(t testing.TB, addr string) *redis.Client {
 	return rdb
 }
 
-// is fails the test unless the command gets that reply; nil = there is none.
+// is fails the test unless the command gets the reply want; nil stands for a null reply.
 func is(t testing.TB, rdb *redis.Client, want any, command ...any) {
 	t.Helper()
 	got, err := rdb.Do(t.Context(), command...).Result()
@@ -63,7 +63,7 @@ func is(t testing.TB, rdb *redis.Client, want any, command ...any) {
 	}
 }
 
-// number returns the integer that the command gets.
+// number returns the integer in the reply to a command.
 func number(t testing.TB, rdb *redis.Client, command ...any) int64 {
 	t.Helper()
 	n, err := rdb.Do(t.Context(), command...).Int64()
@@ -73,7 +73,7 @@ func number(t testing.TB, rdb *redis.Client, command ...any) int64 {
 	return n
 }
 
-// record returns the record that the command gets; nil = there is none.
+// record returns the record in the reply to a command; nil = the reply is null.
 func record(ctx context.Context, rdb *redis.Client, command ...any) (simbatest.Record, error) {
 	return simbatest.ToRecord(rdb.Do(ctx, command...).Result())
 }

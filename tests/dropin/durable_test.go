@@ -34,7 +34,7 @@ func TestALockKeySurvivesAKill(t *testing.T) {
 	is(t, rdb, "\x00\xff\r\n", "get", "bytes")
 	for _, key := range []string{"k", "bytes", "hash"} {
 		if ms := number(t, rdb, "pttl", key); ms <= 0 || ms > 60_000 {
-			t.Errorf("%s has %d ms left", key, ms)
+			t.Errorf("after the restart %s has %d ms left, want 1 to 60,000", key, ms)
 		}
 	}
 	is(t, rdb, "v", "get", "endless")
@@ -42,7 +42,7 @@ func TestALockKeySurvivesAKill(t *testing.T) {
 	is(t, rdb, "hash", "type", "hash")
 	fields, err := rdb.HGetAll(t.Context(), "hash").Result()
 	if err != nil || len(fields) != 3 || fields["f"] != "v" || fields["g"] != "x" || fields["h"] != "y" {
-		t.Errorf("the hash is %v, %v", fields, err)
+		t.Errorf("after the restart the hash is %v, %v", fields, err)
 	}
 	is(t, rdb, int64(43), "incr", "counter")
 	is(t, rdb, int64(0), "exists", "deleted")
@@ -51,7 +51,7 @@ func TestALockKeySurvivesAKill(t *testing.T) {
 	is(t, rdb, "OK", "set", "k", "w", "nx", "px", 60_000)
 }
 
-// several changes many keys in one step: all of them have the same number then.
+// several is a script that sets many keys to the same number.
 const several = `
 redis.call('set', KEYS[1], ARGV[1])
 redis.call('hset', KEYS[2], 'n', ARGV[1])
@@ -59,11 +59,11 @@ if tonumber(ARGV[1]) % 2 == 0 then redis.call('del', KEYS[3]) end
 redis.call('set', KEYS[3], ARGV[1], 'px', 60000)
 return redis.call('get', KEYS[1])`
 
-// writer runs the script with ever larger numbers, until the server is gone.
+// writer runs the script with growing numbers until the server is killed.
 type writer struct {
 	a, b, c string
 	sent    int64
-	done    atomic.Int64 // the last number that was answered
+	done    atomic.Int64 // the last number with a reply
 }
 
 func (w *writer) run(ctx context.Context, rdb *redis.Client) {
@@ -94,7 +94,7 @@ func TestAKilledServerKeepsAllOrNothingOfAScript(t *testing.T) {
 		}
 		for end := time.Now().Add(simbatest.Patience); all[0].done.Load() < goOn; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("no script is answered; the last was %d", all[0].done.Load())
+				t.Fatalf("the server no longer replies to scripts; the last reply was to %d", all[0].done.Load())
 			}
 		}
 		s.Kill()
@@ -104,10 +104,10 @@ func TestAKilledServerKeepsAllOrNothingOfAScript(t *testing.T) {
 		for _, w := range all {
 			a, b, c := number(t, rdb, "get", w.a), number(t, rdb, "hget", w.b, "n"), number(t, rdb, "get", w.c)
 			if a != b || b != c {
-				t.Errorf("half applied: %d, %d, %d", a, b, c)
+				t.Errorf("a part of a script was applied: the three keys have %d, %d and %d", a, b, c)
 			}
 			if a < w.done.Load() || a > w.sent {
-				t.Errorf("it is %d; %d was answered, %d the last that was sent", a, w.done.Load(), w.sent)
+				t.Errorf("the keys have %d, want at least %d, the last with a reply, and at most %d, the last sent", a, w.done.Load(), w.sent)
 			}
 		}
 	}

@@ -15,19 +15,20 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// jdbcPause is the time between two polls of a JDBC contender. Simba's own polls when the lease
-// that it read ends. With that, 100 changes of the owner would take minutes.
+// jdbcPause is the time between two polls of a JDBC contender. Simba itself polls only when the
+// lease that it has read ends. Then 100 changes of the owner would take minutes.
 const jdbcPause = 50 * time.Millisecond
 
-// jdbc is a contender of Simba's JDBC backend: it knows the table, and polls.
+// jdbc is a contender that acts like Simba's JDBC backend: it polls a row of a table.
 type jdbc struct {
 	db        *sql.DB
 	mutex, id string
-	fencing   bool // it is of 3.3 or later, and counts tokens
+	fencing   bool // acts like Simba 3.3 or later, which counts tokens
 	last      uint64
 }
 
-// errDeadlock is what the loser of two first uses may get.
+// errDeadlock is MySQL's error number for a deadlock. If two contenders insert the row at once, one
+// may get it.
 const errDeadlock = 1213
 
 func (k *jdbc) acquire(ctx context.Context) (string, error) {
@@ -43,12 +44,12 @@ func (k *jdbc) acquire(ctx context.Context) (string, error) {
 		select {
 		case <-time.After(jdbcPause):
 		case <-ctx.Done():
-			return "", fmt.Errorf("%s of JDBC polls: %w", k.id, ctx.Err())
+			return "", fmt.Errorf("the JDBC contender %s polls in vain: %w", k.id, ctx.Err())
 		}
 	}
 }
 
-// try is one poll, or a renewal: the update and the read, in one transaction.
+// try polls once, or renews. It updates and reads the row in one transaction.
 func (k *jdbc) try(ctx context.Context) (owns bool, err error) {
 	tx, err := k.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -80,13 +81,13 @@ func (k *jdbc) try(ctx context.Context) (owns bool, err error) {
 
 func (k *jdbc) token() uint64 { return k.last }
 
-// release renews, which keeps the token, and releases. Without the column a renewal changes the
-// token, so it only releases.
+// release renews, checks that the token stays the same, and releases. Without a column for tokens
+// it does not renew, since a renewal would then change the token.
 func (k *jdbc) release(ctx context.Context) error {
 	if k.fencing {
 		before := k.last
 		if owns, err := k.try(ctx); err != nil || !owns || k.last != before {
-			return fmt.Errorf("%s cannot renew its tenure %d: owns it: %v with %d, %w", k.id, before, owns, k.last, err)
+			return fmt.Errorf("%s cannot renew its tenure %d: owner: %v, token %d, %w", k.id, before, owns, k.last, err)
 		}
 	}
 	r, err := k.db.ExecContext(ctx, seeds.MySQLRelease, k.mutex, k.id)
@@ -94,14 +95,14 @@ func (k *jdbc) release(ctx context.Context) error {
 		return err
 	}
 	if n, err := r.RowsAffected(); err != nil || n != 1 {
-		return fmt.Errorf("%s has lost its lease: %d, %w", k.id, n, err)
+		return fmt.Errorf("%s has lost its lease: the release changed %d rows, %w", k.id, n, err)
 	}
 	return nil
 }
 
-// TestJDBCContendersAndOursShareAMutex has JDBC contenders of both generations and two of ours
-// contend, on either table. The contest reads each tenure's token from one of the two servers. So
-// that server sees each tenure, and gives owners without tokens different ones.
+// TestJDBCContendersAndOursShareAMutex lets JDBC contenders of both generations and two of ours
+// contend, with and without a column for tokens. The contest asks one of the two servers for the
+// token of each tenure. So that server sees each tenure, and gives each a token of its own.
 func TestJDBCContendersAndOursShareAMutex(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -127,7 +128,7 @@ func TestJDBCContendersAndOursShareAMutex(t *testing.T) {
 				}
 			}
 			at := &site{engine: "mysql", store: store}
-			// A migration would add the column.
+			// --mysql-migrate would add the column for tokens.
 			flags = slices.DeleteFunc(flags, func(f string) bool { return f == "--mysql-migrate" })
 			for range 2 {
 				at.servers = append(at.servers, simbatest.Start(t, flags...))

@@ -14,21 +14,21 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// meeting is a test of one mutex with a contender of Simba and one of ours. All leases are long, so
-// that a grant without a notice comes too late.
+// meeting is a test of one mutex that contenders of Simba and of ours share. All leases are long,
+// so a grant that no notice causes comes too late.
 type meeting struct {
 	*testing.T
 	at    *site
 	gen   seeds.Generation
 	mutex string
-	rdb   *redis.Client // of our server
-	store *redis.Client // where theirs contend
+	rdb   *redis.Client // connected to our server
+	store *redis.Client // connected to the store, where contenders of Simba contend
 
-	ctx context.Context // of the test, and of its goroutines
+	ctx context.Context // ends with the test
 	end context.CancelFunc
 }
 
-// runs runs f in a goroutine. At its end the test cancels ctx, closes the client, and waits for f.
+// runs runs f in a goroutine. When the test ends, it cancels ctx, closes rdb, and waits for f.
 func (m *meeting) runs(rdb *redis.Client, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -64,7 +64,7 @@ func (m *meeting) must(err error) {
 	}
 }
 
-// jvm returns a contender of the generation of the test.
+// jvm returns a contender of the generation that is tested.
 func (m *meeting) jvm(id string) *jvm { return m.jvmOf(m.gen, id) }
 
 func (m *meeting) jvmOf(gen seeds.Generation, id string) *jvm {
@@ -72,18 +72,19 @@ func (m *meeting) jvmOf(gen seeds.Generation, id string) *jvm {
 	return newJVM(m.T, m.at.store, gen, m.mutex, id)
 }
 
-// owns has a contender of Simba take the free mutex, and returns it.
+// owns lets a contender of Simba acquire the free mutex, and returns the contender.
 func (m *meeting) owns(k *jvm) *jvm {
 	m.Helper()
 	owner, _, err := k.try(m.ctx)
 	m.must(err)
 	if owner != k.id {
-		m.Fatalf("%s finds %q as the owner of a free mutex", k.id, owner)
+		m.Fatalf("%s cannot acquire a free mutex: the script returns the owner %q", k.id, owner)
 	}
 	return k
 }
 
-// queues has a contender of Simba wait. It returns a channel with the result of the acquisition.
+// queues lets a contender of Simba wait for the mutex. The channel gets the result when the wait
+// ends.
 func (m *meeting) queues(k *jvm) (owns <-chan error) {
 	m.Helper()
 	got, waiting := make(chan error, 1), make(chan bool, 100)
@@ -106,13 +107,13 @@ func (m *meeting) takes(id string) uint64 {
 	o, err := record(m.ctx, m.rdb, "simba.acquire", m.mutex, id, time.Hour.Milliseconds())
 	m.must(err)
 	if o["status"] != "acquired" {
-		m.Fatalf("%s acquires a free mutex: %v", id, o)
+		m.Fatalf("%s cannot acquire a free mutex: SIMBA.ACQUIRE returns %v", id, o)
 	}
 	return uint64(o.Number("token"))
 }
 
-// waits has a client of ours wait, and returns when it is in the queue or owns the mutex already.
-// The channel gets its token when it owns the mutex.
+// waits lets a client of ours wait, and returns when the client is in the queue or owns the mutex.
+// The channel gets the token when the client owns the mutex.
 func (m *meeting) waits(id string) (owns <-chan uint64) {
 	m.Helper()
 	got := make(chan uint64, 1)
@@ -123,7 +124,7 @@ func (m *meeting) waits(id string) (owns <-chan uint64) {
 			return
 		}
 		if err != nil || o["status"] != "acquired" {
-			m.Errorf("%s waits: %v, %v", id, o, err)
+			m.Errorf("the wait of %s ends with %v, %v", id, o, err)
 			return
 		}
 		got <- uint64(o.Number("token"))
@@ -150,11 +151,11 @@ func (m *meeting) until(what string, is func() bool) {
 	}
 }
 
-// awaitFirstRead waits until a server has read the mutex for a new waiter. That read could find a
-// change for which there is no notice.
+// awaitFirstRead waits until a server has read the mutex for a new waiter. Otherwise this read, and
+// not a notice, might reveal the change that follows.
 func (m *meeting) awaitFirstRead() { time.Sleep(500 * time.Millisecond) }
 
-// comes fails the test unless the channel gets a value long before the leases end.
+// comes fails the test unless the channel gets a value within soon.
 func (m *meeting) comes(what string, happens any) {
 	m.Helper()
 	late := time.After(soon)
@@ -188,7 +189,7 @@ func (m *meeting) comes(what string, happens any) {
 		o, _ := record(m.ctx, m.rdb, "simba.owner", m.mutex)
 		q, _ := m.rdb.Do(m.ctx, "simba.queue", m.mutex).Slice()
 		key, _ := m.store.Get(m.ctx, seeds.Lease(m.mutex)).Result()
-		m.Fatalf("not in %v: %s; the owner is %v, by the store %q, the queue %v", soon, what, o, key, q)
+		m.Fatalf("after %v still not true: %s; SIMBA.OWNER: %v, owner in the store: %q, queue: %v", soon, what, o, key, q)
 	}
 }
 
@@ -198,7 +199,7 @@ func (m *meeting) owner(id string) (token uint64) {
 	o, err := record(m.ctx, m.rdb, "simba.owner", m.mutex)
 	m.must(err)
 	if o == nil || o["owner"] != id {
-		m.Fatalf("the server's owner is %v, not %s", o, id)
+		m.Fatalf("SIMBA.OWNER returns %v, want the owner %s", o, id)
 	}
 	return uint64(o.Number("token"))
 }
@@ -210,7 +211,8 @@ func (m *meeting) check(token uint64) bool {
 	return n == 1
 }
 
-// inOrder has each waiter release when it owns the mutex, and checks that they own it in order.
+// inOrder waits until each waiter owns the mutex, in the order of the list, and releases it. It
+// checks that tokens grow.
 func (m *meeting) inOrder(all []<-chan uint64) {
 	m.Helper()
 	var last uint64
@@ -218,7 +220,7 @@ func (m *meeting) inOrder(all []<-chan uint64) {
 		m.comes(fmt.Sprintf("waiter %d owns it", i), w)
 		token := m.owner(fmt.Sprint("ours", i))
 		if token <= last {
-			m.Errorf("waiter %d has token %d after %d", i, token, last)
+			m.Errorf("waiter %d has token %d, want more than %d", i, token, last)
 		}
 		last = token
 		is(m, m.rdb, int64(1), "simba.release", m.mutex, fmt.Sprint("ours", i))

@@ -28,7 +28,7 @@ func TestTheNpmPackageRedlockContendsWithSimbaAcquire(t *testing.T) {
 	contendWithNode(t, "redlock.mjs")
 }
 
-// contendWithNode has two processes of a program of nodejs/ contend with two clients that use
+// contendWithNode lets two processes of a program in nodejs/ contend with two clients that use
 // SIMBA.ACQUIRE.
 func contendWithNode(t *testing.T, program string) {
 	t.Helper()
@@ -42,7 +42,7 @@ func contendWithNode(t *testing.T, program string) {
 	for range 2 {
 		all = append(all, simbatest.Run(t, "node", filepath.Join(dir, program), host, port, c.mutex, strconv.Itoa(nodeRounds)))
 	}
-	// They pause, because a waiter gets the mutex before a client that polls.
+	// These clients pause, because a waiter gets the mutex before a client that polls.
 	c.enterSimba(2, 15, 40*time.Millisecond)
 	tenures := 0
 	for _, p := range all {
@@ -57,7 +57,7 @@ func contendWithNode(t *testing.T, program string) {
 	}
 	c.end()
 	if tenures != 2*3*nodeRounds && !t.Failed() {
-		t.Errorf("the workers had %d tenures", tenures)
+		t.Errorf("the workers had %d tenures, want one for each round", tenures)
 	}
 }
 
@@ -65,13 +65,13 @@ func nodeTenure(t *testing.T, line string) tenure {
 	t.Helper()
 	var n tenure
 	if _, err := fmt.Sscan(line, &n.owner, &n.token, (*int64)(&n.from), (*int64)(&n.to)); err != nil {
-		t.Fatalf("%q: %v", line, err)
+		t.Fatalf("the program printed %q: %v", line, err)
 	}
 	return n
 }
 
-// nodePrograms returns a folder with the programs and their dependencies. If it cannot install
-// them, it skips the test, or fails it with CI=true.
+// nodePrograms returns a folder with the Node.js programs and their dependencies. If the
+// installation fails, it skips the test, or fails it with CI=true.
 func nodePrograms(t *testing.T) string {
 	t.Helper()
 	dir, err := installNode()
@@ -84,7 +84,8 @@ func nodePrograms(t *testing.T) string {
 	return dir
 }
 
-// installNode makes a copy of nodejs/ with its dependencies, once. TestMain removes it.
+// installNode copies nodejs/ into scratch, and installs the dependencies there. It does so once a
+// run.
 var installNode = sync.OnceValues(func() (string, error) {
 	if _, err := exec.LookPath("node"); err != nil {
 		return "", err

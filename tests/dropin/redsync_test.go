@@ -13,15 +13,15 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// newMutex returns a redsync mutex with connections of its own. By default a request may take only
-// a twentieth of the expiry, which is too little on a busy machine.
+// newMutex returns a redsync mutex with a client of its own. It raises the timeout of requests. The
+// default is a twentieth of the expiry, too little on a busy machine.
 func newMutex(t testing.TB, s *simbatest.Server, name string, options ...redsync.Option) *redsync.Mutex {
 	t.Helper()
 	options = append([]redsync.Option{redsync.WithTimeoutFactor(1)}, options...)
 	return redsync.New(goredis.NewPool(connect(t, s))).NewMutex(name, options...)
 }
 
-// syncer is a contender that uses redsync.
+// syncer is a contender that uses a redsync mutex.
 type syncer struct{ *redsync.Mutex }
 
 func (k syncer) acquire(ctx context.Context) (string, error) {
@@ -61,10 +61,10 @@ func TestRedsyncLocksExtendsAndUnlocks(t *testing.T) {
 	}
 	is(t, rdb, m.Value(), "get", "m")
 	if ms := number(t, rdb, "pttl", "m"); ms <= 0 || ms > 30_000 {
-		t.Errorf("it has %d ms left", ms)
+		t.Errorf("the lock has %d ms left, want 1 to 30,000", ms)
 	}
 	if until := m.Until(); !until.After(time.Now()) {
-		t.Errorf("valid until %v", until)
+		t.Errorf("Until returns %v, which is past", until)
 	}
 	first, err := record(t.Context(), rdb, "simba.owner", "m")
 	if err != nil {
@@ -74,35 +74,35 @@ func TestRedsyncLocksExtendsAndUnlocks(t *testing.T) {
 	other := newMutex(t, s, "m", redsync.WithTries(1))
 	taken := new(redsync.ErrTaken)
 	if err := other.TryLock(); !errors.As(err, &taken) {
-		t.Errorf("another locks: %v", err)
+		t.Errorf("the second mutex locks a held lock: %v, want ErrTaken", err)
 	}
 	if err := other.Lock(); !errors.As(err, &taken) {
-		t.Errorf("another locks: %v", err)
+		t.Errorf("the second mutex locks a held lock: %v, want ErrTaken", err)
 	}
 
 	is(t, rdb, int64(1), "pexpire", "m", 15_000)
 	if ok, err := m.Extend(); !ok || err != nil {
-		t.Fatalf("extend: %t, %v", ok, err)
+		t.Fatalf("Extend returns %t, %v, want true", ok, err)
 	}
 	if ms := number(t, rdb, "pttl", "m"); ms <= 15_000 || ms > 30_000 {
-		t.Errorf("after the extension it has %d ms left", ms)
+		t.Errorf("after Extend the lock has %d ms left, want 15,001 to 30,000", ms)
 	}
 	if o, err := record(t.Context(), rdb, "simba.owner", "m"); err != nil || o["token"] != first["token"] {
-		t.Errorf("an extension changes the tenure: %v, %v; before %v", o, err, first)
+		t.Errorf("Extend changes the tenure to %v, %v; before it was %v", o, err, first)
 	}
 
 	if ok, err := m.Unlock(); !ok || err != nil {
-		t.Fatalf("unlock: %t, %v", ok, err)
+		t.Fatalf("Unlock returns %t, %v, want true", ok, err)
 	}
 	if ok, err := m.Unlock(); ok || !errors.Is(err, redsync.ErrLockAlreadyExpired) {
-		t.Errorf("unlock twice: %t, %v", ok, err)
+		t.Errorf("a second Unlock returns %t, %v, want ErrLockAlreadyExpired", ok, err)
 	}
 	is(t, rdb, int64(0), "exists", "m")
 	if err := other.TryLock(); err != nil {
-		t.Errorf("after the unlock: %v", err)
+		t.Errorf("after Unlock the second mutex cannot lock: %v", err)
 	}
 	if ok, err := m.Extend(); ok || err == nil {
-		t.Errorf("extends another's lock: %t, %v", ok, err)
+		t.Errorf("the former owner's Extend of another's lock returns %t, %v", ok, err)
 	}
 }
 
@@ -114,17 +114,17 @@ func TestALockOfRedsyncExpires(t *testing.T) {
 	if err := m.Lock(); err != nil {
 		t.Fatal(err)
 	}
-	// Lock fails if a request takes longer than the lease, so the lease becomes short only now.
+	// Only now is the lease made short. Lock fails if its request takes longer than the lease.
 	is(t, rdb, int64(1), "pexpire", "m", 300)
 	k := &simba{rdb, "m", "ours"}
-	if _, err := k.acquire(t.Context()); err != nil { // waits for the end of the lease
+	if _, err := k.acquire(t.Context()); err != nil { // returns when the lease has ended
 		t.Fatal(err)
 	}
 	if ok, err := m.Unlock(); ok || err == nil {
-		t.Errorf("it unlocks another's lock: %t, %v", ok, err)
+		t.Errorf("the former owner's Unlock of another's lock returns %t, %v", ok, err)
 	}
 	if ok, err := m.Extend(); ok || err == nil {
-		t.Errorf("it extends another's lock: %t, %v", ok, err)
+		t.Errorf("the former owner's Extend of another's lock returns %t, %v", ok, err)
 	}
 	is(t, rdb, "ours", "get", "m")
 }

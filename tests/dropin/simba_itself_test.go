@@ -19,11 +19,11 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// The windows of a real contender. They are longer than any pause of a busy machine.
+// The windows of contenders of Simba itself. They are longer than any pause of a busy machine.
 const itselfTTL, itselfTransition = 5 * time.Second, time.Second
 
-// simbaJars returns the class path of a version of Simba's Redis backend, which Ivy resolves from
-// its default repository. Without Ivy it skips the test, or fails it with CI=true.
+// simbaJars returns the class path of a version of Simba's Redis backend. Ivy resolves it from its
+// default repository. Without Ivy, simbaJars skips the test, or fails it with CI=true.
 func simbaJars(t testing.TB, version string) string {
 	t.Helper()
 	const ivy = "/usr/share/java/ivy.jar"
@@ -48,17 +48,17 @@ func simbaJars(t testing.TB, version string) string {
 	return path
 }
 
-// errGone is returned when the process has ended.
+// errGone is returned when the JVM process has ended.
 var errGone = errors.New("the process is gone")
 
-// simbaProcess is a JVM with contenders of Simba's own backend, see jvm/SimbaItself.java.
+// simbaProcess is a JVM with contenders of Simba's own Redis backend: see jvm/SimbaItself.java.
 type simbaProcess struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
-	gone chan struct{} // closed when it has ended
+	gone chan struct{} // closed when the process has ended
 
 	mu    sync.Mutex             // protects the next fields
-	lines map[string]chan string // by contender
+	lines map[string]chan string // output of the process, by contender
 }
 
 func startSimba(path, addr string) (*simbaProcess, error) {
@@ -84,12 +84,12 @@ func startSimba(path, addr string) (*simbaProcess, error) {
 			id, rest, _ := strings.Cut(rest, " ")
 			p.linesOf(id) <- strings.TrimSpace(what + " " + rest)
 		}
-		_ = p.cmd.Wait() // it ends by a kill, as a rule
+		_ = p.cmd.Wait() // an error is normal: the test kills the process
 	})
 	return p, err
 }
 
-// linesOf returns the lines of the process' output about a contender.
+// linesOf returns the channel of output lines about a contender.
 func (p *simbaProcess) linesOf(id string) chan string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,17 +99,17 @@ func (p *simbaProcess) linesOf(id string) chan string {
 	return p.lines[id]
 }
 
-// kill ends the process as a crash does, and returns when it is gone.
+// kill kills the process, as a crash does, and returns when it has ended.
 func (p *simbaProcess) kill() {
-	_ = p.cmd.Process.Kill() // fails only if it is gone already
+	_ = p.cmd.Process.Kill() // fails only if the process has ended already
 	<-p.gone
 }
 
 func (p *simbaProcess) send(format string, args ...any) {
-	fmt.Fprintf(p.in, format+"\n", args...) // if the process has ended, await returns errGone
+	fmt.Fprintf(p.in, format+"\n", args...) // after an error, await returns errGone
 }
 
-// await reads the lines about a contender until one is what.
+// await reads the lines about a contender until one equals what.
 func (p *simbaProcess) await(ctx context.Context, id, what string) error {
 	for {
 		select {
@@ -123,28 +123,28 @@ func (p *simbaProcess) await(ctx context.Context, id, what string) error {
 		case <-p.gone:
 			return errGone
 		case <-ctx.Done():
-			return fmt.Errorf("Simba prints no %s for %s: %w", what, id, ctx.Err())
+			return fmt.Errorf("Simba prints no line %s for %s: %w", what, id, ctx.Err())
 		}
 	}
 }
 
-// simbaItself is a contender of Simba's own backend, in a process of its own. It starts another
-// process, with another id, in place of one that was killed.
+// simbaItself is a contender of Simba's own backend, in a JVM of its own. After a kill it starts
+// another JVM, with another contender id.
 type simbaItself struct {
 	path, addr, mutex, name string
 
 	mu       sync.Mutex // protects the next fields
 	p        *simbaProcess
-	id       string // in that process
+	id       string // the contender's id in that process
 	kills    int
-	killNext bool // kill the process at its next acquisition
+	killNext bool // acquire kills the process when the contender next owns the mutex
 
-	// The contender's goroutine alone uses these.
-	owner  *simbaProcess // that of its last tenure
+	// Only the contender's goroutine uses the next fields.
+	owner  *simbaProcess // the process of its last tenure
 	rounds int
 }
 
-// token implements fenced: these versions take no token.
+// token implements fenced. These versions of Simba know no tokens.
 func (k *simbaItself) token() uint64 { return 0 }
 
 // killedAsOwner implements killable.
@@ -154,7 +154,7 @@ func (k *simbaItself) killedAsOwner() bool {
 	return k.p != k.owner
 }
 
-// alive returns the process, which it starts if there is none, and the contender's id in it.
+// alive returns the process and the contender's id in it. If no process runs, alive starts one.
 func (k *simbaItself) alive(ctx context.Context) (p *simbaProcess, id string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -170,7 +170,7 @@ func (k *simbaItself) alive(ctx context.Context) (p *simbaProcess, id string, er
 	return k.p, k.id, nil
 }
 
-// kill kills the process, if there is one.
+// kill kills the process if one runs.
 func (k *simbaItself) kill() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -181,7 +181,7 @@ func (k *simbaItself) kill() {
 	}
 }
 
-// killAsOwner makes acquire kill the process when its contender owns the mutex next.
+// killAsOwner makes acquire kill the process when the contender next owns the mutex.
 func (k *simbaItself) killAsOwner() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -218,7 +218,7 @@ func (k *simbaItself) acquire(ctx context.Context) (string, error) {
 func (k *simbaItself) release(ctx context.Context) error {
 	p, id, err := k.alive(ctx)
 	if err != nil || p != k.owner {
-		return err // it was killed as the owner: its lease ends by itself
+		return err // killed as the owner: there is nothing to release, and the lease ends by itself
 	}
 	p.send("stop %s", id)
 	if err = p.await(ctx, id, "STOPPED"); errors.Is(err, errGone) {
@@ -227,9 +227,10 @@ func (k *simbaItself) release(ctx context.Context) error {
 	return err
 }
 
-// TestSimbaItselfAndOurContendersShareAMutex has two JVMs with Simba's own Redis backend and two
-// contenders of ours want one mutex. It kills JVMs, as owners and as waiters. Both versions get no
-// notices on Redis by themselves: they subscribe to other channels than their scripts publish on.
+// TestSimbaItselfAndOurContendersShareAMutex lets two JVMs with Simba's own Redis backend and two
+// contenders of ours contend. It kills JVMs, as owners and as waiters. On Redis, both versions of
+// Simba get no notices from each other: they subscribe to other channels than those on which their
+// scripts publish.
 func TestSimbaItselfAndOurContendersShareAMutex(t *testing.T) {
 	for _, version := range []string{"2.9.5", "2.5.0"} {
 		t.Run(version, func(t *testing.T) {
@@ -274,7 +275,7 @@ func contendWithSimbaItself(c *contest, path string) {
 	})
 	c.inAllDirections()
 	took := c.noted.tookOver()
-	t.Logf("took over from another: %v; %d kills", took, killed)
+	t.Logf("takeovers from another contender: %v; %d kills", took, killed)
 	for _, k := range theirs {
 		if took[k.name] < least {
 			c.noted.breaks(noStarvation, "%s took over %d times", k.name, took[k.name])
@@ -284,8 +285,8 @@ func contendWithSimbaItself(c *contest, path string) {
 	c.end()
 }
 
-// tookOver returns how often each took over from another, by its name without the number of its
-// process.
+// tookOver returns how often each contender became the owner after another one. Names have no
+// number of the process.
 func (l *tenures) tookOver() map[string]int {
 	took := make(map[string]int)
 	all := l.inOrder()
@@ -298,7 +299,8 @@ func (l *tenures) tookOver() map[string]int {
 	return took
 }
 
-// simbaItselfRenews has a contender of Simba's own own the mutex for three of its leases.
+// simbaItselfRenews checks that a contender of Simba itself renews: it keeps the mutex for three
+// leases.
 func simbaItselfRenews(c *contest, path string) {
 	t := c.t
 	k := &simbaItself{path: path, addr: c.at.store, mutex: c.mutex, name: "jvm"}
@@ -313,7 +315,7 @@ func simbaItselfRenews(c *contest, path string) {
 	}
 	for end := time.Now().Add(3 * (itselfTTL + itselfTransition)); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if token, err := c.ownerToken(t.Context(), k, owner); err != nil || token != first {
-			t.Fatalf("after %d it has %d, %v", first, token, err)
+			t.Fatalf("the owner's token changes from %d to %d, %v", first, token, err)
 		}
 	}
 	if err := k.release(t.Context()); err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// jvm is a contender of one generation of Simba on the JVM. It uses the three scripts and the
-// channels of its generation. It subscribes while it wants or owns the mutex, as Simba does from
-// start to stop.
+// jvm acts like a contender of one generation of Simba on the JVM. It uses the three scripts and
+// the channels of that generation. It is subscribed while it waits for or owns the mutex. Simba
+// itself stays subscribed from start to stop.
 type jvm struct {
 	rdb       *redis.Client
 	gen       seeds.Generation
 	mutex, id string
-	lease     int64 // in milliseconds, transition window included
+	lease     int64 // both windows, in milliseconds
 
-	sub      *redis.PubSub // nil = it has no subscription
+	sub      *redis.PubSub // nil = not subscribed
 	notices  <-chan *redis.Message
-	notified int    // how often a notice woke it
-	last     uint64 // the token of its last tenure; 0 = its generation has none
+	notified int    // how often a notice woke the contender
+	last     uint64 // the token of its last tenure; 0 = its generation has no tokens
 }
 
 func newJVM(t testing.TB, addr string, gen seeds.Generation, mutex, id string) *jvm {
@@ -35,7 +35,7 @@ func newJVM(t testing.TB, addr string, gen seeds.Generation, mutex, id string) *
 	return k
 }
 
-// subscribe subscribes to the contender's channels, unless it has done so.
+// subscribe subscribes to the contender's channels, unless it is subscribed.
 func (k *jvm) subscribe(ctx context.Context) error {
 	if k.sub != nil {
 		return nil
@@ -51,7 +51,7 @@ func (k *jvm) subscribe(ctx context.Context) error {
 	return nil
 }
 
-// unsubscribe ends the subscription.
+// unsubscribe ends the subscription, if there is one.
 func (k *jvm) unsubscribe() {
 	if k.sub != nil {
 		k.sub.Close()
@@ -59,7 +59,8 @@ func (k *jvm) unsubscribe() {
 	}
 }
 
-// state runs a script that returns the owner, the remaining time of its lease, and its token.
+// state runs a script that returns the owner, the remaining time of its lease, and the owner's
+// token.
 func (k *jvm) state(ctx context.Context, s seeds.Script) (owner string, left time.Duration, token uint64, err error) {
 	reply := k.rdb.Eval(ctx, s.Source, s.Keys(k.mutex), k.id, k.lease)
 	if k.gen.Queues {
@@ -79,7 +80,7 @@ func (k *jvm) state(ctx context.Context, s seeds.Script) (owner string, left tim
 		return "", 0, 0, err
 	}
 	if len(all) != 3 {
-		return "", 0, 0, fmt.Errorf("the script returns %v", all)
+		return "", 0, 0, fmt.Errorf("unexpected reply of the script: %v", all)
 	}
 	owner, _ = all[0].(string)
 	ms, _ := all[1].(int64)
@@ -87,7 +88,7 @@ func (k *jvm) state(ctx context.Context, s seeds.Script) (owner string, left tim
 	return owner, time.Duration(ms) * time.Millisecond, uint64(n), nil
 }
 
-// try asks for the mutex once. It returns the owner and the remaining time of its lease.
+// try runs the acquire script once. It returns the owner and the remaining time of its lease.
 func (k *jvm) try(ctx context.Context) (owner string, left time.Duration, err error) {
 	owner, left, token, err := k.state(ctx, k.gen.Acquire)
 	if err == nil && owner == k.id {
@@ -98,7 +99,7 @@ func (k *jvm) try(ctx context.Context) (owner string, left time.Duration, err er
 
 func (k *jvm) acquire(ctx context.Context) (string, error) { return k.contend(ctx, func() {}) }
 
-// contend is acquire. It calls waits each time before the contender waits.
+// contend implements acquire. It calls waits each time before the contender begins to wait.
 func (k *jvm) contend(ctx context.Context, waits func()) (string, error) {
 	if err := k.subscribe(ctx); err != nil {
 		return "", err
@@ -131,7 +132,7 @@ func (k *jvm) awaitNotice(ctx context.Context, left time.Duration) error {
 		case <-end:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("%s of Simba %s waits for a notice: %w", k.id, k.gen.Name, ctx.Err())
+			return fmt.Errorf("%s of Simba %s waits in vain for a notice: %w", k.id, k.gen.Name, ctx.Err())
 		}
 	}
 }
@@ -140,7 +141,7 @@ func (k *jvm) awaitNotice(ctx context.Context, left time.Duration) error {
 func (k *jvm) guard(ctx context.Context) error {
 	owner, _, token, err := k.state(ctx, k.gen.Guard)
 	if err == nil && (owner != k.id || token != k.last) {
-		err = fmt.Errorf("%s cannot guard its tenure %d, %q has it with %d", k.id, k.last, owner, token)
+		err = fmt.Errorf("%s cannot renew its tenure %d: the owner is %q with token %d", k.id, k.last, owner, token)
 	}
 	return err
 }
@@ -205,17 +206,17 @@ func TestSimbaReleaseNotifiesAContenderOfSimba(t *testing.T) {
 		t.Fatal(err)
 	}
 	if owner, left, err := k.try(t.Context()); err != nil || owner != "ours" || left <= 0 || left > lease*time.Millisecond {
-		t.Fatalf("owner %q for %v, %v", owner, left, err)
+		t.Fatalf("the script returns the owner %q with %v left, %v", owner, left, err)
 	}
 	is(t, c.rdb, int64(0), "zrank", "simba:{notified}:contender", "seed")
 	if err := ours.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.awaitNotice(t.Context(), lease*time.Millisecond); err != nil || k.notified != 1 {
-		t.Fatalf("%d notices, %v", k.notified, err)
+		t.Fatalf("the contender got %d notices, %v, want 1", k.notified, err)
 	}
 	if owner, err := k.acquire(t.Context()); err != nil || owner != "seed" {
-		t.Errorf("then %q owns it, %v", owner, err)
+		t.Errorf("after the notice %q owns the mutex, %v, want seed", owner, err)
 	}
 	is(t, c.rdb, "seed", "get", "notified")
 	is(t, c.rdb, int64(0), "exists", "simba:{notified}:contender")

@@ -11,10 +11,10 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// springPause is the time between two tries of the spin lock. Spring's own is 100 ms.
+// springPause is the time between two tries of the spin lock. Spring's default is 100 ms.
 const springPause = 20 * time.Millisecond
 
-// spring is Spring Integration's RedisLockRegistry with its spin lock.
+// spring is a contender that acts like Spring Integration's RedisLockRegistry with its spin lock.
 type spring struct {
 	rdb                *redis.Client
 	key, id            string
@@ -27,7 +27,7 @@ func newSpring(c *contest, id, removal string) *spring {
 }
 
 // yes runs a script that returns a boolean, as Spring does: by EVALSHA, or by EVAL if the server
-// does not have it.
+// does not know the script.
 func (k *spring) yes(ctx context.Context, s *redis.Script, args ...any) (bool, error) {
 	ok, err := s.Run(ctx, k.rdb, []string{k.key}, args...).Bool()
 	if err == redis.Nil { // Lua's false
@@ -51,8 +51,8 @@ func (k *spring) acquire(ctx context.Context) (string, error) {
 }
 
 func (k *spring) release(ctx context.Context) error {
-	if ok, err := k.yes(ctx, k.obtaining, k.id, lease); err != nil || !ok { // reentrant: it renews
-		return fmt.Errorf("%s cannot obtain it again: %v", k.id, err)
+	if ok, err := k.yes(ctx, k.obtaining, k.id, lease); err != nil || !ok { // reentrant
+		return fmt.Errorf("%s cannot obtain its own lock again: %v", k.id, err)
 	}
 	ok, err := k.yes(ctx, k.removal, k.id)
 	if err == nil && !ok {
@@ -68,7 +68,7 @@ func TestSpringLocksContendWithSimbaAcquire(t *testing.T) {
 		c.enter(newSpring(c, fmt.Sprint("unlink", i), seeds.SpringUnlink), 15, springPause)
 		c.enter(newSpring(c, fmt.Sprint("delete", i), seeds.SpringDelete), 15, springPause)
 	}
-	// They pause, because a waiter gets the mutex before a client that polls.
+	// These clients pause, because a waiter gets the mutex before a client that polls.
 	c.enterSimba(2, 20, 2*springPause)
 	c.end()
 }
@@ -83,7 +83,7 @@ func TestSpringScriptsDoNotChangeTheLockOfAnotherOwner(t *testing.T) {
 	k := newSpring(c, "spring", seeds.SpringUnlink)
 	for name, s := range map[string]*redis.Script{"obtain": k.obtaining, "unlink": k.removal, "delete": redis.NewScript(seeds.SpringDelete)} {
 		if ok, err := k.yes(t.Context(), s, k.id, lease); ok || err != nil {
-			t.Errorf("%s: %v, %v", name, ok, err)
+			t.Errorf("the script %s returns %v, %v for another's lock, want false", name, ok, err)
 		}
 	}
 	if err := ours.release(t.Context()); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// The rules of a contest. Each is a subtest.
+// The rules of every contest. Each is a subtest.
 const (
 	oneOwner     = "at most one owner at a time"
 	ascending    = "tokens ascend from tenure to tenure"
@@ -26,18 +26,18 @@ const (
 
 var rules = []string{oneOwner, ascending, oneToken, checked, known, noStarvation}
 
-// tenure is a contender's note of one tenure. At from, the contender knew that it owned the mutex.
-// At to, it began to release it.
+// tenure is a contender's note of one tenure. It got the mutex before from, and began to release at
+// to.
 type tenure struct {
 	owner     string
 	kind      string // of contender
 	tokenless bool   // the owner's scripts do not return a token
 	killed    bool   // the owner was killed: the tenure ends with its lease
 	token     uint64
-	from, to  time.Duration // by clock
+	from, to  time.Duration // readings of clock
 }
 
-// clock is the same for all processes of the machine.
+// clock returns the time of a clock that all processes of the machine share.
 func clock() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -50,8 +50,8 @@ func clock() time.Duration {
 type tenures struct {
 	mu     sync.Mutex // protects all fields
 	all    []tenure
-	broken map[string][]string // by rule
-	more   []string            // rules beyond those of all contests
+	broken map[string][]string // descriptions of breaches, by rule
+	more   []string            // rules that only this contest has
 }
 
 func (l *tenures) add(t tenure) {
@@ -60,7 +60,7 @@ func (l *tenures) add(t tenure) {
 	l.all = append(l.all, t)
 }
 
-// breaks notes that a rule was broken.
+// breaks notes a breach of a rule.
 func (l *tenures) breaks(rule, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +98,8 @@ func (l *tenures) count() map[string]int {
 	return count
 }
 
-// reached reports whether the owner has changed that often, and that many contenders have owned it.
+// reached reports whether the owner has changed at least changes times, and at least owners
+// contenders have owned the mutex.
 func (l *tenures) reached(changes, owners int) bool {
 	if len(l.count()) < owners {
 		return false
@@ -112,7 +113,7 @@ func (l *tenures) reached(changes, owners int) bool {
 	return changes <= 0
 }
 
-// starved reports whether a contender has waited in vain.
+// starved reports whether a contender has waited too long for a grant.
 func (l *tenures) starved() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,9 +127,9 @@ func (l *tenures) inOrder() []tenure {
 	return slices.SortedFunc(slices.Values(l.all), func(a, b tenure) int { return int(a.from - b.from) })
 }
 
-// neverTwo checks that no two tenures overlap, and that each has a larger token than the one
-// before. Two tenures of an owner without tokens may have the same one, if no other contender
-// owned the mutex in between. A server before a store cannot distinguish them.
+// neverTwo checks that no two tenures overlap, and that tokens grow. There is one exception. If an
+// owner's scripts return no token, two successive tenures of this owner may have the same token. A
+// server before a store cannot tell them apart.
 func (l *tenures) neverTwo(engine string) {
 	all := l.inOrder()
 	for i := 1; i < len(all); i++ {
@@ -137,7 +138,7 @@ func (l *tenures) neverTwo(engine string) {
 			l.breaks(oneOwner, "%s with token %d until %v, %s with %d since %v", a.owner, a.token, a.to, b.owner, b.token, b.from)
 		}
 		if a.token == 0 && a.tokenless || b.token == 0 && b.tokenless {
-			continue // the contest did not read it
+			continue // the contest did not read the token
 		}
 		unseen := engine != "embedded" && b.tokenless && b.owner == a.owner && b.token == a.token
 		if b.token <= a.token && !unseen {
@@ -146,9 +147,9 @@ func (l *tenures) neverTwo(engine string) {
 	}
 }
 
-// history checks the server's history of a mutex: each tenure ended before the next began, tokens
-// grow, and each noted tenure is there. A server before a store observes the tenures of others
-// with a delay. So its history may lack the end of a tenure, and before MySQL whole tenures.
+// history checks the server's history of a mutex: each tenure ends before the next begins, tokens
+// grow, and each noted tenure is there. A server before a store sees tenures of others with a
+// delay. So its history may lack the end of a tenure. With MySQL it may lack whole tenures.
 func (l *tenures) history(t testing.TB, rdb *redis.Client, engine, mutex string) {
 	t.Helper()
 	var records []simbatest.Record
@@ -181,7 +182,7 @@ func (l *tenures) history(t testing.TB, rdb *redis.Client, engine, mutex string)
 		}
 	}
 	var owner string
-	var present, last int64 // tokens; 0 = nobody's
+	var present, last int64 // tokens; 0 = no owner
 	for _, r := range records {
 		token := r.Number("token")
 		switch r["event"] {

@@ -11,20 +11,20 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// bound limits the time of a handoff, except for one in a thousand.
+// bound is the 99.9 % quantile of the times of handoffs that the test allows.
 const bound = 100 * time.Millisecond
 
-// TestNoHandoffIsLostToDeadWaiters queues 1 to 50 waiters for a mutex. A random part of them dies,
-// some while they wait, some just as they are next. Then the owner releases. Every living waiter
-// must get the mutex, in the order of the queue, and soon.
+// TestNoHandoffIsLostToDeadWaiters queues 1 to 50 waiters for a mutex. Random waiters die: some
+// while they wait, some just as they are next. Then the owner releases. Every living waiter must
+// soon get the mutex, in the order of the queue.
 //
-// The server knows a waiter with a closed connection as dead, and skips it. A waiter whose machine
-// is gone or frozen sends nothing. Keepalive finds it after 11 s. Until then it is granted the
-// mutex when it is next, and the following waiter gets it when that lease ends.
+// If the connection of a waiter is closed, the server skips the waiter. If its machine is frozen or
+// has lost its network, the server notices that by keepalive, after 11 s. Until then the server may
+// grant the mutex to the dead waiter. The following waiter then gets it when that lease ends.
 func TestNoHandoffIsLostToDeadWaiters(t *testing.T) {
 	for _, engine := range simbatest.Engines {
 		t.Run(engine, func(t *testing.T) {
-			// where time is measured, one runs alone; otherwise they mostly wait
+			// The long test measures time, so one subtest runs at a time.
 			if !simbatest.Long() {
 				t.Parallel()
 			}
@@ -38,19 +38,19 @@ func TestNoHandoffIsLostToDeadWaiters(t *testing.T) {
 			if engine == "embedded" {
 				flags = append(flags, "--data-dir", stores.Scratch(t)+"/data")
 			}
-			// a busy machine loses a short session, with its tenures and queue entries
+			// On a busy machine a short session would end, and with it tenures and queue entries.
 			if engine == "zookeeper" {
 				flags = append(flags, "--zookeeper-session-timeout", simbatest.Patience.String())
 			}
 			s := simbatest.StartOn(c, engine, flags...)
-			// the bound is for the server and its clients, not for other processes
+			// Priority keeps other processes from delaying the server and its clients.
 			if engine == "embedded" && simbatest.Long() {
 				s.Prefer(t)
 				simbatest.Prefer(t)
 			}
 			took, died := handOff(c, s.Addr, want)
 			c.Counted(len(took), "%v; dead: %s", took, died)
-			// The bound is not for engines that poll their store for the end of a lease.
+			// The bound does not hold for engines that poll their store for the end of a lease.
 			if p := took.Quantile(0.999); engine == "embedded" && simbatest.Long() && p > bound {
 				c.Errorf("p99.9 is %v: %v", p, took)
 			}
@@ -58,10 +58,10 @@ func TestNoHandoffIsLostToDeadWaiters(t *testing.T) {
 	}
 }
 
-const workers = 8 // mutexes at a time: they mostly wait for leases of dead waiters
+const workers = 8 // rounds at the same time: a round mostly waits for leases of dead waiters
 
-// handOff runs rounds until there were enough handoffs. It returns the time of each, and the number
-// of dead waiters of each kind.
+// handOff runs rounds until there were want handoffs. It returns the time of each handoff, and the
+// number of dead waiters for each fate.
 func handOff(t testing.TB, addr string, want int) (took simbatest.Latencies, died deaths) {
 	var (
 		mu    sync.Mutex // guards took, died and next

@@ -1,4 +1,4 @@
-// Package handoffs hands mutexes off among many waiters, of which some are dead.
+// Package handoffs tests handoffs of mutexes among many waiters, of which some are dead.
 package handoffs
 
 import (

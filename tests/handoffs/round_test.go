@@ -25,13 +25,13 @@ type round struct {
 	rng       *rand.Rand
 
 	admin   redis.Conn
-	owner   *waiter // the first
+	owner   *waiter // the first owner
 	waiters map[string]*waiter
-	order   []string // of the queue
-	known   bool     // the server knows which connections are broken
+	order   []string // the ids in the order of the queue
+	known   bool     // whether the server knows, before the release, which connections are broken
 }
 
-// run returns the time of each handoff, or nil if something went wrong.
+// run runs the round. It returns the time of each handoff, or nil if the test has failed.
 func (r *round) run() (took []time.Duration) {
 	var err error
 	if r.admin, err = dial(r.addr); err != nil {
@@ -41,7 +41,7 @@ func (r *round) run() (took []time.Duration) {
 	defer r.admin.Close()
 	r.owner = &waiter{id: "owner", conn: r.admin}
 	if !r.acquire(r.owner, []any{r.mutex, r.owner.id, livingTTL.Milliseconds()}) {
-		r.t.Errorf("%s is not free", r.mutex)
+		r.t.Errorf("%s is not free at the start", r.mutex)
 		return nil
 	}
 	if !r.queueUp() {
@@ -57,12 +57,12 @@ func (r *round) run() (took []time.Duration) {
 		select {
 		case <-w.ended:
 		case <-time.After(simbatest.Patience):
-			r.t.Errorf("%s: %s (%v) of %v is lost", r.mutex, w.id, w.fate, r.fates())
+			r.t.Errorf("%s: the waiter %s (%v) among %v never got the mutex", r.mutex, w.id, w.fate, r.fates())
 			return nil
 		}
 	}
-	// Dead waiters that the server does not know as dead still get the mutex. It may be free for a
-	// moment between two of them, while the server reads the state of a lease in its store.
+	// The server still grants the mutex to dead waiters that it does not know as dead. Between two
+	// of them the mutex may be free for a moment, while the server reads the lease in its store.
 	if !r.await("every waiter is served", func() (bool, error) {
 		done, err := r.queue(func(q simbatest.Record) bool { return q["kind"] == "polling" })
 		if !done || err != nil {
@@ -76,8 +76,8 @@ func (r *round) run() (took []time.Duration) {
 	return r.judge()
 }
 
-// queueUp queues all waiters: the first before all others, so that it can be a dead one, the others
-// in any order.
+// queueUp queues all waiters. The first waiter, which may be a dead one, queues before all others.
+// The others queue in any order.
 func (r *round) queueUp() bool {
 	n := 1 + r.rng.IntN(mostWaiters)
 	mortality := r.rng.IntN(90)
@@ -97,7 +97,7 @@ func (r *round) queueUp() bool {
 		r.waiters[w.id] = w
 		join := func() {
 			if err := r.join(w); err != nil {
-				r.t.Errorf("%s: %s (%v) joins: %v", r.mutex, w.id, w.fate, err)
+				r.t.Errorf("%s: the waiter %s (%v) cannot queue: %v", r.mutex, w.id, w.fate, err)
 			}
 		}
 		if all.Go(join); i > 0 {
@@ -122,7 +122,7 @@ func (r *round) queued(n int) (bool, error) {
 	return len(r.order) == n, err
 }
 
-// queue reports whether the predicate holds for all entries of the queue.
+// queue reports whether is returns true for each entry of the queue.
 func (r *round) queue(is func(simbatest.Record) bool) (all bool, err error) {
 	records, err := simbatest.ToRecords(r.admin.Do("SIMBA.QUEUE", r.mutex, "COUNT", 1000))
 	all = true
@@ -132,7 +132,7 @@ func (r *round) queue(is func(simbatest.Record) bool) (all bool, err error) {
 	return all, err
 }
 
-// die ends the waiters that must die, before the owner releases or at the same time.
+// die ends the waiters that must die. It does so before the owner releases, or at the same time.
 func (r *round) die() {
 	for _, w := range r.waiters {
 		switch w.fate {
@@ -156,7 +156,7 @@ func (r *round) die() {
 	}
 }
 
-// cleanUp ends what is left of dead waiters.
+// cleanUp closes the connections and ends the processes of dead waiters.
 func (r *round) cleanUp() {
 	r.hole.Reset()
 	r.hole.Heal()
@@ -181,10 +181,10 @@ type tenure struct {
 func (r *round) judge() (took []time.Duration) {
 	all, err := r.tenures()
 	if err != nil {
-		r.t.Errorf("%s: %v", r.mutex, err)
+		r.t.Errorf("%s: read the history: %v", r.mutex, err)
 		return nil
 	}
-	// The order of the queue without the waiters that were skipped.
+	// want is the order of the queue without the waiters that the server skipped.
 	want := []string{r.owner.id}
 	for _, id := range r.order {
 		was := slices.ContainsFunc(all, func(t tenure) bool { return t.owner == id })
@@ -192,8 +192,8 @@ func (r *round) judge() (took []time.Duration) {
 		case f.alive(), f.silent():
 			want = append(want, id)
 		case was && (f == gone || r.known):
-			r.t.Errorf("%s: %s (%v) was granted the mutex, and was known to be dead", r.mutex, id, f)
-		case was: // it died at the moment of its grant
+			r.t.Errorf("%s: the server granted the mutex to %s (%v), which it knew as dead", r.mutex, id, f)
+		case was: // the waiter died at the moment of its grant
 			want = append(want, id)
 		}
 	}
@@ -201,7 +201,7 @@ func (r *round) judge() (took []time.Duration) {
 	for i, t := range all {
 		got = append(got, t.owner)
 		if i > 0 && t.token <= all[i-1].token {
-			r.t.Errorf("%s: token %d of %s after %d", r.mutex, t.token, t.owner, all[i-1].token)
+			r.t.Errorf("%s: token %d of %s follows token %d", r.mutex, t.token, t.owner, all[i-1].token)
 		}
 	}
 	if !slices.Equal(got, want) {
@@ -214,7 +214,7 @@ func (r *round) judge() (took []time.Duration) {
 	return took
 }
 
-// tenures reads the history.
+// tenures reads the tenures from the server's history.
 func (r *round) tenures() (all []tenure, err error) {
 	records, err := simbatest.ToRecords(r.admin.Do("SIMBA.HISTORY", r.mutex, "COUNT", 10_000))
 	if err != nil {
@@ -228,8 +228,8 @@ func (r *round) tenures() (all []tenure, err error) {
 	return all, nil
 }
 
-// began returns when the owner knew of its tenure, or when a dead one could have known. The
-// server's clock is that of this process.
+// began returns when a living owner learned of its tenure. For a dead owner it returns the time in
+// the history: the server uses the same clock as this process.
 func (r *round) began(t tenure) time.Time {
 	if w := r.waiters[t.owner]; w.fate.alive() {
 		return w.granted
@@ -262,13 +262,13 @@ func (r *round) await(what string, is func() (bool, error)) bool {
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		ok, err := is()
 		if err != nil {
-			r.t.Errorf("%s: %s: %v", r.mutex, what, err)
+			r.t.Errorf("%s: while waiting until %s: %v", r.mutex, what, err)
 			return false
 		}
 		if ok {
 			return true
 		}
 	}
-	r.t.Errorf("%s: not within %v: %s: %v", r.mutex, simbatest.Patience, what, r.fates())
+	r.t.Errorf("%s: this did not happen within %v: %s; the waiters are %v", r.mutex, simbatest.Patience, what, r.fates())
 	return false
 }

@@ -20,10 +20,10 @@ type fate int
 const (
 	lives   fate = iota // blocked in ACQUIRE … WAIT until it is granted the mutex
 	listens             // lives too: polls without WAIT, and again after each notice on its channel
-	closes              // its connection is closed in order
+	closes              // closes its connection
 	isCut               // its connection is reset
 	killed              // its process is killed, and its kernel closes the connection
-	gone                // it polled once without WAIT
+	gone                // it has polled once without WAIT, and does not poll again
 	stopped             // its process is frozen: the connection stays open, and nothing reads
 	hole                // its network is gone: the connection stays open, and loses all packets
 	fates
@@ -60,9 +60,10 @@ func (c deaths) String() string {
 
 const livingTTL = time.Hour
 
-// deadTTL is the lease of a waiter that the server does not know as dead. If a server cannot reply
-// before the lease ends, it queues the waiter again, which would then get the mutex twice. A busy
-// machine may stop a server for a second or two. Long campaigns run on a quiet machine.
+// deadTTL is the TTL of a waiter that the server does not know as dead. If the server cannot reply
+// before the lease ends, it queues the waiter again, and grants it the mutex twice. A busy machine
+// may stop a server for a second or two, so the TTL must be longer. A long campaign runs on a quiet
+// machine, and has a shorter one.
 func deadTTL() time.Duration {
 	if simbatest.Long() {
 		return 100 * time.Millisecond
@@ -70,8 +71,8 @@ func deadTTL() time.Duration {
 	return 5 * time.Second
 }
 
-// mostSilent bounds the silent waiters of a round. A round waits for the lease of each. The short
-// leases of a long campaign need no bound.
+// mostSilent bounds the number of silent waiters in a round, because a round waits for the lease of
+// each. In a long campaign leases are short, and need no bound.
 func mostSilent() int {
 	if simbatest.Long() {
 		return mostWaiters
@@ -84,9 +85,9 @@ type waiter struct {
 	id   string
 	fate fate
 	conn redis.Conn
-	proc *simbatest.Process // if it is killed or stopped
+	proc *simbatest.Process // the process of a waiter that is killed or stopped
 
-	// Of a living waiter, set at the end of its tenure, before ended is closed.
+	// The two times are set for a living waiter only, before ended is closed.
 	ended    chan struct{}
 	granted  time.Time // when it learned of its grant
 	released time.Time // just before it sends RELEASE
@@ -151,18 +152,18 @@ func (r *round) join(w *waiter) error {
 	return nil
 }
 
-// wait is the life of one who is blocked.
+// wait runs a waiter that blocks in ACQUIRE … WAIT.
 func (r *round) wait(w *waiter, request []any) {
 	defer close(w.ended)
 	defer w.conn.Close()
 	if !r.acquire(w, request) {
-		r.t.Errorf("%s: %s is answered something else than acquired", r.mutex, w.id)
+		r.t.Errorf("%s: the server replies to %s with another status than acquired", r.mutex, w.id)
 		return
 	}
 	r.release(w)
 }
 
-// poll is the life of one who listens.
+// poll runs a waiter that polls when it gets a notice.
 func (r *round) poll(w *waiter, notices redis.PubSubConn, request []any) {
 	defer close(w.ended)
 	defer w.conn.Close()
@@ -202,7 +203,7 @@ func (r *round) acquire(w *waiter, request []any) bool {
 	w.granted = time.Now()
 	status, err := simbatest.ToRecord(reply, err)
 	if err != nil {
-		r.t.Errorf("%s: %s acquires: %v", r.mutex, w.id, err)
+		r.t.Errorf("%s: ACQUIRE of %s fails: %v", r.mutex, w.id, err)
 	}
 	return err == nil && status["status"] == "acquired"
 }
@@ -210,11 +211,11 @@ func (r *round) acquire(w *waiter, request []any) bool {
 func (r *round) release(w *waiter) {
 	w.released = time.Now()
 	if n, err := redis.Int(w.conn.Do("SIMBA.RELEASE", r.mutex, w.id)); err != nil || n != 1 {
-		r.t.Errorf("%s: %s releases: %d, %v", r.mutex, w.id, n, err)
+		r.t.Errorf("%s: RELEASE of %s returns %d, %v, want 1", r.mutex, w.id, n, err)
 	}
 }
 
-// dial connects. A reply on this connection must come within the test's patience.
+// dial connects. A read on the connection fails if no reply comes within simbatest.Patience.
 func dial(addr string) (redis.Conn, error) {
 	return redis.Dial("tcp", addr, redis.DialReadTimeout(simbatest.Patience))
 }

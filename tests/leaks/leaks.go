@@ -1,4 +1,4 @@
-// Package leaks looks for goroutines that tests have left running.
+// Package leaks finds goroutines that tests have left running.
 package leaks
 
 import (
@@ -11,8 +11,9 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// Find waits until no goroutine is left but those of the options. It returns the names of those
-// that do not end in time. goleak itself waits less than half a second.
+// Find waits until no goroutines run but those that the options allow. If some do not end within
+// simbatest.Patience, it returns an error that names them. goleak itself waits less than half a
+// second.
 func Find(options ...goleak.Option) (err error) {
 	for end := time.Now().Add(simbatest.Patience); ; {
 		if err = goleak.Find(options...); err == nil || time.Now().After(end) {
@@ -21,7 +22,7 @@ func Find(options ...goleak.Option) (err error) {
 	}
 }
 
-// Exit ends the process with a test's exit code, or with 1 if goroutines are left.
+// Exit ends the process with code. If code is 0 and goroutines are left, it exits with 1.
 func Exit(code int, options ...goleak.Option) {
 	if code == 0 {
 		if err := Find(options...); err != nil {

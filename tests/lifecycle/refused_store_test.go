@@ -20,27 +20,28 @@ import (
 // secret is the password in these tests. No log line may show it.
 const secret = "open-sesame"
 
-// unserved starts a server on a store that it must refuse. The server must log one line with all of
-// the texts and without the secret, and exit with code 1.
+// unserved starts a server on a store that it must refuse. The server must log one line that
+// contains all texts of why and not the secret, and exit with code 1.
 func unserved(t *testing.T, why []string, args ...string) {
 	t.Helper()
-	// A store on a busy machine may need seconds for its answer.
+	// On a busy machine, a store may need seconds to answer.
 	s := simbatest.Launch(t, append([]string{"--addr", "127.0.0.1:0", "--backend-timeout", "20s"}, args...)...)
 	if code := s.Wait(t); code != 1 {
-		t.Errorf("exit code %d, want 1", code)
+		t.Errorf("the server exits with code %d, want 1", code)
 	}
 	log := strings.TrimSpace(s.Output())
 	if strings.Count(log, "\n") > 0 || strings.Contains(log, secret) {
-		t.Errorf("it says:\n%s\nwant one line without the password", log)
+		t.Errorf("the server logs:\n%s\nwant one line without the password", log)
 	}
 	for _, want := range why {
 		if !strings.Contains(log, want) {
-			t.Errorf("it says:\n%s\nwant %q in it", log, want)
+			t.Errorf("the server logs:\n%s\nwant %q in it", log, want)
 		}
 	}
 }
 
-// inVain returns the flags of a server that waits in vain for a store of that name.
+// inVain returns the flags for the test case of that name. Where no store answers, the server gets
+// a short timeout.
 func inVain(name string) []string {
 	if strings.HasPrefix(name, "nobody ") {
 		return []string{"--backend-timeout", "2s"}
@@ -48,8 +49,8 @@ func inVain(name string) []string {
 	return nil
 }
 
-// unheard returns an address where nothing listens until the test ends. A socket that does not
-// listen occupies it.
+// unheard returns an address where nothing listens. Until the test ends, a socket that does not
+// listen keeps the address from others.
 func unheard(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -86,7 +87,7 @@ func TestARedisThatCannotKeepLocksIsRefused(t *testing.T) {
 	replica := stores.Redis(t, "--replicaof", host, port)
 	admin := goredis.NewClient(&goredis.Options{Addr: primary.Addr})
 	defer admin.Close()
-	// May not run scripts.
+	// The user clerk may not run scripts.
 	if err := admin.ACLSetUser(t.Context(), "clerk", "on", ">"+secret, "~*", "&*", "+@read", "+ping", "+info", "+role", "+config|get").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +209,7 @@ func TestAZooKeeperThatCannotKeepLocksIsRefused(t *testing.T) {
 	t.Run("what is open is served", func(t *testing.T) {
 		s := simbatest.Start(t, "--engine", "zookeeper", "--zookeeper-servers", store.Addr+"/open", "--zookeeper-auth", "digest:simba:"+secret)
 		if status, _ := simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "a", 60_000); status != "acquired" {
-			t.Errorf("it is %s", status)
+			t.Errorf("ACQUIRE returns %s, want acquired", status)
 		}
 		if strings.Contains(s.Output(), secret) {
 			t.Errorf("the log shows the password:\n%s", s.Output())
@@ -216,12 +217,12 @@ func TestAZooKeeperThatCannotKeepLocksIsRefused(t *testing.T) {
 	})
 }
 
-// discard drops the log of a client.
+// discard is a logger that drops everything.
 type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// A store that sends nothing while the server starts must not delay a signal.
+// While a server waits for a store that sends nothing, a signal must end the server at once.
 func TestASignalEndsAServerThatWaitsForItsStore(t *testing.T) {
 	for engine, flags := range map[string]string{
 		"redis": "--redis-url redis://%s", "mysql": "--mysql-dsn u@tcp(%s)/simba", "zookeeper": "--zookeeper-servers %s",

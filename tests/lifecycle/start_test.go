@@ -74,7 +74,7 @@ func TestDataDirectoryOfAnotherProgramIsRefused(t *testing.T) {
 	}
 	simbatest.Refused(t, 1, `it has "thesis.doc"`, "--addr", "127.0.0.1:0", "--data-dir", dir)
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("it left %v there, %v", entries, err)
+		t.Errorf("the refused server changed the directory: it has %v, %v", entries, err)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestDataDirectoryInUseIsRefused(t *testing.T) {
 	s := simbatest.Start(t)
 	simbatest.Refused(t, 1, "in use by another process", "--addr", "127.0.0.1:0", "--data-dir", s.Dir)
 	if err := simbatest.GoRedis(t, s).Ping(t.Context()).Err(); err != nil {
-		t.Errorf("the first server suffers: %v", err)
+		t.Errorf("the first server no longer works: %v", err)
 	}
 }
 
@@ -93,20 +93,20 @@ func TestANewDataDirectoryIsLoggedOnce(t *testing.T) {
 	dir := t.TempDir() + "/data"
 	s := simbatest.StartIn(t, dir)
 	if match := regexp.MustCompile(newDirLine).FindStringSubmatch(s.Output()); match == nil || match[1] != dir {
-		t.Errorf("a new directory is not logged:\n%s", s.Output())
+		t.Errorf("the server does not log that the directory is new:\n%s", s.Output())
 	}
-	s.Signal(syscall.SIGKILL) // the directory has no lease yet, and is not new any more
+	s.Signal(syscall.SIGKILL) // the directory has no lease, but it exists
 	s.Wait(t)
 	again := simbatest.StartIn(t, dir)
 	if log := again.Output(); regexp.MustCompile(newDirLine).MatchString(log) {
-		t.Errorf("a directory of an earlier run is logged as new:\n%s", log)
+		t.Errorf("the server logs that an earlier run's directory is new:\n%s", log)
 	}
 }
 
 func TestWithoutADataDirectoryNoneIsLogged(t *testing.T) {
 	s := simbatest.Start(t, "--durability", "memory")
 	if log := s.Output(); strings.Contains(log, "data directory") {
-		t.Errorf("memory has no data directory:\n%s", log)
+		t.Errorf("with --durability memory the server logs a data directory:\n%s", log)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestAddressInUseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	s := simbatest.Start(t) // a new data directory is logged
+	s := simbatest.Start(t) // the server logs a new data directory
 	s.Stop()
 	simbatest.Refused(t, 1, "address already in use", "--addr", ln.Addr().String(), "--data-dir", s.Dir)
 }
@@ -124,7 +124,7 @@ func TestAddressInUseIsRefused(t *testing.T) {
 func TestCorruptDataIsRefused(t *testing.T) {
 	s := simbatest.Start(t)
 	if status, _ := simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "a", 60_000); status != "acquired" {
-		t.Fatal(status)
+		t.Fatalf("ACQUIRE returns %s, want acquired", status)
 	}
 	s.Signal(syscall.SIGTERM)
 	s.Wait(t)
@@ -142,27 +142,27 @@ func TestCorruptDataIsRefused(t *testing.T) {
 
 func TestCheckConfigReportsEveryFaultAndDoesNotServe(t *testing.T) {
 	if out := simbatest.Output(t, simbatest.Binary(t), "check"); out != "the configuration is valid" {
-		t.Errorf("it says %q", out)
+		t.Errorf("the server logs %q", out)
 	}
 	out := simbatest.Output(t, simbatest.Binary(t), "check", "--maxclients", "0", "--engine", "mysql")
 	for _, want := range []string{"2 errors", "--maxclients", "--mysql-dsn: --engine mysql needs it, for example "} {
 		if !strings.Contains(out, want) {
-			t.Errorf("it says %q, want %q in it", out, want)
+			t.Errorf("the server logs %q, want %q in it", out, want)
 		}
 	}
 }
 
-// Clients must not use up the files that the store needs for its next write.
+// If few files may be open, the server allows fewer clients, and keeps files for its store.
 func TestFewOpenFilesLowerMaxclients(t *testing.T) {
 	s := simbatest.New(t)
 	s.Command = []string{"sh", "-c", `ulimit -n 256; exec "$0" "$@"`, simbatest.Binary(t)}
 	s.Start()
 	c := simbatest.GoRedis(t, s)
 	if got := c.ConfigGet(t.Context(), "maxclients").Val()["maxclients"]; got != "128" {
-		t.Errorf("maxclients is %s", got)
+		t.Errorf("maxclients is %s, want 128", got)
 	}
 	if err := c.ConfigSet(t.Context(), "maxclients", "129").Err(); err == nil {
-		t.Error("it can be set beyond that")
+		t.Error("CONFIG SET accepts more maxclients than there are files")
 	}
 	refused := make(chan bool)
 	var connected []net.Conn
@@ -173,7 +173,7 @@ func TestFewOpenFilesLowerMaxclients(t *testing.T) {
 		}
 		connected = append(connected, nc)
 		go func() {
-			// served clients receive nothing until the end
+			// clients that are not refused receive nothing until the test closes them
 			line, _ := bufio.NewReader(nc).ReadString('\n')
 			refused <- line == "-ERR max number of clients reached\r\n"
 		}()
@@ -183,10 +183,10 @@ func TestFewOpenFilesLowerMaxclients(t *testing.T) {
 		select {
 		case refused := <-refused:
 			if !refused {
-				t.Error("a connection ended without a reason")
+				t.Error("a connection ended without the error about maxclients")
 			}
 		case <-time.After(simbatest.Patience):
-			t.Fatalf("of 300 connections fewer than %d are refused", tooMany)
+			t.Fatalf("the server refuses fewer than %d of 300 connections", tooMany)
 		}
 	}
 	if status, _ := simbatest.Acquire(t, c, "job", "a", 600_000); status != "acquired" {

@@ -38,13 +38,13 @@ func TestStopUnblocksWaitersAndKeepsLeases(t *testing.T) {
 				t.Errorf("the blocked client got %v", err)
 			}
 			if code := s.Wait(t); code != 0 {
-				t.Errorf("exit code %d:\n%s", code, s.Output())
+				t.Errorf("the server exits with code %d, want 0:\n%s", code, s.Output())
 			}
 
 			again := simbatest.GoRedis(t, simbatest.StartIn(t, s.Dir))
 			status, kept := simbatest.Acquire(t, again, "job", "a", 600_000)
 			if status != "renewed" || kept != token {
-				t.Errorf("after the restart: %s with token %d, had %d", status, kept, token)
+				t.Errorf("after the restart ACQUIRE returns %s with token %d, want renewed with token %d", status, kept, token)
 			}
 		})
 	}
@@ -58,15 +58,15 @@ func TestShutdownCommandStopsAsASignalDoes(t *testing.T) {
 	}
 	defer c.Close()
 	if _, err := c.Do("SHUTDOWN"); err == nil {
-		t.Error("SHUTDOWN has a reply")
+		t.Error("the server replies to SHUTDOWN")
 	}
 	if code := s.Wait(t); code != 0 {
-		t.Errorf("exit code %d:\n%s", code, s.Output())
+		t.Errorf("the server exits with code %d, want 0:\n%s", code, s.Output())
 	}
 }
 
-// deaf connects a client that reads no replies, with more pending than the network holds. A stop
-// has to wait for it.
+// deaf connects a client that requests a reply larger than the network's buffers, and reads only
+// its begin. A stop of the server has to wait for this client.
 func deaf(t *testing.T, s *simbatest.Server) {
 	t.Helper()
 	c, err := net.Dial("tcp", s.Addr)
@@ -77,7 +77,7 @@ func deaf(t *testing.T, s *simbatest.Server) {
 	if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
 		t.Fatal(err)
 	}
-	// One reply of more than ten megabytes, which the server must finish once it has begun.
+	// The reply has more than ten megabytes. The server must finish a reply that it has begun.
 	request := "MULTI\r\n" + strings.Repeat("COMMAND DOCS\r\n", 400) + "EXEC\r\n"
 	if _, err := c.Write([]byte(request)); err != nil {
 		t.Fatal(err)
@@ -89,8 +89,8 @@ func deaf(t *testing.T, s *simbatest.Server) {
 	}
 }
 
-// A process supervisor may send a signal twice. A second signal after a second means that the
-// operator is impatient.
+// A process supervisor may send a signal twice in a row, and the server must ignore the second one.
+// A signal more than a second after the first ends the stop early.
 func TestOnlyALaterSignalEndsTheStopEarly(t *testing.T) {
 	s := simbatest.Start(t, "--shutdown-timeout", "1h")
 	deaf(t, s)
@@ -107,14 +107,14 @@ func TestOnlyALaterSignalEndsTheStopEarly(t *testing.T) {
 		case <-again.C:
 			s.Signal(syscall.SIGTERM)
 		case <-late:
-			t.Fatal("the signals do not end it")
+			t.Fatal("further signals do not end the server")
 		}
 	}
 	if code := s.Wait(t); code != 1 || !strings.Contains(s.Output(), "second signal: exiting") {
-		t.Errorf("exit code %d:\n%s", code, s.Output())
+		t.Errorf("the server exits with code %d, want 1:\n%s", code, s.Output())
 	}
 	if took := time.Since(asked); took < time.Second {
-		t.Errorf("signals within a second of the first end it: %v", took)
+		t.Errorf("a signal less than a second after the first ends the server: after %v", took)
 	}
 }
 
@@ -123,12 +123,12 @@ func TestShutdownTimeoutClosesClientsThatReadNoReplies(t *testing.T) {
 	deaf(t, s)
 	s.Signal(syscall.SIGTERM)
 	if code := s.Wait(t); code != 0 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("the server exits with code %d, want 0", code)
 	}
 	s.Wants(t, `closed clients that did not read their replies in time.* shutdown-timeout=30ms`)
 }
 
-// If the reader of the log ends, the server writes to a broken pipe, which by default ends a
+// If the reader of the log ends, the server writes to a broken pipe. By default such a write ends a
 // process.
 func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
 	out, in, err := os.Pipe()
@@ -168,7 +168,7 @@ func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("the first connection is still there: %s", info)
+			t.Fatalf("the server still has the first connection: %s", info)
 		}
 	}
 	if pong, err := redis.String(c.Do("PING")); err != nil || pong != "PONG" {
@@ -180,9 +180,9 @@ func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
 	select {
 	case err := <-exited:
 		if err != nil {
-			t.Errorf("the stop: %v", err)
+			t.Errorf("the server stops with %v", err)
 		}
 	case <-time.After(simbatest.Patience):
-		t.Error("it does not exit")
+		t.Error("the server does not exit")
 	}
 }

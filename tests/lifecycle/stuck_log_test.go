@@ -21,7 +21,7 @@ import (
 // readyLine is what a server logs when it serves, with its address.
 const readyLine = `msg=ready .*addr=(\S+)`
 
-// unread is a server whose log goes to a pipe that is read only when the test does.
+// unread is a server whose log goes to a pipe. Only the test reads the pipe, when it wants.
 type unread struct {
 	cmd    *exec.Cmd
 	addr   string
@@ -31,7 +31,7 @@ type unread struct {
 
 func startUnread(t *testing.T, args ...string) *unread {
 	t.Helper()
-	var ends [2]int // a pipe as a shell makes it: a write to a full pipe blocks
+	var ends [2]int // a blocking pipe, as a shell makes it
 	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
@@ -59,12 +59,12 @@ func startUnread(t *testing.T, args ...string) *unread {
 		}
 	}
 	if s.addr == "" {
-		t.Fatal("it ended before it served")
+		t.Fatal("the server ended before it was ready")
 	}
 	return s
 }
 
-// client connects a client that fails if a reply does not come in time.
+// client connects a client that returns an error if a reply is late.
 func (s *unread) client(t *testing.T) *goredis.Client {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: s.addr, ReadTimeout: 10 * time.Second, MaxRetries: -1})
@@ -72,7 +72,7 @@ func (s *unread) client(t *testing.T) *goredis.Client {
 	return c
 }
 
-// flood sends commands that are audited, and reads their replies.
+// flood sends commands that the server writes to the audit log, and reads the replies.
 func (s *unread) flood(t *testing.T, commands int) {
 	t.Helper()
 	c, err := net.Dial("tcp", s.addr)
@@ -81,7 +81,7 @@ func (s *unread) flood(t *testing.T, commands int) {
 	}
 	defer c.Close()
 	const reply = "*2\r\n$10\r\nmaxclients\r\n$5\r\n10000\r\n"
-	// an error shows in the replies
+	// if the write fails, replies are missing below
 	go func() { _, _ = c.Write(bytes.Repeat([]byte("CONFIG GET maxclients\r\n"), commands)) }()
 	if err := c.SetReadDeadline(time.Now().Add(simbatest.Patience)); err != nil {
 		t.Fatal(err)
@@ -100,23 +100,23 @@ func (s *unread) ended(t *testing.T, limit time.Duration) int {
 	select {
 	case <-s.exited:
 	case <-time.After(limit):
-		t.Fatalf("it goes on after %v", limit)
+		t.Fatalf("the server still runs after %v", limit)
 	}
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// mustAnswer sends commands that write a line to the log.
+// mustAnswer sends three commands that write lines to the audit log, and checks the replies.
 func (s *unread) mustAnswer(t *testing.T, c *goredis.Client) {
 	t.Helper()
 	simbatest.Acquire(t, c, "job", "a", 600_000)
 	if n, err := c.Do(t.Context(), "SIMBA.BREAK", "job").Int(); n != 1 || err != nil {
-		t.Errorf("BREAK: %d, %v", n, err)
+		t.Errorf("BREAK returns %d, %v", n, err)
 	}
 	if ok, err := c.FlushAll(t.Context()).Result(); ok != "OK" || err != nil {
-		t.Errorf("FLUSHALL: %s, %v", ok, err)
+		t.Errorf("FLUSHALL returns %s, %v", ok, err)
 	}
 	if err := c.Do(t.Context(), "AUTH", "nobody", "guess").Err(); err == nil || !strings.HasPrefix(err.Error(), "WRONGPASS") {
-		t.Errorf("AUTH: %v", err)
+		t.Errorf("AUTH with a wrong password returns %v", err)
 	}
 }
 
@@ -125,9 +125,9 @@ var auditLost = regexp.MustCompile(`level=WARN msg="audit lines were dropped whi
 func TestAStuckLogReaderBlocksNoClientAndLostAuditLinesAreCounted(t *testing.T) {
 	s := startUnread(t)
 	c := s.client(t)
-	s.flood(t, 700) // fill the pipe
+	s.flood(t, 700) // fills the pipe
 	s.mustAnswer(t, c)
-	const flooded = 20_000 // fill the buffer of the audit lines
+	const flooded = 20_000 // fills the server's buffer of audit lines
 	s.flood(t, flooded)
 	s.mustAnswer(t, c)
 
@@ -140,7 +140,7 @@ func TestAStuckLogReaderBlocksNoClientAndLostAuditLinesAreCounted(t *testing.T) 
 		}
 	}
 	if want := 700 + flooded + 2*3; audited+lost != want {
-		t.Errorf("%d audit lines and %d lost ones, want %d together", audited, lost, want)
+		t.Errorf("the log has %d audit lines and reports %d as lost, want %d together", audited, lost, want)
 	}
 	if err := c.Do(t.Context(), "SIMBA.BREAK", "later").Err(); err != nil {
 		t.Error(err)
@@ -155,7 +155,7 @@ func TestAStuckLogReaderBlocksNoClientAndLostAuditLinesAreCounted(t *testing.T) 
 		last = s.log.Text()
 	}
 	if code := s.ended(t, simbatest.Patience); code != 0 || !strings.Contains(last, "msg=stopping") {
-		t.Errorf("exit code %d, the last line is %s", code, last)
+		t.Errorf("the server exits with code %d, and the last line of its log is %s", code, last)
 	}
 }
 
@@ -169,13 +169,14 @@ func TestAStuckLogReaderDoesNotOutlastTheShutdownTimeout(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	// A stop that waited for the clients, and then again for the log, would take twice as long.
+	// A stop that waited for the clients and the log, one after the other, could take twice the
+	// timeout.
 	if code := s.ended(t, 2*timeout); code != 0 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("the server exits with code %d, want 0", code)
 	}
 	dir := s.cmd.Args[4]
 	if status, kept := simbatest.Acquire(t, simbatest.GoRedis(t, simbatest.StartIn(t, dir)), "kept", "a", 600_000); status != "renewed" || kept != token {
-		t.Errorf("after the restart: %s with token %d, had %d", status, kept, token)
+		t.Errorf("after the restart ACQUIRE returns %s with token %d, want renewed with token %d", status, kept, token)
 	}
 }
 
@@ -185,7 +186,7 @@ func TestALogReaderThatResumesInTheShutdownTimeoutGetsAllLines(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for { // no client is connected any more, so only the log is left
+	for { // when the server accepts no connections, it waits for the log alone
 		c, err := net.Dial("tcp", s.addr)
 		if err != nil {
 			break
@@ -197,10 +198,10 @@ func TestALogReaderThatResumesInTheShutdownTimeoutGetsAllLines(t *testing.T) {
 		log.WriteString(s.log.Text() + "\n")
 	}
 	if n := strings.Count(log.String(), "command=config|get"); n != 1000 || !strings.Contains(log.String(), "msg=stopping") {
-		t.Errorf("%d of 1000 audit lines:\n%s", n, log.String()[max(0, log.Len()-1000):])
+		t.Errorf("the log has %d audit lines of 1000, or no line about the stop:\n%s", n, log.String()[max(0, log.Len()-1000):])
 	}
 	if code := s.ended(t, simbatest.Patience); code != 0 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("the server exits with code %d, want 0", code)
 	}
 }
 
@@ -214,12 +215,12 @@ func TestAStuckLogReaderDoesNotDelayASecondSignal(t *testing.T) {
 		case <-s.exited:
 			running = false
 		case <-asked.C:
-			_ = s.cmd.Process.Signal(syscall.SIGTERM) // fails once the process has ended
+			_ = s.cmd.Process.Signal(syscall.SIGTERM) // fails if the process has ended
 		case <-time.After(simbatest.Patience):
-			t.Fatal("it goes on")
+			t.Fatal("further signals do not end the server")
 		}
 	}
 	if code := s.cmd.ProcessState.ExitCode(); code != 1 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("the server exits with code %d, want 1", code)
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// notifySocket receives the reports of a service, as systemd does.
+// notifySocket receives the reports of a service to systemd.
 type notifySocket struct {
 	t    *testing.T
 	conn *net.UnixConn
 	path string
-	got  []string // assignments so far
+	got  []string // the assignments received so far
 }
 
 func newNotifySocket(t *testing.T) *notifySocket {
@@ -40,7 +40,7 @@ func (n *notifySocket) run(args, env []string) *simbatest.Process {
 	return simbatest.RunCmd(n.t, cmd)
 }
 
-// await receives reports until one has an assignment with that prefix, and returns it.
+// await receives reports until one has an assignment with the prefix. It returns the assignment.
 func (n *notifySocket) await(prefix string) string {
 	n.t.Helper()
 	if err := n.conn.SetReadDeadline(time.Now().Add(simbatest.Patience)); err != nil {
@@ -50,7 +50,7 @@ func (n *notifySocket) await(prefix string) string {
 	for {
 		size, err := n.conn.Read(b)
 		if err != nil {
-			n.t.Fatalf("no report %s: %v; so far %q", prefix, err, n.got)
+			n.t.Fatalf("no report with %s: %v; received: %q", prefix, err, n.got)
 		}
 		lines := strings.Split(string(b[:size]), "\n")
 		n.got = append(n.got, lines...)
@@ -72,10 +72,10 @@ func TestReportsToSystemd(t *testing.T) {
 	n.await("WATCHDOG=1")
 	n.await("WATCHDOG=1")
 
-	p.Signal(syscall.SIGHUP) // without TLS there is nothing to reload, and the server goes on
+	p.Signal(syscall.SIGHUP) // without TLS the server reloads nothing, but still reports
 	n.await("RELOADING=1")
 	if clock := n.got[len(n.got)-1]; !strings.HasPrefix(clock, "MONOTONIC_USEC=") {
-		t.Errorf("after RELOADING comes %q", clock)
+		t.Errorf("after RELOADING=1 the server reports %q, want MONOTONIC_USEC", clock)
 	}
 	n.await("READY=1")
 	n.await("WATCHDOG=1")
@@ -83,7 +83,7 @@ func TestReportsToSystemd(t *testing.T) {
 	p.Signal(syscall.SIGTERM)
 	n.await("STOPPING=1")
 	if code := p.Wait(t); code != 0 {
-		t.Errorf("exit code %d:\n%s", code, p.Output())
+		t.Errorf("the server exits with code %d, want 0:\n%s", code, p.Output())
 	}
 }
 
@@ -91,17 +91,17 @@ func TestStatusReportsTheRecoveryDelay(t *testing.T) {
 	n := newNotifySocket(t)
 	s := simbatest.Start(t, "--durability", "async")
 	if r := simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.ACQUIRE", "job", "a", 60_000); r["status"] != "acquired" {
-		t.Fatal(r)
+		t.Fatalf("SIMBA.ACQUIRE returns %v, want acquired", r)
 	}
 	s.Kill()
 	p := n.run([]string{"--addr", "127.0.0.1:0", "--data-dir", s.Dir, "--durability", "async"}, nil)
 	if got := n.await("STATUS="); !strings.HasPrefix(got, "STATUS=Recovering from an unclean shutdown: new grants are delayed for ") {
-		t.Errorf("%s", got)
+		t.Errorf("the status does not show the recovery delay: %s", got)
 	}
 	p.Signal(syscall.SIGTERM)
 	n.await("STOPPING=1")
 	if slices.ContainsFunc(n.got, func(r string) bool { return strings.HasPrefix(r, "WATCHDOG") }) {
-		t.Errorf("reports for a watchdog that is off: %q", n.got)
+		t.Errorf("the server reports to a watchdog that is off: %q", n.got)
 	}
 	p.Wait(t)
 }

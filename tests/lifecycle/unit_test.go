@@ -17,7 +17,8 @@ import (
 const (
 	unit         = "../../deploy/systemd/simba-resp.service"
 	unitSettings = "../../deploy/systemd/simba-resp.toml"
-	// maxExposure is the highest exposure level that the unit may have, from 0 to 10.
+	// maxExposure limits the unit's exposure level, which systemd-analyze security gives from 0 to
+	// 10.
 	maxExposure = 3.0
 )
 
@@ -48,7 +49,8 @@ func TestUnitIsHardened(t *testing.T) {
 	}
 }
 
-// A watchdog that is quicker than the commit timeout would hide why the disk ended the server.
+// If the disk hangs, the server ends itself after the commit timeout, and logs why. A quicker
+// watchdog would kill the server before that.
 func TestWatchdogOfTheUnitIsLongerThanTheCommitTimeout(t *testing.T) {
 	text, err := os.ReadFile(unit)
 	if err != nil {
@@ -59,11 +61,11 @@ func TestWatchdogOfTheUnitIsLongerThanTheCommitTimeout(t *testing.T) {
 		t.Fatal("the unit has no WatchdogSec in seconds")
 	}
 	if d, err := time.ParseDuration(string(match[1])); err != nil || d <= persist.DefaultCommitTimeout {
-		t.Errorf("WatchdogSec is %s, %v", match[1], err)
+		t.Errorf("WatchdogSec is %s, %v, want more than the commit timeout", match[1], err)
 	}
 }
 
-// The server is installed elsewhere in the test, so ExecStart names the built one.
+// The test replaces the path in ExecStart by that of the program that it has built.
 func TestUnitIsValid(t *testing.T) {
 	text, err := os.ReadFile(unit)
 	if err != nil {
@@ -75,13 +77,13 @@ func TestUnitIsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := analyze(t, "verify", path); strings.Contains(out, filepath.Base(unit)) {
-		t.Errorf("%s", out)
+		t.Errorf("systemd-analyze verify prints:\n%s", out)
 	}
 }
 
 func TestUnitSettingsAreValid(t *testing.T) {
 	p := simbatest.Launch(t, "check", "--config", unitSettings)
 	if code := p.Wait(t); code != 0 {
-		t.Errorf("exit code %d: %s", code, p.Output())
+		t.Errorf("the server exits with code %d, want 0: %s", code, p.Output())
 	}
 }

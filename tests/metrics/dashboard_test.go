@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// dashboard is what the tests read of deploy/grafana.
+// dashboard has the fields of the dashboard in deploy/grafana that the tests read.
 type dashboard struct {
 	Templating struct{ List []variable }
 	Panels     []panel
@@ -60,7 +60,7 @@ func TestEachPanelIsDescribedAndFollowsTheVariables(t *testing.T) {
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 				if other := cells[[2]int{x, y}]; other != "" || x >= 24 {
-					t.Fatalf("%q lies outside, or upon %q", p.Title, other)
+					t.Fatalf("the panel %q lies outside the grid, or on the panel %q", p.Title, other)
 				}
 				cells[[2]int{x, y}] = p.Title
 			}
@@ -69,11 +69,11 @@ func TestEachPanelIsDescribedAndFollowsTheVariables(t *testing.T) {
 			continue
 		}
 		if p.Description == "" || p.FieldConfig.Defaults.Unit == "" || p.Datasource.UID != source || len(p.Targets) == 0 {
-			t.Errorf("%q lacks a description, a unit, a query or the variable data source", p.Title)
+			t.Errorf("the panel %q has no description, no unit, no query, or another data source than the variable", p.Title)
 		}
 		for _, q := range p.Targets {
 			if n := strings.Count(q.Expr, "{"); q.LegendFormat == "" || n == 0 || strings.Count(q.Expr, selector) != n {
-				t.Errorf("%q has a query without a legend, or with a selector that lacks the variables: %s", p.Title, q.Expr)
+				t.Errorf("the panel %q has a query without a legend, or with a selector without the variables: %s", p.Title, q.Expr)
 			}
 		}
 	}

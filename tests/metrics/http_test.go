@@ -64,13 +64,13 @@ func TestHTTPNeedsAUserWithTheRight(t *testing.T) {
 	} {
 		status, header, body := s.get(t, c.path, c.user, c.password)
 		if status != c.want {
-			t.Errorf("%s as %q: %d, want %d", c.path, c.user, status, c.want)
+			t.Errorf("GET %s as %q: status %d, want %d", c.path, c.user, status, c.want)
 		}
 		if asks := strings.HasPrefix(header.Get("WWW-Authenticate"), "Basic "); asks != (c.want == http.StatusUnauthorized) {
 			t.Errorf("%s as %q: WWW-Authenticate is %q", c.path, c.user, header.Get("WWW-Authenticate"))
 		}
 		if c.want != http.StatusOK && strings.Contains(body, "simba_") {
-			t.Errorf("%s as %q shows %s", c.path, c.user, body)
+			t.Errorf("GET %s as %q shows metrics: %s", c.path, c.user, body)
 		}
 	}
 	_, _, body := s.get(t, "/metrics", "scraper", "scraper-password")
@@ -87,7 +87,7 @@ func TestHTTPNeedsAUserWithTheRight(t *testing.T) {
 func TestProfilesAreOffByDefault(t *testing.T) {
 	s := start(t, "--durability", "memory")
 	if status, _, _ := s.get(t, "/debug/pprof/", "", ""); status != http.StatusNotFound {
-		t.Errorf("/debug/pprof/ replies %d", status)
+		t.Errorf("/debug/pprof/ replies with status %d", status)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestHTTPSHasTheCertificatesOfTheRESPPort(t *testing.T) {
 	s := start(t, "--durability", "memory", "--tls-addr", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key,
 		"--tls-ca-cert-file", a.Write(t, dir, "ca"), "--tls-auth-clients", "yes", "--addr", "127.0.0.1:0", "--aclfile", usersFile(t))
 	if status, _, body := s.get(t, "/metrics", "", ""); status != http.StatusBadRequest {
-		t.Errorf("plain HTTP gets %d: %s", status, body)
+		t.Errorf("a plain HTTP request gets status %d: %s", status, body)
 	}
 	s.url = strings.Replace(s.url, "http:", "https:", 1)
 	s.client = httpClient(t, clientConfig(a))
@@ -111,9 +111,9 @@ func TestHTTPSHasTheCertificatesOfTheRESPPort(t *testing.T) {
 			t.Errorf("with the certificate of %s: %d, want %d: %s", name, status, want, body)
 		}
 	}
-	// A name with a password goes before the certificate.
+	// A name with a password takes precedence over the certificate.
 	if status, _, _ := s.get(t, "/metrics", "visitor", "visitor-password"); status != http.StatusForbidden {
-		t.Errorf("as visitor: %d", status)
+		t.Errorf("GET /metrics as visitor: status %d, want 403", status)
 	}
 }
 
@@ -126,12 +126,12 @@ func TestReadinessFollowsTheStore(t *testing.T) {
 			t.Fatalf("%q: %v", body, err)
 		}
 		if alive, _, _ := s.get(t, "/livez", "", ""); alive != http.StatusOK {
-			t.Errorf("/livez replies %d", alive)
+			t.Errorf("/livez replies with status %d", alive)
 		}
 		return status, h
 	}
 	if status, h := health(); status != http.StatusOK || !h.Ready || !h.Store {
-		t.Errorf("at first: %d %+v", status, h)
+		t.Errorf("with a running store: status %d, %+v", status, h)
 	}
 	store.Stop()
 	await(t, "it is unready", func() bool { status, _ := health(); return status == http.StatusServiceUnavailable })
@@ -149,7 +149,7 @@ func TestRecoveryDelayIsReportedAndNotFailed(t *testing.T) {
 	var h monitor.Health
 	status, _, body := s.get(t, "/readyz", "", "")
 	if err := json.Unmarshal([]byte(body), &h); err != nil || status != http.StatusOK || h.RecoveryDelay <= 0 {
-		t.Errorf("%d %q, %v", status, body, err)
+		t.Errorf("/readyz replies with status %d and %q, %v; want a recovery delay", status, body, err)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestScrapePassesPromtool(t *testing.T) {
 	}
 }
 
-// INFO and the metrics show the same counters.
+// INFO and the metrics must show the same values.
 func TestMetricsAgreeWithInfo(t *testing.T) {
 	s := start(t)
 	for i := range 20 {
@@ -219,16 +219,16 @@ func TestMetricsAgreeWithInfo(t *testing.T) {
 		"total_connections_received": {"simba_connections_accepted_total"},
 	} {
 		if got := value(t, text, series[0], series[1:]...); fields[field] != strings.TrimSuffix(jsonNumber(got), ".0") {
-			t.Errorf("%s is %s, %v is %v", field, fields[field], series, got)
+			t.Errorf("INFO has %s %s, but the metric %v is %v", field, fields[field], series, got)
 		}
 	}
 	if got := value(t, text, "simba_command_duration_seconds", `command="simba.guard"`); !strings.HasPrefix(fields["cmdstat_simba.guard"], "calls="+jsonNumber(got)+",") {
-		t.Errorf("INFO has %s, the metrics %v", fields["cmdstat_simba.guard"], got)
+		t.Errorf("INFO has %s, but the metrics have %v", fields["cmdstat_simba.guard"], got)
 	}
 }
 
 func jsonNumber(f float64) string {
-	text, _ := json.Marshal(f) // a float is always encoded
+	text, _ := json.Marshal(f) // cannot fail: f is a number
 	return string(text)
 }
 
@@ -247,9 +247,9 @@ func TestSilentClientsDoNotStarveHTTPS(t *testing.T) {
 	s.url = strings.Replace(s.url, "http:", "https:", 1)
 	s.client = httpClient(t, clientConfig(a))
 	if status, _, body := s.get(t, "/readyz", "", ""); status != http.StatusOK {
-		t.Errorf("/readyz replies %d %s", status, body)
+		t.Errorf("/readyz replies with status %d: %s", status, body)
 	}
 	if status, _, body := s.get(t, "/metrics", "scraper", "scraper-password"); status != http.StatusOK {
-		t.Errorf("/metrics replies %d %s", status, body)
+		t.Errorf("/metrics replies with status %d: %s", status, body)
 	}
 }

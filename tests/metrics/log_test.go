@@ -15,7 +15,7 @@ import (
 
 // startUnread starts a server whose log goes to a pipe that nobody reads.
 func startUnread(t *testing.T) *server {
-	var ends [2]int // a pipe as a shell makes it: a write to a full pipe blocks
+	var ends [2]int // a blocking pipe, as a shell makes it
 	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func startUnread(t *testing.T) *server {
 	exited := make(chan struct{})
 	err := simbatest.StartCmd(cmd, func() {
 		defer close(exited)
-		_ = cmd.Wait() // it is killed
+		_ = cmd.Wait() // an error is normal: the test kills the process
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func startUnread(t *testing.T) *server {
 	return web
 }
 
-// floodLog sends more audited commands than the pipe and the server's buffer hold.
+// floodLog sends audited commands until the pipe and the server's buffer are full.
 func floodLog(t *testing.T, s *server) {
 	c := simbatest.Conn(t, s.Server)
 	defer c.Close()

@@ -16,32 +16,33 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// A move makes a metric move.
+// A move is an action that must change the value of a metric.
 type move struct {
 	metric string
-	labels []string // texts in the labels of the series that must move
+	labels []string // texts in the labels of the series that must change
 	do     func(t *testing.T, s *server)
 }
 
-// on is a move of the series with that label.
+// on returns a move that must change the series with the given label.
 func on(metric, label string, do func(*testing.T, *server)) move {
 	return move{metric, []string{label}, do}
 }
 
-// check runs the moves, in order, and compares the metric before and after.
+// check runs the moves in order. Each metric must differ after its move.
 func check(t *testing.T, s *server, moves []move) {
 	for _, m := range moves {
 		t.Run(m.metric+strings.Join(m.labels, ","), func(t *testing.T) {
-			// The clients of the move before have left, so nothing else moves.
+			// Wait until the clients of the move before have left, so they cannot change the
+			// metric.
 			await(t, "no client is left", func() bool { return value(t, s.scrape(t), "simba_connections") == 0 })
 			before := value(t, s.scrape(t), m.metric, m.labels...)
 			m.do(t, s)
-			await(t, "it moves", func() bool { return value(t, s.scrape(t), m.metric, m.labels...) != before })
+			await(t, "the metric has changed", func() bool { return value(t, s.scrape(t), m.metric, m.labels...) != before })
 		})
 	}
 }
 
-// do returns an action that sends a command, whatever the reply is.
+// do returns an action that sends a command and ignores the reply.
 func do(words ...any) func(*testing.T, *server) {
 	return func(t *testing.T, s *server) {
 		send(t, s, words...)
@@ -57,7 +58,7 @@ func send(t *testing.T, s *server, words ...any) {
 	}
 }
 
-// all is an action of several.
+// all returns an action that does several actions in order.
 func all(actions ...func(*testing.T, *server)) func(*testing.T, *server) {
 	return func(t *testing.T, s *server) {
 		for _, a := range actions {
@@ -66,7 +67,7 @@ func all(actions ...func(*testing.T, *server)) func(*testing.T, *server) {
 	}
 }
 
-// blocked makes a client wait for a mutex until the test ends.
+// blocked returns an action: a client waits for a mutex until the test ends.
 func blocked(mutex, contender string) func(*testing.T, *server) {
 	return func(t *testing.T, s *server) {
 		c := simbatest.Conn(t, s.Server)
@@ -80,7 +81,7 @@ func blocked(mutex, contender string) func(*testing.T, *server) {
 	}
 }
 
-// connected sends a command on a connection that stays open until the test ends.
+// connected returns an action that sends a command. Its connection stays open until the test ends.
 func connected(words ...any) func(*testing.T, *server) {
 	return func(t *testing.T, s *server) {
 		if _, err := simbatest.Conn(t, s.Server).Do(words[0].(string), words[1:]...); err != nil {
@@ -91,7 +92,7 @@ func connected(words ...any) func(*testing.T, *server) {
 
 const hour = 3_600_000
 
-// embeddedMoves are of a server with a disk. They run in order.
+// embeddedMoves are moves on a server with the embedded engine and a disk. They run in this order.
 var embeddedMoves = []move{
 	{"simba_mutexes", nil, do("SIMBA.ACQUIRE", "m1", "a", hour)},
 	{"simba_mutexes_held", nil, do("SIMBA.ACQUIRE", "m2", "a", hour)},
@@ -140,7 +141,7 @@ var embeddedMoves = []move{
 	{"simba_subscribers_disconnected_total", nil, deafSubscriber},
 }
 
-// reject connects one client more than maxclients allows.
+// reject connects one client more than maxclients, which the server must refuse.
 func reject(t *testing.T, s *server) {
 	c := simbatest.Conn(t, s.Server)
 	defer c.Close()
@@ -154,11 +155,11 @@ func reject(t *testing.T, s *server) {
 	more := simbatest.Conn(t, s.Server)
 	defer more.Close()
 	if _, err := more.Do("PING"); err == nil {
-		t.Error("a client too many is served")
+		t.Error("the server does not refuse a client above maxclients")
 	}
 }
 
-// manyListed holds more mutexes than may have series.
+// manyListed acquires more mutexes than may have series of their own.
 func manyListed(t *testing.T, s *server) {
 	c := simbatest.Conn(t, s.Server)
 	defer c.Close()
@@ -196,7 +197,7 @@ func TestEachMetricMoves(t *testing.T) {
 	}
 	run("embedded", embeddedMoves, func(t *testing.T) *server { return start(t, "--metrics-mutexes", "listed:*, other") })
 
-	// The others need a server of their own.
+	// The other metrics need servers of their own.
 	var redisServer *stores.Server
 	run("store", []move{
 		on("simba_store_request_duration_seconds", `engine="redis"`, do("SIMBA.ACQUIRE", "m", "a", hour)),
@@ -226,12 +227,13 @@ func TestEachMetricMoves(t *testing.T) {
 
 	for _, m := range monitor.Metrics() {
 		if !slices.Contains(covered, m.Name) {
-			t.Errorf("no move for %s", m.Name)
+			t.Errorf("no move tests the metric %s", m.Name)
 		}
 	}
 }
 
-// checkNames reports series that the page of metrics lacks, or that have other labels.
+// checkNames fails the test for a series that the page of metrics does not have, or has with other
+// labels.
 func checkNames(t *testing.T, s *server) {
 	known := make(map[string][]string)
 	for _, m := range monitor.Metrics() {
@@ -249,11 +251,11 @@ func checkNames(t *testing.T, s *server) {
 		}
 		labels, ok := known[name]
 		if !ok {
-			t.Errorf("%s is no metric of the page", name)
+			t.Errorf("the page of metrics has no %s", name)
 		}
 		for _, l := range labels {
 			if !strings.Contains(series, l+`="`) {
-				t.Errorf("%s lacks the label %s", series, l)
+				t.Errorf("the page of metrics has the label %[2]s, but the series %[1]s has not", series, l)
 			}
 		}
 	}

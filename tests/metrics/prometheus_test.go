@@ -18,15 +18,15 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// prometheus is a Prometheus that runs with the shipped configuration and rules.
+// prometheus is a running Prometheus with the configuration and rules of deploy/prometheus.
 type prometheus struct {
 	*simbatest.Process
-	web     *server // its HTTP only
+	web     *server // for HTTP requests to Prometheus: only url and client are set
 	started time.Time
 }
 
-// startPrometheus scrapes two servers and evaluates the rules every second. An alert fires one
-// second after its condition holds.
+// startPrometheus starts a Prometheus that scrapes two servers. To be quick, it evaluates rules
+// every second, and alerts fire after one second.
 func startPrometheus(t *testing.T, a *certs.Authority, servers [2]*server) *prometheus {
 	t.Helper()
 	program := stores.Need(t, "prometheus", "prometheus")
@@ -56,13 +56,13 @@ func startPrometheus(t *testing.T, a *certs.Authority, servers [2]*server) *prom
 	return p
 }
 
-// target returns the address of a server's HTTP.
+// target returns the HTTP address of a server.
 func (s *server) target() string {
 	_, addr, _ := strings.Cut(s.url, "://")
 	return addr
 }
 
-// ask decodes the data of a reply of the HTTP API.
+// ask sends a request to Prometheus' HTTP API, and decodes the data of the reply.
 func (p *prometheus) ask(t *testing.T, path string, query url.Values, data any) {
 	t.Helper()
 	_, _, body := p.web.get(t, "/api/v1/"+path+"?"+query.Encode(), "", "")
@@ -72,8 +72,8 @@ func (p *prometheus) ask(t *testing.T, path string, query url.Values, data any) 
 	}
 }
 
-// hasData reports whether a query has a value that is a number, at any time of the test or, if it
-// is instant, now.
+// hasData reports whether a query returns a number. If instant is set, it must do so now, else at
+// any time since the test began.
 func (p *prometheus) hasData(t *testing.T, query string, instant bool) bool {
 	t.Helper()
 	at := func(when time.Time) string { return strconv.FormatInt(when.Unix(), 10) }
@@ -166,8 +166,8 @@ func startScraped(t *testing.T, a *certs.Authority, args ...string) *server {
 	return start(t, append([]string{"--tls-addr", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key, "--aclfile", acl}, args...)...)
 }
 
-// load sends what makes metrics move, whatever the replies are. There is a tenure of each end, a
-// renewal, a lost guard, errors and a denial.
+// load sends commands that change many metrics, and ignores the replies. It makes tenures end in
+// each way, a renewal, a lost guard, errors and a denial.
 func load(t *testing.T, s *server) {
 	t.Helper()
 	c := simbatest.Conn(t, s.Server)
@@ -183,7 +183,8 @@ func load(t *testing.T, s *server) {
 	}
 }
 
-// The alerts read series that exist too: an expression with a wrong label would never fire.
+// An alert whose expression has a wrong label would never fire. So the test checks that all series
+// in the rules exist, too.
 func TestQueriesOfDashboardAndRulesReturnData(t *testing.T) {
 	stores.Need(t, "prometheus", "prometheus")
 	store, authority := stores.Redis(t), certs.NewAuthority(t, "test")
@@ -191,7 +192,7 @@ func TestQueriesOfDashboardAndRulesReturnData(t *testing.T) {
 	proxy := startScraped(t, authority, "--engine", "redis", "--redis-url", "redis://"+store.Addr, "--backend-timeout", "500ms")
 	p := startPrometheus(t, authority, [2]*server{embedded, proxy})
 
-	// A mutex with a waiter, a handoff, and a refusal for lack of memory.
+	// These commands make a mutex with a waiter, a handoff, and a refusal by maxmemory.
 	do("SIMBA.ACQUIRE", "m:held", "a", hour)(t, embedded)
 	do("SIMBA.ACQUIRE", "m:held", "b", hour)(t, embedded)
 	do("SIMBA.ACQUIRE", "m:handed", "a", hour)(t, embedded)
@@ -216,7 +217,7 @@ func TestQueriesOfDashboardAndRulesReturnData(t *testing.T) {
 	var without []string // queries that have returned no data yet
 	defer func() {
 		for _, query := range without {
-			t.Errorf("no data: %s", query)
+			t.Errorf("the query returns no data: %s", query)
 		}
 	}()
 	instant := make(map[string]bool)
@@ -254,7 +255,7 @@ func TestQueriesOfDashboardAndRulesReturnData(t *testing.T) {
 	await(t, "SimbaStoreDown no longer fires", func() bool { return len(p.firing(t, "SimbaStoreDown")) == 0 })
 }
 
-// selectors returns what the rules read: up{job="x"}, simba_store_up.
+// selectors returns the series that the rules read, such as up{job="x"} and simba_store_up.
 func (p *prometheus) selectors(t *testing.T) []string {
 	t.Helper()
 	var data struct {

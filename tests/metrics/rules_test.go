@@ -40,7 +40,7 @@ func TestRulesPassPromtool(t *testing.T) {
 	}
 }
 
-// names returns the first group of each match, sorted and each once.
+// names returns the text of the first group of all matches, sorted and without repetitions.
 func names(text, pattern string) []string {
 	found := make(map[string]bool)
 	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
@@ -54,9 +54,9 @@ func TestEachAlertIsTestedAndDocumented(t *testing.T) {
 	if len(alerts) == 0 {
 		t.Fatal("there are no alerts")
 	}
-	// An expected sample of the series ALERTS means that the alert fires.
+	// In rules_test.yml, a sample of the series ALERTS says that an alert must fire.
 	if tested := names(read(t, rulesDir, "rules_test.yml"), `value: 1, labels: 'ALERTS\{alertname="(\w+)"`); !slices.Equal(tested, alerts) {
-		t.Errorf("rules_test.yml lets fire\n%v\nrules.yml has\n%v", tested, alerts)
+		t.Errorf("rules_test.yml tests the alerts\n%v\nrules.yml has\n%v", tested, alerts)
 	}
 	if documented := names(read(t, monitorPage), "(?m)^\\| `(Simba\\w+)` \\|"); !slices.Equal(documented, alerts) {
 		t.Errorf("the table of monitor.md has\n%v\nrules.yml has\n%v", documented, alerts)
@@ -79,11 +79,11 @@ func TestRulesAndDashboardNameExistingMetrics(t *testing.T) {
 	for _, file := range []string{filepath.Join(rulesDir, "rules.yml"), filepath.Join(rulesDir, "rules_test.yml"), dashboardFile} {
 		found := names(recorded.ReplaceAllString(read(t, file), ""), `\b(simba_\w+)`)
 		if len(found) == 0 {
-			t.Errorf("%s names no metrics", file)
+			t.Errorf("%s uses no metrics", file)
 		}
 		for _, name := range found {
 			if !known[name] {
-				t.Errorf("%s names %s, which is no metric of monitor/table.go", file, name)
+				t.Errorf("%s uses %s, which is not a metric of monitor/table.go", file, name)
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func httpClient(t *testing.T, config *tls.Config) *http.Client {
 	return &http.Client{Transport: transport, Timeout: simbatest.Patience}
 }
 
-// get returns the status and the body of a GET. An empty user sends no credentials.
+// get sends a GET request. If user is empty, the request has no credentials.
 func (s *server) get(t *testing.T, path, user, password string) (status int, header http.Header, body string) {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, s.url+path, nil)
@@ -68,8 +68,8 @@ func (s *server) scrape(t *testing.T) string {
 	return body
 }
 
-// value returns the sum of the series of a metric whose labels contain all texts. The value of a
-// histogram is its number of observations.
+// value returns the sum of those series of a metric whose labels contain all texts. For a histogram
+// it sums the numbers of observations.
 func value(t *testing.T, scrape, metric string, labels ...string) (sum float64) {
 	t.Helper()
 	for line := range lines(scrape) {
@@ -123,7 +123,7 @@ func containsAll(text string, parts []string) bool {
 	return true
 }
 
-// await waits until a condition holds.
+// await waits until holds returns true. what describes the condition in the failure text.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -131,5 +131,5 @@ func await(t *testing.T, what string, holds func() bool) {
 			return
 		}
 	}
-	t.Fatalf("not within %v: %s", simbatest.Patience, what)
+	t.Fatalf("after %v still not true: %s", simbatest.Patience, what)
 }

@@ -1,4 +1,4 @@
-// Package outages tests servers that share a store, while the store is cut off, paused and killed.
+// Package outages tests servers that share a store. The tests cut off, pause and kill the store.
 package outages
 
 import (

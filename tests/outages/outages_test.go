@@ -24,21 +24,21 @@ const (
 	outageWaiters = 4
 )
 
-// limits bounds what a server does in an outage. Pauses of this process, which its pulse measures,
-// are subtracted.
+// limits bounds the times of a server in an outage. The test first subtracts the pauses of its own
+// process, which a pulse measures.
 type limits struct {
 	timeout time.Duration // --backend-timeout
-	// slack is how much later than that a reply may come. It is less than a second timeout or
-	// another attempt would take. The server's timer is exact to some milliseconds. The rest is for
-	// a machine that is busy.
+	// slack is how much later than timeout a reply may come. It covers the inexact timer of the
+	// server, which needs some milliseconds, and a busy machine. It is too short for another
+	// attempt of the server, so the test would notice one.
 	slack time.Duration
 	// session is the session timeout of the engine zookeeper. The server finds a dead connection
 	// after two thirds of it.
 	session time.Duration
 }
 
-// outageLimits returns the limits of a test. A busy machine may stop a server or a store for a
-// second or two. Long campaigns run on a quiet machine.
+// outageLimits returns the limits of a test. A long campaign runs on a quiet machine, and has
+// shorter ones. Otherwise the machine may stop a server or a store for a second or two.
 func outageLimits() limits {
 	if simbatest.Long() {
 		return limits{timeout: 2 * time.Second, slack: 1500 * time.Millisecond, session: 4 * time.Second}
@@ -47,8 +47,8 @@ func outageLimits() limits {
 }
 
 // TestAServerRecoversFromEachOfManyPartitions cuts the store off in every way, while clients send
-// requests, wait and subscribe. Each must get its reply in time, and be served soon after. Nothing
-// may be left at the end.
+// requests, wait and subscribe. Each client must get an error reply in time, and be served soon
+// after the outage. In the end the server must have no more goroutines, files and connections.
 func TestAServerRecoversFromEachOfManyPartitions(t *testing.T) {
 	for i, engine := range simbatest.StoreEngines {
 		t.Run(engine, func(test *testing.T) {
@@ -74,11 +74,11 @@ type outages struct {
 
 	mu       sync.Mutex // guards the fields below
 	failures simbatest.Latencies
-	granted  uint64 // the last token that a waiter received
+	granted  uint64 // the largest token that a waiter received
 	received uint64 // the last token that the subscriber received
 }
 
-// asker is a client that sends requests without a pause, or one that subscribes.
+// asker is a client that sends requests without a pause, or a subscriber.
 type asker struct {
 	served, refused atomic.Int64 // replies; for a subscriber, served counts its messages
 }
@@ -109,7 +109,7 @@ func (o *outages) play(times int, rng *rand.Rand) {
 			case "blackholed":
 				o.link.Blackhole()
 			}
-			if way != "reset" { // which ends at once, and often loses no request
+			if way != "reset" { // a reset ends at once, and often loses no request
 				o.until(c.askers, "is told of the outage", func(a *asker) *atomic.Int64 { return &a.refused })
 			}
 			o.link.Heal()
@@ -118,7 +118,7 @@ func (o *outages) play(times int, rng *rand.Rand) {
 			o.untilReceived(last)
 			took := time.Since(healed)
 			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-lost) > backendtest.Recovery {
-				o.t.Errorf("outage %d (%s): all are served %v after it", i, way, took)
+				o.t.Errorf("outage %d (%s): only %v after its end all clients are served", i, way, took)
 			}
 			if o.t.Failed() {
 				return
@@ -131,7 +131,7 @@ func (o *outages) play(times int, rng *rand.Rand) {
 		ways["refused"], ways["reset"], ways["blackholed"], o.failures, recoveries, goroutines, goroutinesAfter, files, filesAfter)
 }
 
-// among runs clients of each kind while it calls do, until each of them was served.
+// among runs clients of each kind, and calls do. It returns when each client has been served.
 func (o *outages) among(do func(*crowd)) {
 	stop := make(chan struct{})
 	var clients, listener sync.WaitGroup
@@ -156,7 +156,7 @@ func (o *outages) among(do func(*crowd)) {
 	listener.Wait()
 }
 
-// ask runs an asker. Half of them want a mutex of their own, half want one shared mutex.
+// ask runs an asker. Half of the askers use a mutex of their own, the others share one mutex.
 func (o *outages) ask(a *asker, id int, stop <-chan struct{}) {
 	c, err := redis.Dial("tcp", o.server.Addr, redis.DialReadTimeout(simbatest.Patience))
 	if err != nil {
@@ -195,28 +195,29 @@ func (o *outages) ask(a *asker, id int, stop <-chan struct{}) {
 	}
 }
 
-// refused handles an error reply, and reports whether it is that of an outage. lost is the reading
-// of the pulse when the request began. The reply may come the slack later than limit.
+// refused checks an error reply, and reports whether it is the one of an outage. lost is the
+// reading of the pulse when the request began. The reply must not come later than limit plus the
+// slack.
 func (o *outages) refused(a *asker, err error, began time.Time, lost, limit time.Duration, command string, args []any) bool {
 	took := time.Since(began)
 	if !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
-		o.t.Errorf("%s %v: %v", command, args, err)
+		o.t.Errorf("%s %v returns the error %v, want TRYAGAIN", command, args, err)
 		return false
 	}
 	o.mu.Lock()
 	o.failures = append(o.failures, took)
 	o.mu.Unlock()
 	if lost = o.pulse.soFar() - lost; took-lost > limit+o.limits.slack {
-		o.t.Errorf("%s %v is refused after %v, of which the test lost %v: %v", command, args, took, lost, err)
+		o.t.Errorf("%s %v returns an error after %v, in which this process was stopped for %v: %v", command, args, took, lost, err)
 	}
 	a.refused.Add(1)
 	return true
 }
 
-// until waits until every client has had one more such reply, to a request that it sent after the
-// call.
+// until waits until every client has had a reply of the given kind to a request that it sent after
+// the call of until.
 func (o *outages) until(all []*asker, what string, replies func(*asker) *atomic.Int64) {
-	const more = 2 // the first may have been on its way already
+	const more = 2 // the first reply may be to an earlier request
 	var before []int64
 	for _, a := range all {
 		before = append(before, replies(a).Load())
@@ -230,27 +231,28 @@ func (o *outages) until(all []*asker, what string, replies func(*asker) *atomic.
 			return
 		}
 	}
-	o.t.Errorf("in vain for %v: every client %s", simbatest.Patience, what)
+	o.t.Errorf("this did not happen within %v: every client %s", simbatest.Patience, what)
 }
 
-// backTo waits until a figure is no larger than before, and returns it. The remains of an outage
-// may take a moment to end.
+// backTo waits until a figure is not larger than before the outages, and returns it. Connections
+// and goroutines of an outage may take a moment to end.
 func (o *outages) backTo(what string, before int, now func() int) (n int) {
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if n = now(); n <= before {
 			return n
 		}
 	}
-	o.t.Errorf("%d %s before the outages, %d after them", before, what, n)
+	o.t.Errorf("the server had %d %s before the outages, and has %d after them", before, what, n)
 	return n
 }
 
-// pooled returns the number of the server's connections to its store. The engine mysql keeps the
-// highest number that requests needed at a time, which varies. Each of them is an open file.
+// pooled returns the number of the server's connections to its store. The engine mysql keeps as
+// many connections as its requests needed at the same time, so the number varies. Each connection
+// is an open file.
 func (o *outages) pooled() int {
 	n := o.link.Connections()
 	if n > outageClients+pooledBesides {
-		o.t.Errorf("%d connections to the store for %d clients", n, outageClients)
+		o.t.Errorf("the server has %d connections to the store for %d clients", n, outageClients)
 	}
 	return n
 }
@@ -258,8 +260,8 @@ func (o *outages) pooled() int {
 // outageClients is the number of clients that send requests.
 const outageClients = outageAskers + outageWaiters
 
-// pooledBesides is the number of connections without a client: to subscribe, to poll and to
-// reconcile.
+// pooledBesides is the number of connections that the server uses itself: to subscribe, to poll and
+// to reconcile.
 const pooledBesides = 4
 
 // goroutines asks the server for its number of goroutines, without those of its connections to the

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// pulse measures for how long this process could not run. On a busy machine other processes use the
-// processors, and the host of a virtual machine pauses it now and then. A limit for the server must
-// not include that.
+// pulse measures for how long this process could not run: other processes may use the processors,
+// and the host may pause a virtual machine. Limits for the server must not include this time.
 type pulse struct {
 	mu   sync.Mutex // guards the fields below
 	lost time.Duration
 	due  time.Time // of the next beat
 }
 
-// beat is the time between two readings. A reading that is late by less is not counted.
+// beat is the time between two readings of the clock. A delay of less than beat does not count.
 const beat = 10 * time.Millisecond
 
 // startPulse starts a pulse that ends with the test.
@@ -53,8 +52,7 @@ func lateBy(d time.Duration) time.Duration {
 	return d
 }
 
-// soFar returns the lost time since the start. The difference of two readings is the time lost in
-// between.
+// soFar returns for how long the process could not run since the start of the pulse.
 func (p *pulse) soFar() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,16 +27,16 @@ func TestTwoServersShareAStore(t *testing.T) {
 			simbatest.DoOne(t, a, "SIMBA.RELEASE", "wait", "a", "TOKEN", first["token"])
 			second := w.Granted(t)
 			if second <= first["token"].(int64) {
-				t.Errorf("token %d after %v", second, first["token"])
+				t.Errorf("token %d follows token %v", second, first["token"])
 			}
-			// Both see the same state, and refuse the old token.
+			// Both servers show the same owner, and refuse the old token.
 			for name, c := range map[string]redis.Conn{"one": a, "other": b} {
 				if got := simbatest.DoRecord(t, c, "SIMBA.OWNER", "wait"); got["owner"] != "b" || got["token"] != second {
 					t.Errorf("on the %s server the owner is %v", name, got)
 				}
 				simbatest.DoOne(t, c, "SIMBA.CHECK", "wait", second)
 				if n, err := redis.Int(c.Do("SIMBA.CHECK", "wait", first["token"])); err != nil || n != 0 {
-					t.Errorf("on the %s server the old token: %d, %v", name, n, err)
+					t.Errorf("on the %s server SIMBA.CHECK of the old token returns %d, %v, want 0", name, n, err)
 				}
 			}
 		})
@@ -52,7 +52,7 @@ func TestTwoServersShareAStore(t *testing.T) {
 			first := simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "either", "a", 600_000)
 			for _, command := range []string{"SIMBA.GUARD", "SIMBA.ACQUIRE"} {
 				if got := simbatest.DoRecord(t, b, command, "either", "a", 600_000); got["status"] != "renewed" || got["token"] != first["token"] {
-					t.Errorf("%s on the other server: %v", command, got)
+					t.Errorf("%s on the other server replies %v, want renewed", command, got)
 				}
 			}
 			simbatest.DoOne(t, b, "SIMBA.RELEASE", "either", "a")
@@ -64,12 +64,12 @@ func TestTwoServersShareAStore(t *testing.T) {
 			simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "poll", "a", 600_000)
 			own := simbatest.Subscribe(t, other, "SUBSCRIBE", "simba:{poll}:b")
 			if got := simbatest.DoRecord(t, b, "SIMBA.ACQUIRE", "poll", "b", 600_000); got["status"] != "queued" || got["owner"] != "a" {
-				t.Fatalf("b: %v", got)
+				t.Fatalf("ACQUIRE of b replies %v, want queued behind a", got)
 			}
 			simbatest.DoOne(t, a, "SIMBA.RELEASE", "poll", "a")
 			own.Receive("simba:{poll}:b", "released@@a")
 			if got := simbatest.DoRecord(t, b, "SIMBA.ACQUIRE", "poll", "b", 600_000); got["status"] != "acquired" {
-				t.Errorf("b in its turn: %v", got)
+				t.Errorf("when b is next, ACQUIRE replies %v", got)
 			}
 		})
 		t.Run("tenures of one are announced by the other", func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestTwoServersShareAStore(t *testing.T) {
 			}
 			text := leaders.Receive("simba-events:{told}", "")
 			if err := json.Unmarshal([]byte(text), &event); err != nil {
-				t.Fatalf("%s: %v", text, err)
+				t.Fatalf("the event %s is not valid JSON: %v", text, err)
 			}
 			if event.Event != "acquired" || event.Mutex != "told" || event.Owner != "a" || event.Token != first["token"] || event.Seq == 0 || event.At == 0 {
 				t.Errorf("the event is %s", text)
@@ -105,12 +105,12 @@ func TestTwoServersShareAStore(t *testing.T) {
 						m.Channel == "simba-events:{here}" && strings.Contains(text, `"event":"acquired"`),
 						m.Channel == "simba-events:{there}" && strings.Contains(text, `"event":"acquired"`):
 						if heard[m.Channel] {
-							t.Errorf("%s hears %s twice", m.Channel, text)
+							t.Errorf("%s delivers %s twice", m.Channel, text)
 						}
 						heard[m.Channel] = true
 					}
 				case <-deadline:
-					t.Fatalf("heard only %v", heard)
+					t.Fatalf("notices came only on %v", heard)
 				}
 			}
 		})
@@ -168,8 +168,8 @@ func tryAgain(t testing.TB, engine string, err error) {
 	}
 }
 
-// away sends requests until the store does not answer. A process that was sent SIGSTOP may still do
-// something.
+// away sends requests until the store does not answer. A process may still run for a moment after
+// SIGSTOP was sent to it.
 func away(t testing.TB, c redis.Conn, engine string) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
@@ -190,10 +190,10 @@ func eventually(t testing.TB, c redis.Conn, command string, args ...any) simbate
 			return r
 		}
 		if !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
-			t.Fatalf("%s %v: %v", command, args, err)
+			t.Fatalf("%s %v returns the error %v, want TRYAGAIN", command, args, err)
 		}
 	}
-	t.Fatalf("%s %v: still TRYAGAIN", command, args)
+	t.Fatalf("the store is back, but %s %v still returns TRYAGAIN", command, args)
 	return nil
 }
 
@@ -218,21 +218,21 @@ func TestALostStoreIsReportedAndReconnectedWithoutARestart(t *testing.T) {
 					{"SIMBA.ACQUIRE", "new", "a", 600_000}, {"SIMBA.GUARD", "before", "a", 600_000}, {"SIMBA.OWNER", "before"},
 					{"SIMBA.CHECK", "before", 1}, {"SIMBA.RELEASE", "other", "a"}, {"SIMBA.SCAN", 0}, {"DBSIZE"},
 				}
-				if s.Engine != "mysql" { // whose server has the queue itself
+				if s.Engine != "mysql" { // with mysql the server itself has the queue
 					commands = append(commands, []any{"SIMBA.QUEUE", "before"})
 				}
 				for _, command := range commands {
 					began := time.Now()
 					reply, err := c.Do(command[0].(string), command[1:]...)
 					if tryAgain(t, s.Engine, err); t.Failed() {
-						t.Fatalf("%v is answered %v", command, reply)
+						t.Fatalf("the server replies %v to %v", reply, command)
 					}
-					if took := time.Since(began); took > 10*time.Second { // with a timeout of one
-						t.Errorf("%s is answered after %v", command[0], took)
+					if took := time.Since(began); took > 10*time.Second { // the timeout is 1 s
+						t.Errorf("the reply to %s came only after %v", command[0], took)
 					}
 				}
 				if pong, err := redis.String(c.Do("PING")); err != nil || pong != "PONG" {
-					t.Errorf("PING: %s, %v", pong, err)
+					t.Errorf("PING returns %s, %v", pong, err)
 				}
 
 				fault.back()
@@ -279,21 +279,21 @@ func TestAServerStopsInOrderWhileItsStoreIsAway(t *testing.T) {
 		select {
 		case <-w.Replied:
 		case <-time.After(simbatest.Patience):
-			t.Fatal("the waiter is not answered")
+			t.Fatal("the waiter gets no reply")
 		}
 		if w.Err == nil {
-			t.Errorf("the waiter got %v", w.Reply)
+			t.Errorf("the waiter got the reply %v, want an error", w.Reply)
 		}
 	})
 }
 
-// longSession is a session timeout of the engine zookeeper that no outage of a test exceeds. So no
-// owner loses its lease.
+// longSession is a session timeout of the engine zookeeper. It is longer than each outage of a
+// test, so that no owner loses its lease.
 const longSession = simbatest.Patience
 
-// startBriefly starts a server that finds the store at an address, and waits no longer than timeout
-// for its replies. session is the session timeout of the engine zookeeper. A server whose store is
-// too slow while it starts is started again.
+// startBriefly starts a server with the store at addr. The server waits at most timeout for replies
+// of the store. session is the session timeout of the engine zookeeper. If the store is too slow
+// while the server starts, startBriefly starts the server again.
 func startBriefly(t testing.TB, s *simbatest.Shared, addr string, timeout, session time.Duration) *simbatest.Server {
 	t.Helper()
 	flags := append(s.Flags(addr), "--backend-timeout", timeout.String())
@@ -303,7 +303,7 @@ func startBriefly(t testing.TB, s *simbatest.Shared, addr string, timeout, sessi
 	server := simbatest.New(t, flags...)
 	for end := time.Now().Add(simbatest.Patience); !server.StartOrEnd(); {
 		if time.Now().After(end) {
-			t.Fatalf("the server does not serve:\n%s", server.Log())
+			t.Fatalf("the server does not start:\n%s", server.Log())
 		}
 	}
 	return server

@@ -10,13 +10,13 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// outageMutex is wanted by all waiters. Its owner releases it at once. So all waiters but one are
-// blocked at any time, and during every outage.
+// outageMutex is the mutex of all waiters. Each owner releases it at once. So at any time, and in
+// each outage, all waiters but one are blocked.
 const outageMutex = "waited"
 
 // wait runs a waiter.
 func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
-	// This finds a forgotten waiter, since all others are granted the mutex within a moment.
+	// The timeout shows a waiter that the server has forgotten: the others get the mutex soon.
 	c, err := redis.Dial("tcp", o.server.Addr, redis.DialReadTimeout(simbatest.Patience))
 	if err != nil {
 		o.t.Error(err)
@@ -24,7 +24,8 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 	}
 	defer c.Close()
 	me := fmt.Sprint("w", id)
-	// do reports whether the store answered. If the answer is a wrong one, ok is false.
+	// do sends a request. done reports whether the store answered. ok is false if the reply is
+	// wrong.
 	do := func(limit time.Duration, command string, args ...any) (reply any, done, ok bool) {
 		began, lost := time.Now(), o.pulse.soFar()
 		reply, err := c.Do(command, args...)
@@ -39,7 +40,8 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 			return
 		default:
 		}
-		// It is blocked while the handoff to it hangs. Its own request may hang after that.
+		// The waiter may block for a timeout in the handoff, and for another one in its own
+		// request.
 		reply, done, ok := do(2*o.limits.timeout, "SIMBA.ACQUIRE", outageMutex, me, 1000, "WAIT", 0)
 		if !ok {
 			return
@@ -49,7 +51,7 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 		}
 		r, err := simbatest.ToRecord(reply, nil)
 		if err != nil || r["status"] != "acquired" && r["status"] != "renewed" || r["owner"] != me {
-			o.t.Errorf("%s waits without limit, and gets the reply %v, %v", me, reply, err)
+			o.t.Errorf("%s waits without a limit, but gets the reply %v, %v", me, reply, err)
 			return
 		}
 		o.mu.Lock()
@@ -62,7 +64,7 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 	}
 }
 
-// subscribe subscribes to the channels of the mutex that all waiters want.
+// subscribe subscribes to the channels of outageMutex.
 func (o *outages) subscribe() redis.PubSubConn {
 	c, err := redis.Dial("tcp", o.server.Addr)
 	if err != nil {
@@ -81,14 +83,14 @@ func (o *outages) receive(a *asker, subscription redis.PubSubConn) {
 		m, ok := subscription.Receive().(redis.Message)
 		switch {
 		case ok && m.Channel == "simba:{"+outageMutex+"}":
-			a.served.Add(1) // acquired@@…
+			a.served.Add(1) // the payload is acquired@@…
 		case ok:
 			var e struct {
 				Event string
 				Token uint64
 			}
 			if err := json.Unmarshal(m.Data, &e); err != nil {
-				o.t.Errorf("%s: %v", m.Data, err)
+				o.t.Errorf("the event %s is not valid JSON: %v", m.Data, err)
 			}
 			if e.Event == "acquired" {
 				o.mu.Lock()
@@ -107,7 +109,7 @@ func (o *outages) lastGranted() uint64 {
 	return o.granted
 }
 
-// untilReceived waits until the subscriber has received the event of a later tenure.
+// untilReceived waits until the subscriber has received the event of a tenure with a larger token.
 func (o *outages) untilReceived(than uint64) {
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end) && !o.t.Failed(); time.Sleep(2 * time.Millisecond) {
 		o.mu.Lock()
@@ -120,5 +122,5 @@ func (o *outages) untilReceived(than uint64) {
 	if o.t.Failed() {
 		return
 	}
-	o.t.Errorf("not within %v: the subscriber receives no tenure after %d", simbatest.Patience, than)
+	o.t.Errorf("within %v the subscriber has received no tenure after token %d", simbatest.Patience, than)
 }

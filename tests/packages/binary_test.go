@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// maxBinary is how large a binary may be, in bytes. A call of text/template, such as a custom
-// template of cobra, adds 10 MB: the linker then keeps all exported methods.
+// maxBinary limits the size of a binary in bytes. A call of text/template, as by a custom cobra
+// template, would make the linker keep all exported methods. That adds 10 MB.
 const maxBinary = 25 << 20
 
-// This test runs in make test too. The archives of -dist have their own binaries.
+// This test is part of make test. With -dist, the tests of archives check the binaries instead.
 func TestBuildIsASmallStaticBinaryOfItsVersion(t *testing.T) {
 	if *dist != "" {
-		t.Skip("-dist has binaries")
+		t.Skip("with -dist, the tests of archives check the binaries")
 	}
 	path := filepath.Join(t.TempDir(), "simba-resp")
 	run(t, "make", "-s", "-C", "../..", "build", "SERVER="+path, "VERSION=1.2.3-test")

@@ -19,7 +19,7 @@ const (
 	wanted   = "/etc/systemd/system/multi-user.target.wants/simba-resp.service"
 )
 
-// One lease lives through the whole life of the Debian package, until the purge.
+// One lease must survive each step of the package's life until the purge.
 func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T) {
 	deb := artifact(t, "*_linux_"+runtime.GOARCH+".deb")
 	version := run(t, "dpkg-deb", "--field", deb, "Version")
@@ -36,11 +36,11 @@ func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T
 	sameLease := func(s *server) {
 		t.Helper()
 		if got := s.acquire(); got != token {
-			t.Errorf("alice has the token %d, want still %d", got, token)
+			t.Errorf("alice's token is %d, want %d as before", got, token)
 		}
 	}
 
-	// The administrator's changes survive the upgrade.
+	// The upgrade must keep the administrator's changes.
 	if err := os.WriteFile(settings, append(read(t, settings), "maxclients = 1000\n"...), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +86,8 @@ func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T
 	}
 }
 
-// The test has no systemd, so a program in its place records what the package asks of it. It only
-// remembers whether the service runs.
+// There is no systemd in the test. A fake systemctl records its arguments, and remembers whether
+// the service runs.
 func TestDebianPackageStartsRestartsAndStopsTheService(t *testing.T) {
 	deb := artifact(t, "*_linux_"+runtime.GOARCH+".deb")
 	record := filepath.Join(t.TempDir(), "record")
@@ -109,14 +109,14 @@ esac
 		t.Fatal(err)
 	}
 	defer os.RemoveAll("/run/systemd/system")
-	// A policy of the machine, as in containers, would forbid services.
+	// In containers, this file often forbids packages to start services.
 	if err := os.Remove("/usr/sbin/policy-rc.d"); err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
 	asked := func(want string) {
 		t.Helper()
 		if got := string(read(t, record)); !strings.Contains(got, want+" simba-resp.service") {
-			t.Errorf("systemctl was not asked to %s, but:\n%s", want, got)
+			t.Errorf("the package does not call systemctl %s; its calls:\n%s", want, got)
 		}
 		if err := os.Remove(record); err != nil {
 			t.Fatal(err)
@@ -163,7 +163,7 @@ func read(t *testing.T, path string) []byte {
 // wantVersion compares the version of the installed server with that of its package.
 func wantVersion(t *testing.T, pkg string) {
 	t.Helper()
-	// Packages write the hyphen before a pre-release as a tilde.
+	// In a package's version, a tilde replaces the hyphen before a pre-release.
 	if got, want := strings.Fields(run(t, binary, "--version"))[2], strings.ReplaceAll(pkg, "~", "-"); got != want {
 		t.Errorf("--version shows %s, the package has %s", got, want)
 	}

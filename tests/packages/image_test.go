@@ -19,7 +19,7 @@ import (
 // imageUser is the user of the container image.
 const imageUser = 65532
 
-// The Dockerfile assembles the same root by the same script.
+// The test runs the script by which the Dockerfile assembles the root of the image.
 func TestImageRunsAsItsUserAndKeepsItsData(t *testing.T) {
 	root := t.TempDir()
 	extracted := t.TempDir()
@@ -39,7 +39,7 @@ func TestImageRunsAsItsUserAndKeepsItsData(t *testing.T) {
 	}
 	server, health := imageCommand(t, "ENTRYPOINT "), imageCommand(t, " CMD ")
 	if out, err := in(server).CombinedOutput(); err == nil || !strings.Contains(string(out), "is open to other machines") {
-		t.Errorf("without a password the image does not refuse to start: %v, %s", err, out)
+		t.Errorf("without a password the image starts: %v, %s", err, out)
 	}
 	if out, err := in(health).CombinedOutput(); err == nil || !strings.Contains(string(out), "connection refused") {
 		t.Errorf("without a server the health check passes: %v, %s", err, out)
@@ -53,7 +53,7 @@ func TestImageRunsAsItsUserAndKeepsItsData(t *testing.T) {
 	s.stop()
 	s = start(t, in(server, "SIMBA_REQUIREPASS=secret"))
 	if got := s.acquire(password); got != token {
-		t.Errorf("alice has the token %d after a restart, want still %d", got, token)
+		t.Errorf("after a restart alice's token is %d, want %d as before", got, token)
 	}
 	s.stop()
 	info, err := os.Stat(filepath.Join(root, "var/lib/simba-resp/data"))

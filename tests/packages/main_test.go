@@ -41,7 +41,8 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// artifact returns the only file of dist that matches the pattern. Without -dist it skips the test.
+// artifact returns the path of the only file in the folder of -dist that matches the pattern.
+// Without -dist it skips the test.
 func artifact(t *testing.T, pattern string) string {
 	t.Helper()
 	if *dist == "" {

@@ -10,7 +10,7 @@ import (
 
 func TestRPMInstallsRunsUpgradesAndKeepsData(t *testing.T) {
 	rpm := artifact(t, "*_linux_"+runtime.GOARCH+".rpm")
-	// Debian's rpm knows none of Debian's packages.
+	// On Debian, rpm does not know which packages are installed, so it must not check dependencies.
 	options := []string{"--force-debian", "--nodeps"}
 	run(t, "rpm", append(options, "--install", rpm)...)
 	wantOnlyServerReadsSettings(t)
@@ -24,13 +24,13 @@ func TestRPMInstallsRunsUpgradesAndKeepsData(t *testing.T) {
 	s.stop()
 	s = startUnit(t)
 	if got := s.acquire(); got != token {
-		t.Errorf("alice has the token %d, want still %d", got, token)
+		t.Errorf("alice's token is %d, want %d as before", got, token)
 	}
 	s.stop()
 
 	run(t, "rpm", append(options, "--erase", "simba-resp")...)
 	wantAbsent(t, binary)
 	if _, err := os.Stat(data); err != nil {
-		t.Errorf("the removal took the data: %v", err)
+		t.Errorf("the removal of the package removed the data: %v", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// unit is the installed unit, as its keys and values.
+// unit has the values of the installed systemd unit, by key.
 type unit map[string]string
 
 func readUnit(t *testing.T) unit {
@@ -38,11 +38,11 @@ func readUnit(t *testing.T) unit {
 type server struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	addr   string        // of plain RESP, from the log
+	addr   string        // the address for plain RESP, from the log
 	logged chan struct{} // closed when the log has ended
 }
 
-// startUnit starts the service as the unit describes it: its folders, its user, its command.
+// startUnit starts the service with the folders, the user and the command in the unit.
 func startUnit(t *testing.T) *server {
 	t.Helper()
 	u := readUnit(t)
@@ -161,7 +161,7 @@ func (s *server) acquire(options ...redis.DialOption) int64 {
 	return int64(number(s.t, token))
 }
 
-// text returns a part of a record.
+// text returns a value of a record as a string.
 func text(v any) string {
 	switch v := v.(type) {
 	case []byte:

@@ -67,7 +67,7 @@ func exceptionPatterns() []string {
 	return all
 }
 
-// excepted returns why a test does not run, "" if it runs.
+// excepted returns the reason why a test of the suite does not run; "" = it runs.
 func excepted(name string) string {
 	for _, e := range exceptions {
 		for _, pattern := range e.tests {
@@ -79,7 +79,7 @@ func excepted(name string) string {
 	return ""
 }
 
-// matches reports whether the suite applies a pattern to a name.
+// matches reports whether a pattern selects a test, by the rules of the suite.
 func matches(pattern, name string) bool {
 	if expression, ok := strings.CutPrefix(pattern, "/"); ok {
 		return regexp.MustCompile(expression).MatchString(name)
@@ -87,7 +87,7 @@ func matches(pattern, name string) bool {
 	return pattern == name
 }
 
-// checkExceptions fails if an exception matches no test.
+// checkExceptions fails the test for each exception that matches no test of the suite.
 func checkExceptions(t *testing.T, all *verdicts) {
 	t.Helper()
 	for _, pattern := range exceptionPatterns() {
@@ -96,7 +96,7 @@ func checkExceptions(t *testing.T, all *verdicts) {
 			found = found || matches(pattern, name)
 		}
 		if !found {
-			t.Errorf("no test is named %q", pattern)
+			t.Errorf("the exception %q matches no test of the suite", pattern)
 		}
 	}
 }

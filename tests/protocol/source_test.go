@@ -8,14 +8,15 @@ import (
 	"testing"
 )
 
-// source is the path of Redis' source in the user's cache folder, where tools/install puts it.
+// source is the path, in the user's cache folder, at which tools/install puts Redis' source.
 const source = "simba-resp/redis-7.0.15"
 
-// functionFlush is a command that the suite sends to an external server before each unit. This
-// server has no functions, so the copy of the suite omits it.
+// functionFlush is a line of the suite. It sends a command to an external server before each unit.
+// This server does not have the command, so the copy of the suite omits the line.
 const functionFlush = "\n    r function flush\n"
 
-// suite returns a folder with a copy of the suite, which writes into its folder.
+// suite returns a folder with a copy of the suite. A copy is needed, since the suite writes into
+// its own folder.
 func suite(t *testing.T) string {
 	t.Helper()
 	need(t, hasProgram("tclsh"), "tclsh")
@@ -37,7 +38,7 @@ func suite(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if n := bytes.Count(text, []byte(functionFlush)); n != 1 {
-		t.Fatalf("the suite flushes functions %d times", n)
+		t.Fatalf("the suite has the line FUNCTION FLUSH %d times, want 1", n)
 	}
 	text = bytes.Replace(text, []byte(functionFlush), []byte("\n"), 1)
 	if err := os.WriteFile(support, text, 0o600); err != nil {
@@ -51,7 +52,7 @@ func hasProgram(name string) bool {
 	return err == nil
 }
 
-// need skips the test if a requirement is missing, or fails it in CI.
+// need skips the test if a requirement is missing. With CI=true it fails the test.
 func need(t *testing.T, there bool, what string) {
 	t.Helper()
 	switch {

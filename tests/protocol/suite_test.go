@@ -17,20 +17,21 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 
-// units are the units of the suite that run here. The others test features that this server lacks,
-// or start servers of their own. The suite skips the latter for an external server (unit/auth,
-// unit/acl).
+// units are the units of the suite that run here. Other units test features that this server lacks.
+// Some, as unit/auth and unit/acl, start servers of their own: the suite skips these for an
+// external server.
 var units = []string{"protocol", "quit", "pubsub", "multi", "type/string", "type/incr", "expire", "info-command"}
 
-// tags exclude tests for both servers: tests with DEBUG or replicas, tests that fill the memory,
-// and long ones. This server has no DEBUG, so that no client can crash it.
+// tags excludes tests for both servers: tests with DEBUG or replicas, tests that fill the memory,
+// and slow ones. This server has no DEBUG, since a client could crash it by that command.
 const tags = "-needs:debug -needs:repl -needs:config-maxmemory -slow"
 
-// long is a test that sets ten thousand keys, one after the other.
+// long is the name of a slow test without the tag slow. It sets ten thousand keys, one after the
+// other.
 const long = "SETNX against expired volatile key"
 
-// TestRedisOwnSuitePasses runs the suite against this server, and as a control against Redis
-// itself.
+// TestRedisOwnSuitePasses runs the suite against this server. As a check of the suite, it also runs
+// it against Redis itself.
 func TestRedisOwnSuitePasses(t *testing.T) {
 	dir := suite(t)
 	redis := runTwice(t, dir, stores.Redis(t, "--appendonly", "no").Addr, long)
@@ -39,13 +40,13 @@ func TestRedisOwnSuitePasses(t *testing.T) {
 
 	server := simbatest.Start(t, "--durability", "memory")
 	if got, err := ask(server.Addr, "CONFIG SET flush-held-locks yes"); err != nil || got != "+OK\r\n" {
-		t.Fatalf("%q, %v", got, err) // each test flushes the keys of the one before
+		t.Fatalf("%q, %v", got, err) // each test of the suite begins with FLUSHALL
 	}
 	ours := runTwice(t, dir, server.Addr, append(exceptionPatterns(), long)...)
 	ours.mustPass(t, "simba-resp")
 	for _, name := range redis.passed {
 		if !slices.Contains(ours.passed, name) && excepted(name) == "" {
-			t.Errorf("%s: passed by Redis, not run by simba-resp", name)
+			t.Errorf("%s: Redis passes the test, but it did not run against simba-resp", name)
 		}
 	}
 	for _, name := range ours.skipped {
@@ -53,13 +54,13 @@ func TestRedisOwnSuitePasses(t *testing.T) {
 	}
 }
 
-// verdicts are the tests of a run, by name and result.
+// verdicts are the names of the tests of a run, by result.
 type verdicts struct {
 	passed, failed, skipped []string
 	output                  string
 }
 
-// mustPass fails the test unless all tests of the run have passed, and enough of them ran.
+// mustPass fails the test unless at least 20 tests of the suite have passed, and none has failed.
 func (v *verdicts) mustPass(t *testing.T, server string) {
 	t.Helper()
 	t.Logf("%s: %d passed, %d failed, %d skipped", server, len(v.passed), len(v.failed), len(v.skipped))
@@ -77,11 +78,11 @@ func (v *verdicts) mustPass(t *testing.T, server string) {
 // verdict matches the line of a result: "[ok]: PING (3 ms)", "[err]: PING in tests/unit/quit.tcl".
 var verdict = regexp.MustCompile(`(?m)^\[(ok|err|skip)\]: (.*?)(?: \(\d+ ms\)| in tests/unit/\S+)?$`)
 
-// limit bounds a run. The suite itself ends a stuck test.
+// limit is the longest time of a run. The suite itself ends a stuck test.
 const limit = 4 * time.Minute
 
-// runTwice is run, but runs failed tests a second time. Some tests expect an expiry or a reply
-// within milliseconds, and fail on a busy machine.
+// runTwice runs the suite like run, and then runs failed tests a second time. Some tests of the
+// suite expect an expiry or a reply within milliseconds, and fail on a busy machine.
 func runTwice(t *testing.T, dir, addr string, without ...string) *verdicts {
 	t.Helper()
 	first := run(t, dir, addr, nil, without...)
@@ -99,7 +100,7 @@ func runTwice(t *testing.T, dir, addr string, without ...string) *verdicts {
 }
 
 // run runs the units against the server at addr. only selects tests by name (nil = all), and
-// without excludes tests. A name "/…" is a regular expression.
+// without excludes tests. A name that begins with "/" is a regular expression.
 func run(t *testing.T, dir, addr string, only []string, without ...string) *verdicts {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
@@ -112,7 +113,7 @@ func run(t *testing.T, dir, addr string, only []string, without ...string) *verd
 	}
 	args := []string{
 		"tests/test_helper.tcl", "--host", host, "--port", port, "--clients", "1",
-		"--durable", // a failed test does not end the run
+		"--durable", // continue after a failed test
 		"--singledb", "--ignore-encoding", "--tags", tags, "--timeout", "60", "--skipfile", skips,
 	}
 	for _, unit := range units {
@@ -131,7 +132,7 @@ func run(t *testing.T, dir, addr string, only []string, without ...string) *verd
 		t.Fatalf("the suite does not end:\n%s", p.Output())
 	}
 	v := &verdicts{output: p.Output()}
-	tests, _, _ := strings.Cut(v.output, "The following tests failed:") // which lists them again
+	tests, _, _ := strings.Cut(v.output, "The following tests failed:") // failed tests again
 	for _, m := range verdict.FindAllStringSubmatch(tests, -1) {
 		switch m[1] {
 		case "ok":

@@ -14,18 +14,19 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// dir is where the server is built; "" until Main has made it.
+// dir is the temporary folder with this run's programs; "" until Main has created it.
 var dir string
 
-// parallel is the number of tests that run at a time. They mostly wait for other processes.
+// parallel is the number of tests that run at a time. It exceeds the number of processors, since
+// tests mostly wait for other processes.
 const parallel = "16"
 
-// Main runs the tests (a *testing.M), or a program that is no test. Unless -parallel is given, 16
-// parallel tests run at a time. It removes what was built for them, and returns the exit code.
+// Main runs m, mostly a *testing.M, and returns its exit code. Then it removes the programs that
+// were built for the run. Without the flag -parallel, 16 parallel tests run at a time.
 func Main(m interface{ Run() int }) int {
 	flag.Parse()
 	if !given("test.parallel") {
-		_ = flag.Set("test.parallel", parallel) // a test has the flag, and it takes a number
+		_ = flag.Set("test.parallel", parallel) // fails only in a program without this flag
 	}
 	made, err := os.MkdirTemp("", "simba-resp-")
 	if err != nil {
@@ -55,12 +56,12 @@ func Binary(t stores.TB) string {
 	return Build(t, "cmd/simba-resp")
 }
 
-// Build builds a program of this module, once, and returns its path: "examples/go/lock". It must be
-// called in the test's own goroutine.
+// Build builds a program of this module, such as "examples/go/lock", and returns the path of the
+// result. It builds each program once a run. Call it in the test's own goroutine.
 func Build(t stores.TB, program string) string {
 	t.Helper()
 	if dir == "" {
-		t.Fatal("TestMain does not call simbatest.Main")
+		t.Fatal("simbatest.Build needs a TestMain that calls simbatest.Main")
 	}
 	mu.Lock()
 	b := built[program]
@@ -76,10 +77,10 @@ func Build(t stores.TB, program string) string {
 	return path
 }
 
-// build links a program and returns its path for this run. Linking takes many seconds with the race
-// detector. So the tests of all packages share the program below bin/, and a file lock guards it.
-// go build skips a program that is up to date, and otherwise replaces the file. So each run keeps a
-// hard link to its version.
+// build builds a program, and returns its path for this run. Linking takes many seconds with the
+// race detector. So the tests of all packages share the program below bin/, which a file lock
+// guards. A later go build may replace the shared file, so each run keeps a hard link to its
+// version.
 func build(program string) (string, error) {
 	root, err := clone()
 	if err != nil {
@@ -105,7 +106,7 @@ func build(program string) (string, error) {
 	if os.Link(latest, path) == nil {
 		return path, nil
 	}
-	return path, copyProgram(path, latest) // dir is on another file system
+	return path, copyProgram(path, latest) // no hard link: dir is on another file system
 }
 
 func copyProgram(to, from string) error {
@@ -116,7 +117,7 @@ func copyProgram(to, from string) error {
 	return os.WriteFile(to, text, 0o755)
 }
 
-// clone returns the folder of the go.mod above the tests that run.
+// clone returns the nearest folder with a go.mod, from the present folder upwards.
 func clone() (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {
@@ -127,7 +128,7 @@ func clone() (string, error) {
 			return folder, nil
 		}
 		if folder == filepath.Dir(folder) {
-			return "", errors.New("there is no go.mod above the tests")
+			return "", errors.New("no go.mod in the present folder or above")
 		}
 	}
 }

@@ -13,10 +13,10 @@ var (
 	table = flag.String("table", "", "`file` to which each campaign adds its line")
 )
 
-// Long reports whether tests count as far as make campaigns requires.
+// Long reports whether tests repeat as often as make campaigns requires.
 func Long() bool { return *long }
 
-// Count returns how often a test repeats something: few times in make test, many in make campaigns.
+// Count returns how often a test repeats something: many in make campaigns, else few.
 func Count(few, many int) int {
 	if Long() {
 		return many
@@ -24,9 +24,9 @@ func Count(few, many int) int {
 	return few
 }
 
-// Campaign is a test that repeats one thing, and reports how often it did so and how often that
-// failed. It is the test's TB too: every error counts as a violation. It is safe for concurrent
-// use.
+// Campaign is a test that repeats one thing, and reports how often it was done and how often it
+// failed. Use a Campaign as the TB of the test: it counts every error as a violation. It is safe
+// for concurrent use.
 type Campaign struct {
 	testing.TB
 	name, engine string
@@ -37,8 +37,8 @@ type Campaign struct {
 	figures    string
 }
 
-// NewCampaign begins a campaign that ends with the test. With -table, its line is added to that
-// file.
+// NewCampaign begins a campaign that ends with the test. Then it logs a line with the result. With
+// the flag -table, it adds the line to that file.
 func NewCampaign(t testing.TB, name, engine string) *Campaign {
 	c := &Campaign{TB: t, name: name, engine: engine}
 	t.Cleanup(c.end)
@@ -52,28 +52,28 @@ func (c *Campaign) Counted(n int, format string, args ...any) {
 	c.count, c.figures = n, fmt.Sprintf(format, args...)
 }
 
-// Error counts a violation.
+// Error counts a violation, and calls TB.Error.
 func (c *Campaign) Error(args ...any) {
 	c.Helper()
 	c.violated()
 	c.TB.Error(args...)
 }
 
-// Errorf counts a violation.
+// Errorf counts a violation, and calls TB.Errorf.
 func (c *Campaign) Errorf(format string, args ...any) {
 	c.Helper()
 	c.violated()
 	c.TB.Errorf(format, args...)
 }
 
-// Fatal counts a violation.
+// Fatal counts a violation, and calls TB.Fatal.
 func (c *Campaign) Fatal(args ...any) {
 	c.Helper()
 	c.violated()
 	c.TB.Fatal(args...)
 }
 
-// Fatalf counts a violation.
+// Fatalf counts a violation, and calls TB.Fatalf.
 func (c *Campaign) Fatalf(format string, args ...any) {
 	c.Helper()
 	c.violated()

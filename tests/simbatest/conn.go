@@ -40,7 +40,7 @@ func DoOne(t testing.TB, c redis.Conn, command string, args ...any) {
 	}
 }
 
-// AwaitBlocked waits until that number of clients is blocked on the server at the address.
+// AwaitBlocked waits until exactly want clients are blocked on the server at the address.
 func AwaitBlocked(t testing.TB, addr string, want int) {
 	t.Helper()
 	for end := time.Now().Add(Patience); time.Now().Before(end); {
@@ -65,7 +65,7 @@ func BlockedClients(addr string) (int, error) {
 	return ClientsInfo(c, "blocked_clients")
 }
 
-// ClientsInfo returns a field of INFO clients.
+// ClientsInfo returns the value of a field in the section "clients" of INFO.
 func ClientsInfo(c redis.Conn, field string) (int, error) {
 	info, err := redis.String(c.Do("INFO", "clients"))
 	if err != nil {
@@ -73,12 +73,12 @@ func ClientsInfo(c redis.Conn, field string) (int, error) {
 	}
 	match := regexp.MustCompile(`(?m)^` + field + `:(\d+)\r$`).FindStringSubmatch(info)
 	if match == nil {
-		return 0, fmt.Errorf("INFO clients replies %q", info)
+		return 0, fmt.Errorf("unexpected reply to INFO clients: %q", info)
 	}
 	return strconv.Atoi(match[1])
 }
 
-// GoRedis connects go-redis to the server with no options but the address.
+// GoRedis returns a go-redis client of the server with default options.
 func GoRedis(t testing.TB, s *Server) *goredis.Client {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr})

@@ -1,6 +1,6 @@
-// Package simbatest starts real simba-resp servers, and clients and stores, for end-to-end tests.
-// It builds the server from the source beside it when a test first needs one, with the race
-// detector if the test has it.
+// Package simbatest starts real simba-resp servers, clients and stores for end-to-end tests. It
+// builds the server when a test first needs one, from the module of the tests. If the test runs
+// with the race detector, so does the server.
 //
 //	func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 //
@@ -9,9 +9,9 @@
 //		… s.Addr …
 //	}
 //
-// A process is killed when its test ends. On Linux the kernel kills it if the test's process dies
-// first.
+// The package kills each process that it started when the test ends. On Linux, the kernel kills the
+// process if the test's own process dies first.
 //
-// Nothing here sleeps and hopes. Functions that wait look for a line of the log, a reply, or an
-// exit code.
+// No function sleeps for a fixed time. A function that waits does so for a line of the log, a
+// reply, or an exit code.
 package simbatest

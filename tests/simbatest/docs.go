@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// DocsBlock returns the lines of the code block that a page of docs/ has between the markers
-// <!-- name --> and <!-- /name -->.
+// DocsBlock returns the lines of a code block in a page of docs/. The block stands between the
+// markers <!-- name --> and <!-- /name -->.
 func DocsBlock(t testing.TB, page, name string) []string {
 	t.Helper()
 	root, err := clone()
@@ -23,7 +23,7 @@ func DocsBlock(t testing.TB, page, name string) []string {
 	block, _, ended := strings.Cut(rest, "\n<!-- /"+name+" -->")
 	lines := strings.Split(block, "\n")
 	if !ok || !ended || len(lines) < 3 {
-		t.Fatalf("docs/%s has no block %s", page, name)
+		t.Fatalf("docs/%s has no code block between the markers of %s", page, name)
 	}
 	return lines[1 : len(lines)-1] // without the fences
 }

@@ -9,19 +9,19 @@ import (
 // Engines are the engines of the server.
 var Engines = []string{"embedded", "redis", "mysql", "zookeeper"}
 
-// StoreEngines are the engines that keep their mutexes in a store.
+// StoreEngines are the engines that use a store.
 var StoreEngines = Engines[1:]
 
-// StartOn returns a server of that engine, with a store of its own if the engine needs one. Where
-// the store is not installed the test is skipped, and fails with CI=true.
+// StartOn starts a server of an engine. If the engine uses a store, StartOn starts one for this
+// server. If the store is not installed, StartOn skips the test, or fails it with CI=true.
 func StartOn(t stores.TB, engine string, args ...string) *Server {
 	t.Helper()
 	_, flags := Store(t, engine)
 	return Start(t, append(flags, args...)...)
 }
 
-// Store starts the store of an engine. It returns the store's address, "" if the engine has none,
-// and the flags of servers that use it.
+// Store starts the store of an engine. It returns the store's address, and the flags for servers
+// that use the store. Without a store, the address is "".
 func Store(t stores.TB, engine string) (addr string, flags []string) {
 	t.Helper()
 	if engine == "embedded" {
@@ -54,9 +54,9 @@ func OpenShared(t stores.TB, engine string) *Shared {
 	return s
 }
 
-// Flags returns the flags of a server that finds the store at an address: its own, or that of a
-// link to it. On a busy machine a store may be slow. So the server waits for it longer than by
-// default, and keeps its session longer.
+// Flags returns the flags of a server that reaches the store at addr: the store's address, or that
+// of a link to the store. A store may be slow on a busy machine. So the timeouts for requests and
+// sessions are longer than by default.
 func (s *Shared) Flags(addr string) []string {
 	flags := []string{"--engine", s.Engine, "--backend-timeout", "10s"}
 	switch s.Engine {
@@ -76,8 +76,8 @@ func (s *Shared) Start(t testing.TB, flags ...string) *Server {
 	return Start(t, append(s.Flags(s.Store.Addr), flags...)...)
 }
 
-// OnEveryStore runs a test on each engine that has a store. Each subtest has a store of its own.
-// They run in parallel, since they mostly wait.
+// OnEveryStore runs a test on each engine that uses a store. The subtests run in parallel, each
+// with a store of its own.
 func OnEveryStore(t *testing.T, test func(*testing.T, *Shared)) {
 	for _, engine := range StoreEngines {
 		t.Run(engine, func(t *testing.T) {

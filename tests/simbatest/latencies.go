@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Latencies are the durations of something that was repeated.
+// Latencies are the durations of a repeated action.
 type Latencies []time.Duration
 
-// Quantile returns the shortest duration that at least the fraction q of all did not exceed: 0.999
-// for p99.9, 1 for the longest. Without durations it is 0.
+// Quantile returns the smallest duration d such that at least the fraction q of all durations is at
+// most d. q is 0.999 for p99.9, and 1 for the longest. Without durations Quantile returns 0.
 func (l Latencies) Quantile(q float64) time.Duration {
 	if len(l) == 0 {
 		return 0
@@ -20,7 +20,7 @@ func (l Latencies) Quantile(q float64) time.Duration {
 	return sorted[min(max(i, 0), len(l)-1)]
 }
 
-// String has p50, p99, p99.9 and the longest.
+// String returns p50, p99, p99.9 and the longest duration as text.
 func (l Latencies) String() string {
 	round := func(q float64) time.Duration { return l.Quantile(q).Round(100 * time.Microsecond) }
 	return fmt.Sprintf("p50 %v, p99 %v, p99.9 %v, max %v", round(0.5), round(0.99), round(0.999), round(1))

@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// lines collects what a process writes.
+// lines collects the output of a process.
 type lines struct {
 	mu    sync.Mutex // guards the fields below
 	all   []string
-	grown chan struct{} // closed with the next line; nil = nobody waits
+	grown chan struct{} // closed when the next line arrives; nil = nobody waits
 }
 
 func (l *lines) readFrom(r io.Reader) {
@@ -22,7 +22,7 @@ func (l *lines) readFrom(r io.Reader) {
 			l.add(strings.TrimSuffix(line, "\n"))
 		}
 		if err != nil {
-			return // the process closed its end, mostly by exiting
+			return // the process closed the pipe, mostly by its exit
 		}
 	}
 }
@@ -37,7 +37,7 @@ func (l *lines) add(line string) {
 	}
 }
 
-// more returns a channel that is closed with the next line.
+// more returns a channel that is closed when the next line arrives.
 func (l *lines) more() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,5 +2,5 @@
 
 package simbatest
 
-// raceFlag builds programs as the tests are built.
+// raceFlag is the flag of go build for programs: like the tests, without the race detector.
 const raceFlag = "-race=false"

@@ -9,36 +9,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Prefer lets the process run before others, if the test has that permission (as root). It is for a
-// rule about how soon a process does something, on a machine that is busy with other things. A
-// process that computes for long must not have it. A server runs before all other processes.
+// Prefer gives the process a real-time priority, if the test has the permission (as root has). Use
+// it in a test that measures how soon a process acts, since other tests may keep the machine busy.
+// Do not use it for a process that computes for long.
 //
-// Prefer sets one of the lowest two real-time priorities. Linux weighs nice values within a session
-// only (autogroups), and other tests may run in another session. Servers have a priority of their
-// own, since a process waits up to 100 ms for another of the same priority.
+// A nice value would not suffice: Linux compares nice values only within a session (autogroups),
+// and other tests may run in other sessions. Servers get the second lowest real-time priority,
+// other processes the lowest. With equal priorities, one would wait up to 100 ms for another.
 func (p *Process) Prefer() { schedule(p.cmd.Process.Pid, unix.SCHED_RR, clients) }
 
-// Background gives the process only what others leave of the processors.
+// Background gives the process only the processor time that other processes do not use.
 func (p *Process) Background() { schedule(p.cmd.Process.Pid, unix.SCHED_IDLE, 0) }
 
 const clients, servers = 1, 2 // priorities
 
-// PreferServer is [Server.Prefer] for a server that was started otherwise. It reports whether it
-// had the permission.
+// PreferServer gives a server's process the priority of [Server.Prefer]. It is for a server that
+// this package did not start. It reports whether the test has the permission.
 func PreferServer(pid int) bool { return schedule(pid, unix.SCHED_RR, servers) }
 
-// Prefer is [Process.Prefer] for the process of the test, until it ends. Processes that it starts
-// meanwhile inherit the priority.
+// Prefer gives the process of the test the priority of [Process.Prefer], until the test ends.
+// Processes that the test starts meanwhile inherit the priority.
 func Prefer(t testing.TB) {
 	schedule(os.Getpid(), unix.SCHED_RR, clients)
 	t.Cleanup(func() { schedule(os.Getpid(), unix.SCHED_NORMAL, 0) })
 }
 
-// schedule sets the policy and the priority of all threads of a process. It reports whether it had
-// the permission.
+// schedule sets the policy and the priority of all threads of a process. It reports whether the
+// test has the permission.
 func schedule(pid int, policy, priority uint32) bool {
-	// On Linux both belong to a thread, and a new thread inherits them. So all threads have them
-	// when a pass over the threads finds none without.
+	// On Linux, policy and priority belong to a thread, and a new thread inherits them. So schedule
+	// is done when a pass over all threads finds none without them.
 	tasks := fmt.Sprintf("/proc/%d/task", pid)
 	done := make(map[int]bool)
 	for more := true; more; {

@@ -13,24 +13,24 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Patience limits every wait for something that must happen. It is generous, for busy machines. No
-// test takes that long when it passes.
+// Patience limits every wait for something that must happen. It is far longer than any such wait
+// takes, so a busy machine fails no test.
 const Patience = 60 * time.Second
 
 // Process is a program that runs beside the test.
 type Process struct {
 	cmd    *exec.Cmd
 	out    lines
-	exited chan struct{} // closed when it has ended and its whole output is in out
+	exited chan struct{} // closed when the process has ended and out has its whole output
 }
 
-// Run starts a program in the present folder. The program is killed with the test at the latest.
+// Run starts a program in the present folder. It is killed when the test ends, if it still runs.
 func Run(t stores.TB, program string, args ...string) *Process {
 	t.Helper()
 	return RunCmd(t, exec.Command(program, args...))
 }
 
-// Output runs a program to its end and returns what it wrote.
+// Output runs a program until it exits, and returns its output.
 func Output(t stores.TB, program string, args ...string) string {
 	t.Helper()
 	p := Run(t, program, args...)
@@ -38,8 +38,8 @@ func Output(t stores.TB, program string, args ...string) string {
 	return p.Output()
 }
 
-// RunCmd is Run for a program with a folder or an environment of its own. Without an environment,
-// it gets Environ. The Process takes its output.
+// RunCmd starts cmd like Run, for a program that needs another folder or environment. If cmd.Env is
+// nil, the program gets Environ. The Process collects the output.
 func RunCmd(t stores.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p, err := run(cmd)
@@ -68,8 +68,8 @@ func run(cmd *exec.Cmd) (*Process, error) {
 	return p, err
 }
 
-// StartCmd starts cmd, which the kernel kills with the test at the latest. wait runs in another
-// goroutine and calls cmd.Wait.
+// StartCmd starts cmd. On Linux, the kernel kills the program if the test's process dies. StartCmd
+// calls wait, which must call cmd.Wait, in another goroutine.
 func StartCmd(cmd *exec.Cmd, wait func()) error {
 	cmd.SysProcAttr = stores.DieWithParent()
 	started := make(chan error)
@@ -87,8 +87,8 @@ func StartCmd(cmd *exec.Cmd, wait func()) error {
 	return <-started
 }
 
-// Environ returns the test's environment without settings of a server. A program with a data race
-// ends at once, so that the test fails.
+// Environ returns the test's environment without the variables that configure a server. It also
+// sets GORACE so that a program with a data race exits at once, and the test fails.
 func Environ() []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SIMBA_") })
 	return append(env, "GORACE=halt_on_error=1 atexit_sleep_ms=0")
@@ -106,16 +106,18 @@ func (p *Process) Kill() {
 // Signal sends sig to the process. It does nothing if the process has ended.
 func (p *Process) Signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
 
-// Pause freezes the process: its connections stay open, until Resume.
+// Pause freezes the process until Resume. Its connections stay open.
 func (p *Process) Pause() { stores.Freeze(p.cmd.Process) }
 
 // Resume ends a Pause.
 func (p *Process) Resume() { p.Signal(syscall.SIGCONT) }
 
-// Exited is closed when the process has ended and its whole output is in Output.
+// Exited returns a channel. It is closed when the process has ended and Output has its whole
+// output.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Wait returns the exit code, -1 if a signal ended the process. If it does not end, the test fails.
+// Wait waits for the end of the process, and returns the exit code, or -1 after a signal. If the
+// process does not end within Patience, the test fails.
 func (p *Process) Wait(t stores.TB) int {
 	t.Helper()
 	select {
@@ -126,16 +128,16 @@ func (p *Process) Wait(t stores.TB) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Wants returns the submatches of the first line that matches the pattern, written already or
-// later. If there is none, the test fails.
+// Wants waits for the first line of output that matches the pattern, and returns its submatches.
+// Earlier output counts too. If no line matches within Patience, the test fails.
 func (p *Process) Wants(t stores.TB, pattern string) []string {
 	t.Helper()
 	match, _ := p.WantsAfter(t, 0, pattern)
 	return match
 }
 
-// WantsAfter is Wants for the lines from that number on, counted from 0. It returns the number of
-// the line after the match.
+// WantsAfter works like Wants, but skips the lines before the given number. Lines count from 0. It
+// also returns the number of the line after the match.
 func (p *Process) WantsAfter(t stores.TB, line int, pattern string) (submatches []string, next int) {
 	t.Helper()
 	submatches, next, ended := p.find(line, regexp.MustCompile(pattern))
@@ -148,8 +150,8 @@ func (p *Process) WantsAfter(t stores.TB, line int, pattern string) (submatches 
 	return submatches, next
 }
 
-// find waits for a line that matches, from that number on. It returns nil if the process ends
-// first, or writes none within Patience.
+// find waits for a line that matches, from the given number on. It returns nil if the process ends
+// before such a line, or writes none within Patience.
 func (p *Process) find(line int, re *regexp.Regexp) (submatches []string, next int, ended bool) {
 	late := time.NewTimer(Patience)
 	defer late.Stop()
@@ -181,5 +183,5 @@ func (p *Process) find(line int, re *regexp.Regexp) (submatches []string, next i
 // Lines returns the number of lines that the process has written.
 func (p *Process) Lines() int { return p.out.count() }
 
-// Output returns what the process has written so far, both streams.
+// Output returns what the process has written so far to stdout and stderr.
 func (p *Process) Output() string { return p.out.String() }

@@ -7,7 +7,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// Record is a reply of SIMBA.ACQUIRE and similar commands: strings and int64s by name.
+// Record is a reply of SIMBA.ACQUIRE or a similar command: values by name. A value is a string or
+// an int64.
 type Record map[string]any
 
 // Text returns a field that is a string; "" if there is none.
@@ -29,7 +30,7 @@ func ToRecord(reply any, err error) (Record, error) {
 	switch reply := reply.(type) {
 	case []any:
 		if len(reply)%2 != 0 {
-			return nil, fmt.Errorf("%q is no record: it has an odd length", reply)
+			return nil, fmt.Errorf("%q is not a record: it has an odd length", reply)
 		}
 		for i := 0; i < len(reply); i += 2 {
 			r[fmt.Sprint(text(reply[i]))] = text(reply[i+1])
@@ -39,19 +40,19 @@ func ToRecord(reply any, err error) (Record, error) {
 			r[fmt.Sprint(name)] = text(value)
 		}
 	default:
-		return nil, fmt.Errorf("%v is no record", reply)
+		return nil, fmt.Errorf("%v is not a record", reply)
 	}
 	return r, nil
 }
 
-// ToRecords converts the reply of SIMBA.HISTORY or SIMBA.QUEUE.
+// ToRecords converts the reply of SIMBA.HISTORY or SIMBA.QUEUE to a list of records.
 func ToRecords(reply any, err error) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
 	list, ok := reply.([]any)
 	if !ok {
-		return nil, fmt.Errorf("%v is no list of records", reply)
+		return nil, fmt.Errorf("%v is not a list of records", reply)
 	}
 	records := make([]Record, len(list))
 	for i, e := range list {

@@ -13,25 +13,26 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Server is a simba-resp, the same through all its restarts. Its methods are for one goroutine at a
-// time.
+// Server is a simba-resp server. It stays the same Server when its process is restarted. Its
+// methods are not safe for concurrent use.
 type Server struct {
-	*Process          // the last that was started; nil = none
+	*Process          // the last process that was started; nil = none
 	Addr     string   // host:port
 	Dir      string   // data directory of the embedded engine
-	Command  []string // the words of the command before the flags; nil = the path of Binary
+	Command  []string // the command before the flags; nil = the path of Binary
 
 	t    stores.TB
 	args []string
 }
 
-// New returns a server that does not run yet, on a free port and with a data directory of its own.
-// The arguments are flags of the server. They override these two.
+// New returns a server that does not run yet. It has a free port and a data directory of its own.
+// args are flags of the server, and may override both.
 func New(t stores.TB, args ...string) *Server {
 	t.Helper()
 	s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(stores.FreePort(t))), Dir: t.TempDir() + "/data", t: t}
 	s.args = append([]string{"--addr", s.Addr, "--data-dir", s.Dir}, args...)
-	// Registered once, and now: cleanups that the test adds later run while the server still runs.
+	// This cleanup is registered before those that the test adds later. So theirs run first, while
+	// the server still runs.
 	t.Cleanup(func() {
 		if s.Process != nil {
 			s.Kill()
@@ -40,7 +41,7 @@ func New(t stores.TB, args ...string) *Server {
 	return s
 }
 
-// Start returns a New server that serves.
+// Start returns a server made by New, after it has begun to serve.
 func Start(t stores.TB, args ...string) *Server {
 	t.Helper()
 	s := New(t, args...)
@@ -48,7 +49,7 @@ func Start(t stores.TB, args ...string) *Server {
 	return s
 }
 
-// StartIn is Start with the given data directory.
+// StartIn works like Start, with the given data directory.
 func StartIn(t stores.TB, dir string, args ...string) *Server {
 	t.Helper()
 	s := New(t, append(args, "--data-dir", dir)...)
@@ -57,14 +58,14 @@ func StartIn(t stores.TB, dir string, args ...string) *Server {
 	return s
 }
 
-// Launch runs the binary with the given flags, and does not wait until it serves.
+// Launch starts the server's program with the given flags, and does not wait until it serves.
 func Launch(t stores.TB, args ...string) *Process {
 	t.Helper()
 	return Run(t, Binary(t), args...)
 }
 
-// Refused runs the binary, which must not serve. It must exit with that code, and log the reason in
-// one line.
+// Refused runs the server's program with flags that it must refuse. The program must exit with the
+// given code, and log one line that contains why.
 func Refused(t stores.TB, code int, why string, args ...string) {
 	t.Helper()
 	p := Launch(t, args...)
@@ -73,12 +74,13 @@ func Refused(t stores.TB, code int, why string, args ...string) {
 	}
 	log := strings.TrimSpace(p.Output())
 	if !strings.Contains(log, why) || strings.Count(log, "\n") > 0 {
-		t.Errorf("it logs:\n%s\nwant one line with %q", log, why)
+		t.Errorf("the refused server logs:\n%s\nwant one line with %q", log, why)
 	}
 }
 
-// Start starts the server, or starts it again after Stop or Kill with its address and its data. It
-// returns when the server serves. If it does not, the test fails. A running server is left alone.
+// Start starts the server. After Stop or Kill it starts the server again, with the same address and
+// data. It returns when the server serves; if the server does not, the test fails. Start does
+// nothing if the server runs.
 func (s *Server) Start() {
 	s.t.Helper()
 	if s.Process != nil {
@@ -92,10 +94,11 @@ func (s *Server) Start() {
 	s.Wants(s.t, ready)
 }
 
-// ready is logged by a server when it serves.
+// ready matches the line that a server logs when it begins to serve.
 const ready = `msg=ready .*addr=`
 
-// StartOrEnd is Start for a server that may end before it serves. It then returns false.
+// StartOrEnd works like Start, but the server may end before it serves. Then StartOrEnd returns
+// false.
 func (s *Server) StartOrEnd() bool {
 	s.t.Helper()
 	s.launch()
@@ -130,11 +133,11 @@ func (s *Server) Restart() {
 	s.Start()
 }
 
-// Prefer gives the server a real-time priority, see [PreferServer], until it is started again. A
-// test without that permission logs so, since it then measures how busy the machine is, too.
+// Prefer gives the server's present process a real-time priority, see [Process.Prefer]. A test
+// without the permission logs this, since its figures then depend on how busy the machine is.
 func (s *Server) Prefer(t testing.TB) {
 	if !PreferServer(s.Pid()) {
-		t.Log("the server runs as all others do: a priority of real time is not permitted")
+		t.Log("the server has no real-time priority: the test lacks the permission")
 	}
 }
 
@@ -147,8 +150,8 @@ func (s *Server) Replace() {
 	s.Start()
 }
 
-// Port returns the last part of the address.
+// Port returns the port of the address.
 func (s *Server) Port() string { return s.Addr[strings.LastIndexByte(s.Addr, ':')+1:] }
 
-// Log returns what the server has logged since it was started last.
+// Log returns what the server has logged since its last start.
 func (s *Server) Log() string { return s.Output() }

@@ -15,20 +15,20 @@ func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 func TestARestartedServerHasItsAddressAndItsData(t *testing.T) {
 	s := simbatest.Start(t)
 	if owner := acquire(t, s, "first"); owner != "first" {
-		t.Fatalf("%s owns it", owner)
+		t.Fatalf("%q owns the mutex, want first", owner)
 	}
 	s.Restart()
 	if owner := acquire(t, s, "second"); owner != "first" {
-		t.Errorf("after the restart %s owns it", owner)
+		t.Errorf("after the restart %q owns the mutex, want first", owner)
 	}
 	s.Stop()
 	s.Start()
 	if owner := acquire(t, s, "second"); owner != "first" {
-		t.Errorf("after the stop %s owns it", owner)
+		t.Errorf("after the stop %q owns the mutex, want first", owner)
 	}
 	s.Replace()
 	if owner := acquire(t, s, "second"); owner != "second" {
-		t.Errorf("at a server without data %s owns it", owner)
+		t.Errorf("on a server without data %q owns the mutex, want second", owner)
 	}
 }
 
@@ -37,13 +37,13 @@ func TestEveryEngineServes(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			if owner := acquire(t, simbatest.StartOn(t, engine), "first"); owner != "first" {
-				t.Errorf("%s owns it", owner)
+				t.Errorf("%q owns the mutex, want first", owner)
 			}
 		})
 	}
 }
 
-// acquire returns the owner of the mutex after an ACQUIRE.
+// acquire sends SIMBA.ACQUIRE for a contender, and returns the owner in the reply.
 func acquire(t *testing.T, s *simbatest.Server, id string) string {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr})

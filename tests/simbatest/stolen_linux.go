@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// tick is the unit of the times in /proc/stat: USER_HZ is 100 on every architecture that Go knows.
+// tick is the unit of the times in /proc/stat. USER_HZ is 100 on every architecture that Go
+// supports.
 const tick = 10 * time.Millisecond
 
-// Stolen is the time for which the host did not run each virtual processor though it was ready
-// ("steal" in proc_stat(5), to 10 ms). A physical machine has none.
+// Stolen has one time for each virtual processor: how long the host did not run it though it was
+// ready. It is the value "steal" of proc_stat(5), in steps of 10 ms. On a physical machine it is 0.
 type Stolen []time.Duration
 
-// StolenSoFar reads the time stolen since the machine's start.
+// StolenSoFar returns the time stolen since the machine's start.
 func StolenSoFar() (s Stolen) {
-	stat, _ := os.ReadFile("/proc/stat") // without the file nothing counts as stolen
+	stat, _ := os.ReadFile("/proc/stat") // without the file, StolenSoFar returns nil
 	for line := range strings.Lines(string(stat)) {
 		// cpu0 user nice system idle iowait irq softirq steal …
 		f := strings.Fields(line)

@@ -4,8 +4,8 @@ package simbatest
 
 import "time"
 
-// Stolen is not known on this system: nothing counts as stolen.
+// Stolen is always empty, since this system does not report stolen time.
 type Stolen []time.Duration
 
-// StolenSoFar returns nothing on this system.
+// StolenSoFar returns nil on this system.
 func StolenSoFar() Stolen { return nil }

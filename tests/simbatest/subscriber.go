@@ -9,12 +9,12 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Subscriber is a client that subscribed to channels.
+// Subscriber is a client that has subscribed to channels.
 type Subscriber struct {
-	Messages chan redis.Message // not yet received by Receive
+	Messages chan redis.Message // messages that Receive has not read yet
 
 	t    testing.TB
-	seen []string // received, but not returned by Receive
+	seen []string // messages that Receive has read but not returned
 }
 
 // Subscribe sends SUBSCRIBE or PSUBSCRIBE and returns when the server has confirmed it.
@@ -30,7 +30,7 @@ func Subscribe(t testing.TB, s *Server, command string, channels ...any) *Subscr
 	ps := redis.PubSubConn{Conn: c}
 	for range channels {
 		if _, ok := ps.Receive().(redis.Subscription); !ok {
-			t.Fatalf("%s %v is not confirmed", command, channels)
+			t.Fatalf("the server does not confirm %s %v", command, channels)
 		}
 	}
 	sub := &Subscriber{t: t, Messages: make(chan redis.Message, 1000)}
@@ -47,8 +47,8 @@ func Subscribe(t testing.TB, s *Server, command string, channels ...any) *Subscr
 	return sub
 }
 
-// Receive returns the first message of the channel that begins with the prefix and that it has not
-// returned before. Messages of other channels may come in any order.
+// Receive returns the first message of the channel with the given prefix that it has not returned
+// before. Messages of other channels may arrive in between.
 func (s *Subscriber) Receive(channel, prefix string) string {
 	s.t.Helper()
 	want := channel + " " + prefix
@@ -64,7 +64,7 @@ func (s *Subscriber) Receive(channel, prefix string) string {
 		case m := <-s.Messages:
 			s.seen = append(s.seen, m.Channel+" "+string(m.Data))
 		case <-deadline:
-			s.t.Fatalf("no message begins with %q: %q", want, s.seen)
+			s.t.Fatalf("no message begins with %q; received: %q", want, s.seen)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// NeedRedisTools skips the test where redis-cli or redis-benchmark is not installed. With CI=true
-// the test fails instead.
+// NeedRedisTools skips the test if redis-cli or redis-benchmark is not installed. With CI=true it
+// fails the test instead.
 func NeedRedisTools(t testing.TB) {
 	t.Helper()
 	for _, name := range []string{"redis-cli", "redis-benchmark"} {

@@ -11,7 +11,7 @@ import (
 // Waiter is a blocked SIMBA.ACQUIRE … WAIT on a connection of its own.
 type Waiter struct {
 	Conn    redis.Conn
-	Replied chan struct{} // closed with the reply; then the fields below are set
+	Replied chan struct{} // closed when the reply has arrived and the fields below are set
 	Reply   Record
 	Err     error
 }
@@ -39,8 +39,8 @@ func Wait(t testing.TB, s *Server, mutex, contender string, options ...any) *Wai
 	return w
 }
 
-// WaitRetrying is Wait for a server that may refuse the request because its store is slow. It
-// repeats a request that was refused.
+// WaitRetrying works like Wait, but repeats a request that the server refuses with TRYAGAIN. A
+// server does so if its store is slow.
 func WaitRetrying(t testing.TB, s *Server, mutex, contender string) *Waiter {
 	t.Helper()
 	before, err := BlockedClients(s.Addr)
@@ -56,13 +56,13 @@ func WaitRetrying(t testing.TB, s *Server, mutex, contender string) *Waiter {
 			select {
 			case <-w.Replied:
 				if refused = w.Err != nil && strings.HasPrefix(w.Err.Error(), "TRYAGAIN "); !refused {
-					t.Fatalf("%s gets the reply %v, %v", contender, w.Reply, w.Err)
+					t.Fatalf("instead of waiting, %s gets the reply %v, %v", contender, w.Reply, w.Err)
 				}
 			default:
 			}
 		}
 	}
-	t.Fatalf("%s does not wait", contender)
+	t.Fatalf("the server does not block the request of %s", contender)
 	return nil
 }
 

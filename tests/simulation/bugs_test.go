@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/bugs"
 )
 
-// seeded has the rule as whose breach each bug must be found.
+// seeded maps each seeded bug to the rule that it breaks. The first violation must name this rule.
 var seeded = map[string]string{
 	"reply-before-fsync":              ruleDurable,
 	"fsync-skipped":                   ruleDurable,
@@ -47,11 +47,12 @@ var seeded = map[string]string{
 	"lost-update":                     ruleReplies,
 }
 
-// caughtElsewhere are bugs that the simulation seldom meets. The tests of package bugs look for
+// caughtElsewhere are bugs that the simulation seldom triggers. The tests of package bugs catch
 // them.
 var caughtElsewhere = []string{"torn-record-accepted"}
 
-// judged are all rules: the judge of a rule that no bug breaks may be blind.
+// judged has all rules. Each needs a seeded bug, which proves that the judge notices a breach of
+// it.
 var judged = []string{
 	ruleOneOwner, ruleWindows, ruleGuard, ruleTokens, ruleDurable, ruleDeadWaiter, ruleOrder, ruleWakeup,
 	ruleNothingLeft, ruleClock, ruleNotices, ruleFatal, ruleLiveness, ruleReplies,
@@ -61,26 +62,26 @@ func TestEachBugHasARuleAndEachRuleABug(t *testing.T) {
 	names := bugs.Names(t)
 	for _, bug := range names {
 		if seeded[bug] == "" && !slices.Contains(caughtElsewhere, bug) {
-			t.Errorf("%s: no rule is named", bug)
+			t.Errorf("the bug %s: the table seeded has no rule for it", bug)
 		}
 	}
 	broken := map[string]bool{}
 	for bug, rule := range seeded {
 		if broken[rule] = true; !slices.Contains(names, bug) {
-			t.Errorf("%s: there is no such bug", bug)
+			t.Errorf("the table seeded names %s, but tests/bugs has no such bug", bug)
 		}
 	}
 	for _, rule := range judged {
 		if !broken[rule] {
-			t.Errorf("no bug breaks the rule %q", rule)
+			t.Errorf("no seeded bug breaks the rule %q", rule)
 		}
 	}
 }
 
-// mostSeeds bounds the runs within which a bug must be found.
+// mostSeeds is the number of runs that may search for one bug.
 const mostSeeds = 1000
 
-// firstViolation matches what TestSimulation writes of a run: its seed, and the rule broken first.
+// firstViolation matches the failure text of TestSimulation: the seed, and the rule broken first.
 var firstViolation = regexp.MustCompile(`seed (\d+) \(.*\):\n\s+([^:\n]+): `)
 
 func TestSeededBugsAreCaught(t *testing.T) {
@@ -104,21 +105,21 @@ func TestSeededBugsAreCaught(t *testing.T) {
 				"-run", "^TestSimulation$", "./tests/simulation", "-from", "1", "-seeds", strconv.Itoa(mostSeeds))
 			found := firstViolation.FindStringSubmatch(out)
 			if err == nil || found == nil {
-				t.Errorf("%d seeds show nothing: %v\n%s", mostSeeds, err, out)
+				t.Errorf("%d seeds, and no violation: %v\n%s", mostSeeds, err, out)
 				return
 			}
 			mu.Lock()
 			fmt.Fprintf(table, "%s\t%s\t%v\t%s\n", bug, found[1], time.Since(began).Round(100*time.Millisecond), found[2])
 			mu.Unlock()
 			if found[2] != rule {
-				t.Errorf("it breaks the rule %q, but the first violation is of %q:\n%s", rule, found[2], out)
+				t.Errorf("the bug breaks the rule %q, but the first violation is of %q:\n%s", rule, found[2], out)
 			}
 			seed, err := strconv.ParseUint(found[1], 10, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if run := simulate(t, seed); len(run.violations) > 0 {
-				t.Errorf("without the bug too: %v", run)
+				t.Errorf("the seed breaks a rule without the bug, too: %v", run)
 			}
 		})
 	}

@@ -14,22 +14,23 @@ import (
 // crashImage is the file system that a crash leaves: all data that was synced, and a random part of
 // the rest.
 //
-// vfs.MemFS.CrashClone chooses in the order of a map. Here each file has its own random choices, so
-// a seed leaves the same each time. They depend on the file's name without numbers, and on how many
-// younger files share that name. The number of a file, and the instant of its removal, depend on
-// which of Pebble's goroutines is first.
+// vfs.MemFS.CrashClone visits files in the order of a map, so its result differs between two runs
+// of a seed. Here each file has a random generator of its own. That generator depends on the file's
+// name without digits, and on the number of younger files whose names differ only in digits. Digits
+// are left out since the order of Pebble's goroutines decides the numbers of its files.
 type crashImage struct {
 	synced *vfs.MemFS // synced names with their synced data
 	named  *vfs.MemFS // all names with their synced data
 	all    *vfs.MemFS // all names, also removed ones that were synced, with all data
 	left   *vfs.MemFS
 
-	percent    int // of the unsynced data that is left
+	percent    int // how much of the unsynced data survives
 	seed, life uint64
 }
 
-// crash returns what a crash leaves now, with a percentage of the unsynced data. Nobody may write
-// meanwhile. Nobody may use the disk afterwards, since its directories are synced.
+// crash returns the files that survive a crash now, with a percentage of the unsynced data. The
+// caller must ensure that nobody writes meanwhile. It must not use the disk afterwards, since crash
+// syncs its directories.
 func (d *disk) crash(percent int, seed, life uint64) *vfs.MemFS {
 	r := &crashImage{left: vfs.NewCrashableMem(), percent: percent, seed: seed, life: life}
 	r.synced = d.mem.CrashClone(vfs.CrashCloneCfg{})
@@ -43,7 +44,7 @@ func (d *disk) crash(percent int, seed, life uint64) *vfs.MemFS {
 
 var digits = regexp.MustCompile("[0-9]+")
 
-// keep copies the part of a directory that the crash leaves.
+// keep copies the part of a directory that survives the crash.
 func (r *crashImage) keep(dir string) {
 	younger := map[string]int{}
 	for _, name := range slices.Backward(list(r.all, dir)) {
@@ -66,13 +67,13 @@ func (r *crashImage) keep(dir string) {
 		switch {
 		case !isNamed: // the file was removed
 			data = old
-		case wasSynced && !chosen && !bytes.Equal(data, old): // another file has its name now
+		case wasSynced && !chosen && !bytes.Equal(data, old): // another file has this name now
 			data, all = old, nil
 		}
 		const block = 4096
 		for from := 0; from < len(all); from += block {
 			if to := min(from+block, len(all)); rng.IntN(100) < r.percent {
-				// a lost block before it is zero
+				// blocks lost before this one are zero
 				data = append(data, make([]byte, max(0, to-len(data)))...)
 				copy(data[from:], all[from:to])
 			}
@@ -115,7 +116,7 @@ func read(fs vfs.FS, path string) (data []byte, is bool) {
 	return must(io.ReadAll(f)), true
 }
 
-// must is for a file system in memory, which fails only if it is misused.
+// must panics on an error. A file system in memory fails only if the test misuses it.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

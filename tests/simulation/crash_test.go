@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// unsynced returns a disk with each change that a crash can undo. A file has grown, and others were
-// created, removed, renamed and replaced.
+// unsynced returns a disk with one unsynced change of each kind that a crash can undo. A file has
+// grown, and others were created, removed, renamed and replaced.
 func unsynced() *disk {
 	mem := vfs.NewCrashableMem()
 	put := func(name, data string) vfs.File {
@@ -45,13 +45,13 @@ func contents(mem *vfs.MemFS) map[string]string {
 	return all
 }
 
-// Without a choice, the result is that of the file system's own clones.
+// At 0% and 100% nothing is random, so the result must equal that of vfs.MemFS.CrashClone.
 func TestACrashThatKeepsNothingOrAll(t *testing.T) {
 	for _, percent := range []int{0, 100} {
 		d := unsynced()
 		want := contents(d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(1, 1))}))
 		if got := contents(d.crash(percent, 1, 1)); !maps.Equal(got, want) {
-			t.Errorf("%d%%: left is %.200q, it should be %.200q", percent, fmt.Sprint(got), fmt.Sprint(want))
+			t.Errorf("a crash that keeps %d%% of the unsynced data leaves %.200q, want %.200q", percent, fmt.Sprint(got), fmt.Sprint(want))
 		}
 	}
 }
@@ -62,11 +62,11 @@ func TestACrashKeepsWhatWasSyncedAndByChanceTheRest(t *testing.T) {
 	for seed := range uint64(seeds) {
 		left := contents(unsynced().crash(50, seed, 1))
 		if again := contents(unsynced().crash(50, seed, 1)); !maps.Equal(left, again) {
-			t.Fatalf("seed %d leaves two different results", seed)
+			t.Fatalf("seed %d: two crashes of equal disks leave different files", seed)
 		}
-		// A lost block behind the synced data is zero.
+		// Synced data must survive.
 		if !strings.HasPrefix(left["grown"], "old") || left["removed"] != "old data/removed" || left["renamed"] != "old data/renamed" {
-			t.Fatalf("seed %d leaves %.200q", seed, fmt.Sprint(left))
+			t.Fatalf("seed %d: synced data is lost; left is %.200q", seed, fmt.Sprint(left))
 		}
 		for name, data := range left {
 			seen[name+" "+strings.Trim(strings.ReplaceAll(data, "\x00", ""), "enw")]++
@@ -75,13 +75,13 @@ func TestACrashKeepsWhatWasSyncedAndByChanceTheRest(t *testing.T) {
 	}
 	for _, kind := range []string{"made ", "to old data/renamed", "replaced ", "replaced old data/replaced", "grown to 1 blocks", "grown to 4 blocks"} {
 		if n := seen[kind]; n < seeds/50 || n > seeds*9/10 {
-			t.Errorf("%q %d times of %d: %v", kind, n, seeds, seen)
+			t.Errorf("the outcome %q came %d times in %d crashes, want 2%% to 90%%; all outcomes: %v", kind, n, seeds, seen)
 		}
 	}
 }
 
 // The order of Pebble's goroutines decides the numbers of its files, and when it removes old ones.
-// Neither may change what a crash leaves.
+// Neither may change which data survives a crash.
 func TestACrashLeavesTheSameOfAFileWhateverItsNumber(t *testing.T) {
 	logs := func(numbers ...int) *disk {
 		mem := vfs.NewCrashableMem()
@@ -98,10 +98,10 @@ func TestACrashLeavesTheSameOfAFileWhateverItsNumber(t *testing.T) {
 	for seed := range uint64(20) {
 		want := contents(logs(46).crash(50, seed, 1))["000046.log"]
 		if got := contents(logs(47).crash(50, seed, 1))["000047.log"]; got != want {
-			t.Errorf("seed %d leaves %.200q of a log and %.200q of the same of another number", seed, want, got)
+			t.Errorf("seed %d: a log keeps %.200q; under another number it keeps %.200q", seed, want, got)
 		}
 		if got := contents(logs(41, 46).crash(50, seed, 1))["000046.log"]; got != want {
-			t.Errorf("seed %d leaves %.200q of a log and %.200q when there is an older one, too", seed, want, got)
+			t.Errorf("seed %d: a log keeps %.200q; beside an older log it keeps %.200q", seed, want, got)
 		}
 	}
 }

@@ -23,28 +23,27 @@ const (
 	full
 )
 
-// disk is a file system that loses unsynced data when it crashes, and that can be slow, hang and
-// fail.
+// disk is a file system in memory. It can be slow, hang or fail, and a crash loses unsynced data.
 //
-// An fsync returns at the next multiple of a period, and so do all that run at that time. So the
-// instant depends on the time alone. The composition of a group commit changes nothing that a
-// client can see, until a write fails or is undone.
+// Every fsync returns at the next multiple of a period. So the instant depends on the time alone,
+// not on which changes share a group commit.
 //
-// A failed operation returns a usable file along with its error. Nothing fails once the process has
-// ended. The package persist expects both of a file system that has Killed.
+// The package persist expects two habits of a file system with the method Killed. A failed
+// operation returns a usable file along with its error, and no operation fails after the process
+// has ended.
 type disk struct {
 	vfs.FS // the same as mem
 	mem    *vfs.MemFS
 	start  time.Time     // of the simulation
-	dead   chan struct{} // closed by kill: no operation takes time any more
+	dead   chan struct{} // closed by kill; afterwards no operation takes time
 
 	mu     sync.Mutex // protects the fields below
 	period time.Duration
-	calm   bool // the process starts: no operation takes time
+	calm   bool // true while the process starts: then no operation takes time
 	hangs  []span
 	fault  fault
 	since  time.Duration // when the fault began
-	failed time.Duration // when an operation failed first; 0 = none did
+	failed time.Duration // when an operation first failed; 0 = none has failed
 	killed bool
 }
 
@@ -77,7 +76,7 @@ func (d *disk) syncedByLocked(t time.Duration) time.Duration {
 	return x
 }
 
-// hang lets no fsync return for about that long from now on.
+// hang blocks every fsync from now on for about the given time.
 func (d *disk) hang(length time.Duration) span {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,7 +125,7 @@ func (d *disk) faultSince() (f fault, since, met time.Duration) {
 	return d.fault, d.since, d.failed
 }
 
-// kill is the end of the process: every running operation returns, and its result has no effect.
+// kill ends the process. Every running operation returns, and its result has no effect.
 func (d *disk) kill() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,7 +133,7 @@ func (d *disk) kill() {
 	close(d.dead)
 }
 
-// Killed returns what is closed when the process has ended.
+// Killed returns a channel that is closed when the process has ended.
 func (d *disk) Killed() <-chan struct{} { return d.dead }
 
 // await returns when an fsync that begins now is done.
@@ -159,7 +158,7 @@ func (d *disk) await() {
 	}
 }
 
-// verdict returns the error of an operation that may fail.
+// verdict returns the error that an operation gets under the present fault; nil = it succeeds.
 func (d *disk) verdict(sync bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -36,7 +36,7 @@ func (w *world) handlePush(k *wire, p []any, at time.Duration) {
 
 func (k *wire) listens() bool { return !k.gone && !k.hungUp && !k.lax }
 
-// judgeHandoffNotice judges a message on a contender's own channel.
+// judgeHandoffNotice judges a message on a contender's own channel of a mutex.
 func (w *world) judgeHandoffNotice(k *wire, channel, payload string, at time.Duration) {
 	w.count("handoff notice")
 	for _, mx := range w.model.mutexes {
@@ -94,8 +94,8 @@ func (w *world) judgeBroadcast(channel, payload string, at time.Duration) {
 	w.early(mx, "the notice "+payload, s.at, s.state, at)
 }
 
-// missed reports whether the message means that a handoff notice reached nobody: its subscribers
-// disconnected before it could be sent.
+// missed reports whether the server broadcasts because a handoff notice reached nobody. That is
+// right if its subscribers disconnected before the server could send it.
 func (mx *mutex) missed(payload string) bool {
 	return mx.reserved != nil && payload == "released@@"+cmp.Or(mx.last, mx.reserved.who) &&
 		!slices.ContainsFunc(mx.handoffs, func(t handoffNotice) bool {

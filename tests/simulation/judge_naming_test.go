@@ -16,7 +16,7 @@ func (w *world) lateRule(r *request) string {
 // closedRule returns the rule that the server breaks when it closes a connection of a client at t.
 func (w *world) closedRule(t time.Duration) string {
 	if _, _, met := w.disk.faultSince(); met != 0 || w.disk.hangsAt(t) {
-		return ruleFatal // it can promise nothing any more, but runs on
+		return ruleFatal // the disk fails or hangs, so the process should have ended
 	}
 	return ruleLiveness
 }
@@ -25,7 +25,7 @@ func (w *world) closedRule(t time.Duration) string {
 func (w *world) missedRule(mx *mutex, e event) string {
 	switch {
 	case e.kind == "expired":
-		return w.lengthRule(e.tenure) // it goes on for too long
+		return w.lengthRule(e.tenure) // the lease lasts too long
 	case e.kind == "acquired" && e.reason == "handoff":
 		return ruleWakeup
 	case e.kind == "left":
@@ -40,8 +40,8 @@ func (w *world) missedRule(mx *mutex, e event) string {
 	return ruleNotices
 }
 
-// lengthRule returns the rule that a lease of the wrong length breaks. It is that of the clock if a
-// clock was set, or if the server restarted, during the tenure.
+// lengthRule returns the rule that a lease of the wrong length breaks. The rule is ruleClock if the
+// wall clock was set, or the server restarted, during the tenure.
 func (w *world) lengthRule(t *tenure) string {
 	if t != nil && (t.former || w.stepped > t.start) {
 		return ruleClock
@@ -95,8 +95,8 @@ func (w *world) insteadRule(mx *mutex, e event, n notice) string {
 	return w.missedRule(mx, e)
 }
 
-// isHandedToDisconnected reports whether an event hands the mutex to a contender without a waiting
-// connection.
+// isHandedToDisconnected reports whether an event hands the mutex to a contender that has no
+// connection on which it waits.
 func (mx *mutex) isHandedToDisconnected(n notice) bool {
 	if n.Event != "acquired" || n.Reason != "handoff" {
 		return false
@@ -108,7 +108,7 @@ func (mx *mutex) isHandedToDisconnected(n notice) bool {
 	return p == nil || p.blocked == nil
 }
 
-// asks reports whether a contender waits for the reply to a request of a kind.
+// asks reports whether a contender still lacks the reply to a request of the given kind.
 func (w *world) asks(mx *mutex, who string, kind reqKind) bool {
 	return slices.ContainsFunc(w.wires, func(k *wire) bool {
 		return slices.ContainsFunc(k.pending, func(r *request) bool { return r.mx == mx && r.who == who && r.kind == kind })
@@ -129,9 +129,9 @@ func (w *world) statusRule(r *request, got string) string {
 	if w.model.now < w.model.recovered && (got == "acquired" || got == "OK") {
 		return ruleDurable
 	}
-	for _, e := range mx.events { // not published yet
+	for _, e := range mx.events { // these events are not published yet
 		if e.reason == "waiter gone" || e.reason == "session closed" {
-			return w.missedRule(mx, e) // that is why
+			return w.missedRule(mx, e) // the missing event explains the wrong status
 		}
 	}
 	switch r.kind {

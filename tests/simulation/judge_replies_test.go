@@ -81,7 +81,7 @@ func (w *world) judgeReply(r *request, at time.Duration) {
 	}
 }
 
-// show is an outcome for the log, with what is the same in every run of a seed.
+// show formats an outcome for the log. The text is the same in every run of a seed.
 func (d *outcome) show() string {
 	s := d.status
 	if h := d.record.held; h != nil {
@@ -93,7 +93,7 @@ func (d *outcome) show() string {
 	return s
 }
 
-// status is what a reply says in a word.
+// status returns a reply as one word, to compare it with the status of the expected outcome.
 func (w *world) status(r *request, v any) string {
 	switch r.kind {
 	case reqAcquire, reqGuard:
@@ -137,7 +137,8 @@ func (w *world) judgeOutcome(r *request, rec simbatest.Record, at time.Duration)
 	transition, _ := rec["transition"].(int64)
 	position, _ := rec["position"].(int64)
 	if r.wait && (d.status == "timeout" || d.status == "queued") {
-		// Another request ended the wait. The record is of the instant when the waiter woke up.
+		// Another request ended the wait. The record shows the mutex when the waiter woke up, not
+		// when the wait ended.
 		return
 	}
 	switch {
@@ -166,7 +167,7 @@ func (w *world) judgeOutcome(r *request, rec simbatest.Record, at time.Duration)
 		}
 		from := d.at
 		if r.wait && d.status != "renewed" {
-			from = at // the record is of the instant when the waiter woke up
+			from = at // the record shows the mutex at the instant when the waiter woke up
 			if r.mx.held != s.held || r.mx.held.windows != s.lease {
 				return
 			}
@@ -264,7 +265,8 @@ func (w *world) judgeQueue(r *request, v any) {
 	}
 }
 
-// judgeHistory judges the events of a mutex. They must be those published, in a possible order.
+// judgeHistory judges a reply to SIMBA.HISTORY. Its events must be those published, in a possible
+// order.
 func (w *world) judgeHistory(r *request, v any) {
 	list, _ := v.([]any)
 	last := uint64(0)

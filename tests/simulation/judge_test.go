@@ -11,12 +11,12 @@ import (
 // difference breaks.
 type judge struct {
 	wireIDs       int
-	maxToken      uint64            // the largest that any client received
-	events        map[uint64]string // those that any client received, by seq
-	lastSeq       uint64            // the largest of them
-	lastAnnounced uint64            // the last that the onlooker received
+	maxToken      uint64            // the largest token that any client received
+	events        map[uint64]string // the events that any client received, by Seq
+	lastSeq       uint64            // the largest Seq in events
+	lastAnnounced uint64            // the last Seq on the onlooker's wire, which gets all events
 	stopping      bool              // the server stops, and may refuse requests
-	orderly       bool              // the last life ended with an orderly stop
+	orderly       bool              // the server's last process ended with an orderly stop
 	unclear       bool              // the model cannot predict what follows
 	frozen        bool              // the store has failed: no later change is ever reported
 	stepped       time.Duration     // when the wall clock was set last
@@ -26,10 +26,10 @@ func (w *world) violate(rule, format string, args ...any) {
 	v := violation{rule, fmt.Sprintf("at %v: ", w.now()) + fmt.Sprintf(format, args...)}
 	w.report.violations = append(w.report.violations, v)
 	w.logf(nil, w.now(), "VIOLATION %v", v)
-	w.lines[len(w.lines)-1].wire = math.MaxInt // the last of that instant
+	w.lines[len(w.lines)-1].wire = math.MaxInt // sorts behind all other lines of this instant
 }
 
-// broken reports whether the run is to end here.
+// broken reports whether the run must end now.
 func (w *world) broken() bool { return len(w.report.violations) > 0 || w.unclear }
 
 // takeIn judges all that has happened up to now. All other goroutines of the bubble wait meanwhile.
@@ -123,7 +123,8 @@ func (w *world) heard(k *wire, v any, at time.Duration) {
 	w.judgeReply(r, at)
 }
 
-// span returns when a client may learn of something that rests on a state of a mutex.
+// span returns the interval in which a client may learn of an effect at the instant at. The effect
+// depends on the mutex's state with the index on.
 func (w *world) span(mx *mutex, at time.Duration, on int) span {
 	s := span{at, w.durableBy(at)}
 	if w.durability == memory {
@@ -139,12 +140,13 @@ func (w *world) span(mx *mutex, at time.Duration, on int) span {
 	return s
 }
 
-// early reports whether something is reported too early, that is, before it is durable.
+// early reports whether the server reports a change before it is durable, and records the
+// violation.
 func (w *world) early(mx *mutex, what string, due time.Duration, on int, at time.Duration) bool {
 	s := w.span(mx, due, on)
 	mx.reported = max(mx.reported, on)
 	if at < s.from {
-		w.violate(ruleDurable, "%s is reported at %v and durable at %v", what, at, s.from)
+		w.violate(ruleDurable, "%s is reported at %v, but durable only at %v", what, at, s.from)
 	}
 	return at < s.from
 }
@@ -157,7 +159,7 @@ func (w *world) timely(r *request, due time.Duration, on int, at time.Duration) 
 		return false
 	}
 	if s := w.span(r.mx, due, on); at > s.until && !r.wire.lax && w.sound() {
-		w.violate(w.lateRule(r), "%s: the reply to %v comes at %v, and could come at %v", r.who, r, at, s.until)
+		w.violate(w.lateRule(r), "%s: the reply to %v comes at %v, but was possible at %v", r.who, r, at, s.until)
 		return false
 	}
 	return true
@@ -169,7 +171,7 @@ func (w *world) sound() bool {
 	return f == sound && w.fatal.Load() == 0
 }
 
-// overdue finds a reply or a message that should have come by now.
+// overdue finds a reply or a message that should have arrived by now.
 func (w *world) overdue() {
 	now := w.now()
 	_, _, met := w.disk.faultSince()

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// lulls orders what happens at one instant, so that no result depends on which goroutine is faster.
-// A lull is a moment at which no goroutine can go on before time passes. First all that yield go on
-// at a lull. The one that rests goes on when no goroutine yields any more.
+// lulls orders the goroutines that run at one instant of fake time, so no result depends on which
+// goroutine is faster. At a lull, every goroutine of the bubble is blocked. Then those blocked in
+// yield continue. If there are none, the one blocked in rest continues.
 type lulls struct {
 	asked chan struct{} // a goroutine waits for a lull
 	over  chan struct{} // closed by stop
@@ -25,7 +25,7 @@ func newLulls() *lulls {
 	return &lulls{asked: make(chan struct{}, 1), over: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// watch waits for lulls until stop. It alone may do so in a bubble.
+// watch waits for lulls until stop. A bubble allows only one goroutine in synctest.Wait.
 func (l *lulls) watch() {
 	defer close(l.ended)
 	for {
@@ -39,15 +39,15 @@ func (l *lulls) watch() {
 	}
 }
 
-// stop ends all lulls. A goroutine that yields later, such as a timer of the last instant, goes on
-// at once. It waits for watch: if the first goroutine of a bubble has exited while a timer is due,
-// no Wait returns.
+// stop ends all lulls. A goroutine that yields later, such as a timer of the last instant,
+// continues at once. stop waits for watch to return. Otherwise synctest.Wait would never return if
+// the bubble's first goroutine exits while a timer is due.
 func (l *lulls) stop() {
 	close(l.over)
 	<-l.ended
 }
 
-// goOn lets goroutines go on that waited for this lull. It reports whether there were any.
+// goOn wakes the goroutines that waited for this lull. It reports whether there were any.
 func (l *lulls) goOn() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,12 +108,12 @@ func TestRestReturnsAfterTheLastYield(t *testing.T) {
 		}
 		l.rest()
 		if n := yields.Load(); n != 6 {
-			t.Errorf("rest returned after %d of 6 yields", n)
+			t.Errorf("rest returned after %d yields, want all 6", n)
 		}
 	})
 }
 
-// A run ends where a rule is broken, and a timer may fire at that instant.
+// A run ends as soon as a rule is broken. A timer may still fire at that instant, and then yields.
 func TestYieldReturnsAfterStop(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		l := newLulls()

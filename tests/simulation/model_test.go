@@ -7,26 +7,26 @@ import (
 )
 
 // The model implements the rules of mutexes a second time, as plainly as possible: with lists
-// instead of indexes, and with exact instants. Its input is each request, at the instant at which
-// the client sends it, and the end of each connection. Its output is the expected reply or message.
+// instead of indexes, and with exact instants. Its input is each request, at the instant when the
+// client sends it, and the end of each connection. Its output is each expected reply and message.
 // It has no access to the server.
 
-// tenure is an unbroken time of one owner.
+// tenure is the time for which one contender owns a mutex without a break.
 type tenure struct {
-	rank    int // of the mutex's tenures, from 1
+	rank    int // number of the tenure among those of the mutex, from 1
 	owner   string
-	token   uint64 // 0 = not reported yet
-	floor   uint64 // the token is larger than this one
+	token   uint64 // 0 = no reply has named it yet
+	floor   uint64 // the token must be larger than this
 	began   time.Duration
 	session *wire
-	former  bool     // it began in an earlier life of the server
-	waiter  *request // blocked: the tenure was granted to it, and its owner has not renewed yet
-	from    *entry   // the queue entry that waiter had
-	spent   bool     // it is over, and its waiter does not wait on
+	former  bool     // the tenure began before the server's last restart
+	waiter  *request // the blocked request that was granted the tenure; nil after a renewal
+	from    *entry   // the queue entry of waiter before the grant
+	spent   bool     // the tenure is over, and its waiter was not re-queued
 	windows
 }
 
-// windows are a lease.
+// windows are the two windows of a lease.
 type windows struct {
 	start           time.Duration
 	wall            int64 // the start, in Unix milliseconds
@@ -39,22 +39,23 @@ func (w windows) end() time.Duration    { return w.start + w.ttl + w.transition 
 // entry is the queue entry of a contender.
 type entry struct {
 	who             string
-	order           int      // of its arrival
+	order           int      // number of its arrival at the mutex
 	blocked         *request // nil = it polls
 	ttl, transition time.Duration
 	session         *wire
 	since, lapse    time.Duration
-	notified        bool // polling: a handoff notice was sent since the mutex became free
-	// blocked: a grant that expired before its reply, until it is noticed; nil = none
+	notified        bool // of a polling waiter: it got a handoff notice since the mutex became free
+	// Of a blocked waiter: a grant that expired before its reply. nil = none, or the server has
+	// noticed the expiry.
 	missed *outcome
 }
 
-// state is a state that a mutex was in.
+// state is a past or present state of a mutex.
 type state struct {
 	at     time.Duration
 	held   *tenure // nil = free
 	lease  windows
-	forced bool // a crash must not undo it in any mode
+	forced bool // no crash may undo it, whatever the durability
 }
 
 // mutex is the model of a mutex.
@@ -70,18 +71,20 @@ type mutex struct {
 	recovering bool            // the recovery delay has not ended yet
 	last       string          // the last owner
 	states     []state         // since the server's start
-	noted      int             // index of the last state when an event was added to the history
-	reported   int             // index of the last state that any client learned
+	noted      int             // index of the state that the newest event in the history belongs to
+	reported   int             // index of the newest state that any client learned
 	version    int             // for WATCH
 	events     []event         // expected on the onlooker's wire, in order
 	handoffs   []handoffNotice // expected on the subscribers' wires
 	// expected on the onlooker's wire from the channel of the mutex, in order
 	broadcasts []broadcast
-	// an unexpected message of that channel; the event that follows it may name a better rule
+	// An unexpected message on that channel. The event that follows it may show which rule is
+	// broken.
 	odd string
-	// the last owner, if in this step its tenure ended early or a reservation after it; "" = none
+	// The last owner, if this step ended its tenure early, or ended a reservation after it; "" =
+	// neither.
 	freed  string
-	lapsed bool // it was a reservation that expired
+	lapsed bool // freed is set because a reservation expired
 }
 
 // broadcast is a message on the channel of the mutex.
@@ -90,7 +93,7 @@ type broadcast struct {
 	payload string
 	state   int
 	lapse   bool // a reservation expired
-	maybe   bool // a request of the same instant may have been faster
+	maybe   bool // optional: a request of the same instant may have taken the mutex first
 }
 
 // event is an event that must be published.
@@ -98,7 +101,7 @@ type event struct {
 	at        time.Duration
 	wall      int64
 	kind, who string
-	tenure    *tenure // nil for those of the queue
+	tenure    *tenure // nil for events of the queue
 	reason    string
 	state     int
 }
@@ -109,7 +112,7 @@ type handoffNotice struct {
 	who   string
 	last  string
 	to    []*wire
-	state int // of the mutex
+	state int // index of the mutex's state that the notice depends on
 }
 
 // model is all mutexes of a server.
@@ -119,7 +122,7 @@ type model struct {
 	mutexes   []*mutex
 	window    time.Duration
 	grace     time.Duration
-	recovered time.Duration // the end of the recovery delay: no new grant before it
+	recovered time.Duration // the end of the recovery delay: no new grant earlier
 }
 
 func (mx *mutex) state() int { return len(mx.states) - 1 }
@@ -155,7 +158,8 @@ func (mx *mutex) remove(p *entry) {
 	mx.queue = slices.DeleteFunc(mx.queue, func(x *entry) bool { return x == p })
 }
 
-// advance moves the time of the model to t. Everything happens at its own instant, in order.
+// advance moves the time of the model to t. It applies everything that time alone causes until
+// then, in order of time.
 func (m *model) advance(t time.Duration) {
 	for {
 		var next *mutex
@@ -175,7 +179,7 @@ func (m *model) advance(t time.Duration) {
 	m.now = max(m.now, t)
 }
 
-// deadline returns the next instant at which something happens without a request.
+// deadline returns the next instant at which the mutex changes without a request.
 func (mx *mutex) deadline() (d time.Duration, ok bool) {
 	at := func(t time.Duration) {
 		if !ok || t < d {
@@ -207,8 +211,7 @@ func (mx *mutex) deadline() (d time.Duration, ok bool) {
 	return d, ok
 }
 
-// elapse does what time alone causes at the present instant: first what begins then, then what
-// ends.
+// elapse applies what time alone causes at the present instant: first beginnings, then ends.
 func (mx *mutex) elapse() {
 	mx.tick()
 	for _, p := range slices.Clone(mx.queue) {
@@ -243,13 +246,14 @@ func (mx *mutex) tick() {
 	}
 }
 
-// endReservation ends the turn of the waiter for whom the mutex is kept.
+// endReservation ends the reservation of a free mutex for its next waiter.
 func (mx *mutex) endReservation() {
 	mx.freed, mx.reserved = cmp.Or(mx.last, mx.reserved.who), nil
 	mx.version++
 }
 
-// announce ends a step: if it left the mutex free for everybody, all subscribers must learn so.
+// announce ends a step. If the step left the mutex free and not reserved, all subscribers must get
+// a broadcast.
 func (mx *mutex) announce() {
 	open := mx.held == nil && mx.reserved == nil
 	for i := range mx.broadcasts {
@@ -274,7 +278,7 @@ func (mx *mutex) endRecovery() {
 	}
 	r := p.blocked
 	mx.remove(p)
-	if r != nil { // a poll got its reply at once
+	if r != nil { // a polling owner got its reply at once, so it has nothing to renew
 		mx.renew(p.ttl, p.transition)
 		mx.held.session = p.session
 		mx.held.waiter, mx.held.from = r, p
@@ -300,12 +304,12 @@ func (mx *mutex) vacate(kind, reason string, forced bool) {
 	}
 }
 
-// answered reports whether the server has read the outcome of a granted wait. It does so when it
-// may reply, when the wait times out, and when the server stops.
+// answered reports whether the server has read the outcome of a granted wait. The server reads it
+// when it may reply, when the wait times out, and when the server stops.
 func (mx *mutex) answered(r *request) bool {
 	w, now := mx.m.w, mx.m.now
 	switch {
-	// another command of the batch ended the tenure; the waiter wakes after the batch
+	// Another command of the same batch ended the tenure. Waiters wake up after a batch.
 	case r.due.at == now:
 		return false
 	case len(r.got) > 0, r.limit > 0 && r.sent+r.limit <= now, w.stopping:
@@ -314,19 +318,20 @@ func (mx *mutex) answered(r *request) bool {
 	return mx.replyTime(r.due) <= now
 }
 
-// replyTime is when the server reports a grant.
+// replyTime returns when the server reports a grant.
 func (mx *mutex) replyTime(d *outcome) time.Duration {
 	w := mx.m.w
 	s := w.span(mx, d.at, d.state)
 	if w.durability == async && s.from != s.until && !w.unclear {
-		// Only the store knows which changes it had to hold back.
+		// The model cannot know which changes the store had not written yet.
 		w.count("unclear")
 		w.unclear = true
 	}
 	return s.from
 }
 
-// unblockResumed gives those a turn who wait on and have been woken.
+// unblockResumed makes re-queued waiters reachable again whose expired grant the server has
+// noticed.
 func (mx *mutex) unblockResumed(batchOver bool) {
 	for _, p := range mx.queue {
 		if p.missed != nil && mx.replyTime(p.missed) <= mx.m.now && (batchOver || !mx.inBatch(p)) {
@@ -335,12 +340,12 @@ func (mx *mutex) unblockResumed(batchOver bool) {
 	}
 }
 
-// inBatch reports whether the grant that a waiter missed is of the present instant, so of the batch
-// that a client has just sent.
+// inBatch reports whether the present batch of requests made the grant that a waiter missed. All
+// grants of the present instant count as such.
 func (mx *mutex) inBatch(p *entry) bool { return p.missed.at == mx.m.now }
 
-// resume puts a waiter back into the queue. It is not reachable before the server noticed its
-// expired grant.
+// resume puts a waiter back into the queue. The waiter is not reachable before the server notices
+// its expired grant.
 func (mx *mutex) resume(p *entry, r *request) {
 	p.blocked, p.notified, p.missed, r.due = r, false, r.due, nil
 	i, _ := slices.BinarySearchFunc(mx.queue, p, func(a, b *entry) int { return a.order - b.order })
@@ -433,7 +438,8 @@ func (mx *mutex) owns(who string, token uint64) bool {
 	return mx.held != nil && mx.held.owner == who && (token == 0 || mx.held.token == token)
 }
 
-// apply executes a request at the present instant, and sets its expected outcome unless it waits.
+// apply executes a request at the present instant. It sets the expected outcome, unless the request
+// waits.
 func (mx *mutex) apply(r *request) {
 	defer mx.announce()
 	mx.elapse()
@@ -569,7 +575,8 @@ func (mx *mutex) acquire(r *request) {
 }
 
 // disconnected is called when the server has noticed the end of a wire on which a request waits.
-// The waiter becomes a polling one. A grant that was not replied yet goes to the next waiter.
+// The waiter becomes a polling waiter. If it has an unreported grant, the next waiter gets the
+// mutex.
 func (mx *mutex) disconnected(r *request) {
 	defer mx.announce()
 	mx.elapse()
@@ -587,7 +594,7 @@ func (mx *mutex) disconnected(r *request) {
 	}
 }
 
-// closed is called when the server has closed a wire. That ends its session.
+// closed is called when the server has closed a wire. It ends the session of that wire.
 func (mx *mutex) closed(k *wire) {
 	defer mx.announce()
 	mx.elapse()
@@ -601,20 +608,20 @@ func (mx *mutex) closed(k *wire) {
 type outcome struct {
 	at     time.Duration
 	status string
-	state  int // of the mutex, on which it rests
+	state  int // index of the mutex's state that the reply depends on
 	record shown
 }
 
-// shown is a mutex as a reply shows it.
+// shown is the part of a mutex that a reply shows.
 type shown struct {
 	held     *tenure
 	lease    windows
-	kept     time.Duration // free but reserved, until then
+	kept     time.Duration // when the reservation of a free mutex ends; 0 = none
 	position int
 	queue    []entry
 }
 
-// expect sets the expected outcome of a request, unless it has one.
+// expect sets the expected outcome of a request, if none is set.
 func (mx *mutex) expect(r *request, status string) {
 	s := shown{position: mx.position(r.who)}
 	switch {
@@ -634,6 +641,6 @@ func (mx *mutex) expect(r *request, status string) {
 		r.due = &outcome{mx.m.now, status, mx.state(), s}
 	}
 	if r.kind == reqHistory {
-		r.due.state = mx.noted // the history has no renewals
+		r.due.state = mx.noted // the history shows no renewals, so later states do not matter
 	}
 }

@@ -2,8 +2,8 @@ package simulation
 
 import "time"
 
-// audit asks a server that has just started for every mutex. It compares the replies with the last
-// life: each mutex must be in a state that some client learned, or in a later one.
+// audit asks a restarted server for every mutex, and compares the replies with the model before the
+// restart. Each mutex must be in the newest state that any client learned, or in a later one.
 func (w *world) audit(quiet time.Duration, reboot bool) {
 	m := w.model
 	now := w.now()
@@ -31,7 +31,7 @@ func (w *world) audit(quiet time.Duration, reboot bool) {
 	w.takeIn()
 }
 
-// raw sends a command and returns the last reply or push. No other client acts meanwhile.
+// raw sends a command, and returns the last reply or push. No other client may act meanwhile.
 func (w *world) raw(k *wire, words ...string) any {
 	w.lulls.rest()
 	w.takeIn()
@@ -49,7 +49,7 @@ func (w *world) raw(k *wire, words ...string) any {
 	return nil
 }
 
-// recover sets the model to the state that the server has.
+// recover sets the model of a mutex to the state that the server has recovered.
 func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) {
 	now := w.now()
 	before, reported := mx.states, mx.reported
@@ -63,7 +63,7 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 	switch {
 	case w.orderly:
 		reported = len(before) - 1
-	case w.durability == async: // a crash may undo states that were not forced
+	case w.durability == async: // a crash may undo states that are not forced
 		for reported > 0 && !before[reported].forced {
 			reported--
 		}
@@ -76,7 +76,8 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 			s.lease.start, s.lease.wall = now, w.wallMillis()
 		}
 		ok, near := w.isLeft(s, found)
-		// A lease and its renewal may be equal in milliseconds. The right one has the stored start.
+		// A lease and its renewal may be equal in milliseconds. Then the stored start tells them
+		// apart.
 		exact := s.held == nil || s.lease.start == w.stored[mx.name]
 		if ok && (at < 0 || exact) {
 			before[i] = s
@@ -90,10 +91,10 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 		}
 	}
 	if at < reported {
-		w.violate(why, "%s: of %d states %d was reported, and %d is left: %v", mx.name, len(before), reported, at, found)
+		w.violate(why, "%s: of %d states, number %d was reported, but number %d is recovered: %v", mx.name, len(before), reported, at, found)
 		return
 	}
-	// A lost lease that a client learned must end before the first new grant.
+	// A crash may lose a lease that a client knows of. It must end before the first new grant.
 	for i := at + 1; i <= mx.reported; i++ {
 		if s := before[i]; s.held != nil && s.lease.end() > now+quiet {
 			w.violate(ruleDurable, "%s: a lease of %s until %v is lost, and the recovery delay is over at %v", mx.name, s.held.owner, s.lease.end(), now+quiet)
@@ -113,14 +114,14 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 	w.logf(nil, now, "%s is left to %s #%d until %v", mx.name, t.owner, t.rank, t.end())
 }
 
-// restart begins a life with a durable tenure, nil = free.
+// restart begins a new process of the server with the recovered tenure; nil = the mutex is free.
 func (mx *mutex) restart(t *tenure) {
 	mx.held, mx.reported, mx.noted, mx.recovering = t, 0, 0, true
 	mx.states, mx.last = nil, ""
 	mx.changed(true)
 }
 
-// isLeft reports whether the mutex that was found is in the state s. near means that only its times
+// isLeft reports whether the server's record of a mutex shows the state s. near: only the times
 // differ.
 func (w *world) isLeft(s state, found any) (ok, near bool) {
 	now := w.now()
@@ -139,7 +140,8 @@ func (w *world) isLeft(s state, found any) (ok, near bool) {
 		rec["acquired_at"] == s.lease.wall, true
 }
 
-// finish disconnects all clients, and checks that the server keeps nothing of them.
+// finish disconnects all clients, and checks that the server frees everything that it kept for
+// them.
 func (w *world) finish() {
 	if !w.up {
 		return

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// reqKind is what a request asks for.
+// reqKind is the kind of a request.
 type reqKind uint8
 
 const (
@@ -40,7 +40,7 @@ type request struct {
 	who             string
 	ttl, transition time.Duration
 	wait            bool
-	limit           time.Duration // of the wait; 0 = none
+	limit           time.Duration // the longest wait; 0 = no limit
 	noQueue         bool
 	session         bool
 	token           uint64
@@ -49,10 +49,10 @@ type request struct {
 	wire *wire
 	sent time.Duration
 	got  []any
-	due  *outcome // the expected outcome; nil = it waits
+	due  *outcome // the expected outcome; nil = the request still waits
 }
 
-// name is the kind, for the counts and the log.
+// name returns the kind of the request, for the counts and the log.
 func (r *request) name() string {
 	name := reqNames[r.kind]
 	switch {
@@ -97,7 +97,7 @@ func (r *request) again() *request {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// deleteScript releases a lock as users of Redis do.
+// deleteScript releases a Redis lock if its value matches, as Redis' documentation recommends.
 const deleteScript = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`
 
 // encode returns the bytes of the request and the number of its replies.
@@ -205,7 +205,7 @@ func (w *world) sendRest(k *wire) {
 	}
 }
 
-// write hands bytes to the server, and reports whether it took them all.
+// write sends bytes to the server, and reports whether the server read them all.
 func (w *world) write(k *wire, b []byte) bool {
 	k.nc.SetWriteDeadline(time.Now().Add(time.Second))
 	_, err := k.nc.Write(b)
@@ -218,7 +218,7 @@ func (w *world) write(k *wire, b []byte) bool {
 	return false
 }
 
-// sent feeds requests that the server has received to the model.
+// sent applies to the model the requests that the server has received.
 func (w *world) sent(k *wire, requests ...*request) {
 	now := w.now()
 	w.model.advance(now)

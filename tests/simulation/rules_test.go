@@ -5,36 +5,37 @@ import (
 	"strings"
 )
 
-// The rules that a run can break. The numbers are those of the promises in package backendtest. The
-// rest follows from them for a whole server.
+// The rules that a run can break. A number is that of a promise in package backendtest. The rules
+// without a number are about whole servers.
 const (
-	// 1: tenures never overlap; only the owner, its session or BREAK cuts a lease
+	// 1: tenures never overlap; only the owner, the end of its session, or BREAK ends a lease early
 	ruleOneOwner = "one owner"
 	// 2: acquired_at, ttl_at and transition_at are as requested
 	ruleWindows = "windows"
-	// 3: GUARD begins no tenure; a renewal sets both windows anew
+	// 3: GUARD only renews and never begins a tenure; a renewal sets both windows anew
 	ruleGuard = "guard never revives"
-	// 4: one a tenure, larger than all before; TOKEN n acts on that tenure only
+	// 4: one token a tenure, larger than all before; a request with TOKEN n acts on that tenure
+	// only
 	ruleTokens = "tokens"
-	// 5: no crash undoes a reported change, or grants beside a lost lease
+	// 5: no crash undoes a reported change; async: no new grant while a lost lease may run
 	ruleDurable = "durable before reported"
-	// 6: a lease counts from its grant; a disconnected waiter is skipped at once
+	// 6: a lease begins at its grant; a handoff skips waiters that have disconnected
 	ruleDeadWaiter = "no grant to disconnected waiters"
-	// 7: among reachable waiters
+	// 7: reachable waiters get the mutex in the order of their arrival
 	ruleOrder = "first come first served"
 	// 8: a free mutex is granted or offered to its first reachable waiter at once
 	ruleWakeup = "no lost wake-up"
-	// 9: no owner, entry, memory or goroutine remains when all clients left
+	// 9: when all clients have left, no owner, queue entry, memory or goroutine remains
 	ruleNothingLeft = "nothing left"
-	// 10: neither extends nor cuts a lease
+	// 10: a set wall clock or a restart neither extends nor shortens a lease
 	ruleClock = "clock steps and restarts"
-	// messages on channels, and the history, report what happened
+	// messages on channels, and the history, report exactly the changes
 	ruleNotices = "notices"
-	// within 1 s, or when the store's timeout for a hanging disk is over
+	// the process ends within 1 s, or when the store's timeout for a hanging disk is over
 	ruleFatal = "a failing disk ends the run"
 	// every request gets a reply, every mutex can be acquired at the end
 	ruleLiveness = "liveness"
-	// a reply that no rule above covers is wrong
+	// every other reply is right
 	ruleReplies = "replies"
 )
 
@@ -51,11 +52,11 @@ type report struct {
 	seed       uint64
 	config     string
 	violations []violation
-	log        []string       // the events, in order; the same for the same seed
+	log        []string       // the lines of the log; a seed always gives the same
 	counts     map[string]int // operations and faults by kind: "acquire wait", "crash", …
 }
 
-// tail is the end of the log.
+// tail returns the last lines of the log.
 func (r *report) tail(lines int) string {
 	return strings.Join(r.log[max(0, len(r.log)-lines):], "\n")
 }

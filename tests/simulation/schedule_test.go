@@ -8,8 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The schedule decides what clients and the world do, one action at a time. It depends on the seed
-// and on what clients know.
+// The schedule decides what clients do and which faults happen, one action at a time. It depends on
+// the seed and on the replies that clients received.
 
 // run runs the whole schedule.
 func (w *world) run() {
@@ -23,7 +23,7 @@ func (w *world) run() {
 		}
 		if w.fatal.Load() != 0 {
 			w.count("fatal")
-			// the process may need that to log why
+			// a real process may also live on for a moment, to log the error
 			w.sleep(time.Duration(w.rng.IntN(500)) * time.Millisecond)
 			w.restart(w.crash(w.percent()), pick(w.rng, false, false, true))
 			continue
@@ -75,7 +75,8 @@ func (w *world) end() {
 	w.stop()
 }
 
-// wait lets time pass until the next action. If it returns a mutex, that is about to change.
+// wait lets time pass until the next action. If it returns a mutex, a window or an entry of that
+// mutex ends about now.
 func (w *world) wait() *mutex {
 	var d time.Duration
 	var probe *mutex
@@ -102,7 +103,7 @@ func (w *world) wait() *mutex {
 	return probe
 }
 
-// probe sends a request about a mutex at an instant at which something ends.
+// probe sends a request about a mutex at an instant close to one of its deadlines.
 func (w *world) probe(mx *mutex) {
 	c := w.clients[w.rng.IntN(len(w.clients))]
 	if mx.held != nil && w.rng.IntN(3) == 0 {
@@ -131,7 +132,7 @@ func (w *world) connection(c *client) *wire {
 	return c.wire
 }
 
-// idle reports whether a request may be sent.
+// idle reports whether the client may send a request on the wire.
 func (k *wire) idle() bool {
 	return len(k.pending) == 0 && k.halfOf == nil && !k.gone && !k.hungUp && k.pause() == nil
 }
@@ -160,7 +161,7 @@ func (w *world) act(c *client) {
 	}
 }
 
-// actWaiting lets a client act that has no reply yet.
+// actWaiting lets a client act while it waits for a reply.
 func (w *world) actWaiting(c *client, k *wire) {
 	switch n := w.rng.IntN(100); {
 	case n < 12:
@@ -231,7 +232,7 @@ func (w *world) noticesUnderWay(k *wire) bool {
 	return false
 }
 
-// actIdle lets a client act that waits for nothing.
+// actIdle lets a client act that waits for no reply.
 func (w *world) actIdle(c *client, k *wire) {
 	mx := w.model.mutexes[w.rng.IntN(w.mutexes)]
 	switch n := w.rng.IntN(100); {
@@ -348,7 +349,7 @@ func (w *world) transition() time.Duration {
 	return time.Duration(1+w.rng.IntN(10_000)) * time.Millisecond
 }
 
-// step sets the wall clock.
+// setWallClock moves the wall clock by a random time, forward or back.
 func (w *world) setWallClock() {
 	by := time.Duration(1 + w.rng.IntN(int(pick(w.rng, 10*time.Millisecond, time.Second, time.Minute, 5*time.Hour))))
 	if w.rng.IntN(2) == 0 {
@@ -362,7 +363,7 @@ func (w *world) setWallClock() {
 
 func (w *world) percent() int { return pick(w.rng, 0, 0, 100, w.rng.IntN(101)) }
 
-// injectFault breaks something.
+// injectFault lets the disk hang or fail, or stops or crashes the server.
 func (w *world) injectFault() {
 	if w.durability == memory {
 		w.count("stop")
@@ -395,13 +396,13 @@ func (w *world) injectFault() {
 		w.count("crash")
 		percent := w.percent()
 		if !reboot && w.rng.IntN(3) == 0 {
-			percent = 100 // kill -9: the machine runs on, and writes all that it was given
+			percent = 100 // as after kill -9: the machine runs on, and writes all data that it has
 		}
 		w.restart(w.crash(percent), reboot)
 	}
 }
 
-// restart starts the server again on what is left.
+// restart starts the server again on the files that are left.
 func (w *world) restart(left *vfs.MemFS, reboot bool) {
 	if w.broken() {
 		return

@@ -34,7 +34,7 @@ func simulate(t *testing.T, seed uint64) *report {
 	return simulateWith(t, seed, func(*config) {})
 }
 
-// simulateWith is simulate with a changed configuration.
+// simulateWith runs one seed like simulate, after change has modified the configuration.
 func simulateWith(t *testing.T, seed uint64, change func(*config)) *report {
 	t.Helper()
 	done := make(chan *report, 1)
@@ -74,14 +74,15 @@ func bubble(t *testing.T, seed uint64, change func(*config)) (r *report) {
 			w.model.mutexes = append(w.model.mutexes, &mutex{m: w.model, name: fmt.Sprintf("m%d", i+1)})
 		}
 		r.config = w.config.String()
-		time.Sleep(time.Millisecond) // nothing happens at the instant 0
+		time.Sleep(time.Millisecond) // the code takes the instant 0 for "never"
 		w.run()
 		r.log = w.log()
 	})
 	return r
 }
 
-// log returns the lines in order of time. Lines of one instant are ordered within each wire only.
+// log returns the lines in order of time. Lines of one instant are sorted by wire, since wires are
+// independent.
 func (w *world) log() []string {
 	slices.SortStableFunc(w.lines, func(a, b line) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.wire, b.wire), cmp.Compare(a.of, b.of))

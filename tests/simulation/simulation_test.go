@@ -19,7 +19,7 @@ var (
 	oneSeed = flag.Uint64("seed", 0, "the only seed that TestSimulation runs, with its log; 0 = many")
 )
 
-// TestSimulation runs the same seeds each time, or others if -seeds is given.
+// TestSimulation runs a fixed set of seeds. With -seeds it runs that many new ones.
 func TestSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		r := simulate(t, *oneSeed)
@@ -42,7 +42,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// runs yields the reports of n seeds from base+1 on, as they come.
+// runs yields the reports of the seeds base+1 to base+n, in the order in which they finish.
 func runs(t *testing.T, base uint64, n int) iter.Seq[*report] {
 	return func(yield func(*report) bool) {
 		var next atomic.Int64
@@ -72,21 +72,21 @@ func runs(t *testing.T, base uint64, n int) iter.Seq[*report] {
 	}
 }
 
-// regress are seeds that found a fault once. Each comment says what the model or the server did
-// wrong.
+// regress are seeds that once found a bug. Each comment names the bug of the model or the server.
 var regress = []uint64{
-	1795295060895000362, // a waiter that missed its handoff notice and blocked then was skipped
-	// a handoff notice was taken for the reply to a request of the same instant
+	1795295060895000362, // a handoff skipped a waiter that missed its notice and blocked then
+	// the test took a handoff notice for the reply to a request of the same instant
 	1795375034490002125,
-	// an earlier tenure of the same owner was taken for an unreported one
+	// the test took an earlier tenure of the same owner for an unreported one
 	1795375578148002679,
-	// a waiter was notified because a stop had removed those before it
+	// a stop removed the first waiters from the queue, and the server notified the next one
 	1795376030258018501,
-	// a waiter whose lease expired before its fsync was skipped at the instant of the fsync
+	// a waiter's lease expired before its fsync, and a handoff at the instant of the fsync skipped
+	// it
 	1795657294662000027,
-	// the end of a reservation was taken for that of the contender's next one
+	// the test took the end of a reservation for that of the same contender's next reservation
 	1795659872976003949,
-	759, // a disk that hung for too long while the server stopped breaks no rule
+	759, // the judge reported a disk that hung too long while the server stopped
 }
 
 func TestSeedsThatFoundSomethingFindNothingNow(t *testing.T) {
@@ -95,8 +95,8 @@ func TestSeedsThatFoundSomethingFindNothingNow(t *testing.T) {
 	}
 }
 
-// TestALateJournalKeepsTheRules lets the journal acknowledge 5 ms later than the disk, to 100
-// clients. The model knows no other delay of the disk.
+// TestALateJournalKeepsTheRules runs 100 clients with a journal that acknowledges 5 ms later than
+// the disk. The model accepts this delay and no longer one.
 func TestALateJournalKeepsTheRules(t *testing.T) {
 	for seed := range uint64(10) {
 		judgeRun(t, simulateWith(t, seed+1, func(c *config) {
@@ -106,7 +106,7 @@ func TestALateJournalKeepsTheRules(t *testing.T) {
 	}
 }
 
-// TestEveryKindOfFaultHappens fails if the schedule stops to cause some kind of request or fault.
+// TestEveryKindOfFaultHappens fails if the schedule no longer causes some kind of request or fault.
 func TestEveryKindOfFaultHappens(t *testing.T) {
 	const n = 200
 	total := map[string]int{}
@@ -133,7 +133,7 @@ func TestEveryKindOfFaultHappens(t *testing.T) {
 			t.Errorf("%q happened %d times in %d runs, want %d", kind, total[kind], n, least)
 		}
 	}
-	// such runs end early, since the model cannot predict what follows: see replyTime
+	// A run ends as "unclear" where the model cannot predict what follows: see replyTime.
 	if most := n / 20; total["unclear"] > most {
 		t.Errorf("%d of %d runs ended early, want at most %d", total["unclear"], n, most)
 	}
@@ -151,8 +151,8 @@ func judgeRun(t *testing.T, r *report) {
 	}
 }
 
-// inParts are seeds whose runs differed once. They depended on the order of a map, the number of a
-// file, or the scheduler.
+// inParts are seeds of which two runs once differed. The cause was the order of a map, the number
+// of a file, or the scheduler.
 var inParts = []uint64{21, 43, 91, 114, 119, 127, 136, 1065}
 
 func TestTheSeedReproducesTheRun(t *testing.T) {
@@ -170,7 +170,7 @@ func TestTheSeedReproducesTheRun(t *testing.T) {
 			continue
 		}
 		from := max(0, i-5)
-		t.Errorf("seed %d (%s) has two different runs:\n%s\n\n%s", seed, a.config,
+		t.Errorf("two runs of seed %d (%s) differ:\n%s\n\n%s", seed, a.config,
 			strings.Join(a.log[from:min(i+1, len(a.log))], "\n"), strings.Join(b.log[from:min(i+1, len(b.log))], "\n"))
 	}
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// happening is something that a wire received, or the end of a wire.
+// happening is a reply or push that a client received, or a step in the end of its connection.
 type happening struct {
 	at    time.Duration
 	wire  *wire
 	what  happened
-	value any // the reply or push of heard
+	value any // the reply or push, if what is heard
 }
 
 type happened uint8
@@ -29,8 +29,8 @@ const (
 	heard   happened = iota // the client received a whole reply or push
 	noticed                 // the server noticed the end of the connection by a read or a write
 	closed                  // the server closed its end
-	ended                   // the client has read all there is
-	died                    // the store has failed; this concerns no wire
+	ended                   // the client has read everything that the server sent
+	died                    // the store has failed; the happening belongs to no wire
 )
 
 // inbox collects what happens while the schedule sleeps.
@@ -45,8 +45,8 @@ func (b *inbox) add(h happening) {
 	b.list = append(b.list, h)
 }
 
-// take returns what has happened, in order. What clients received at one instant is in the order of
-// the wires. So the rule that is named does not depend on which goroutine was faster.
+// take returns what has happened, in order of time. It sorts what clients received at one instant
+// by wire. Otherwise the first broken rule could depend on which goroutine was faster.
 func (b *inbox) take() []happening {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,7 +63,7 @@ func (b *inbox) take() []happening {
 	return list
 }
 
-// unread is how long the server tries to send to a client that reads nothing.
+// unread is how long the server keeps trying to send to a client that reads nothing.
 const unread = 10 * time.Second
 
 // serverEnd is the server's end of a wire. It reports what the server learns of its client.
@@ -71,7 +71,8 @@ type serverEnd struct {
 	net.Conn
 	wire *wire
 	once sync.Once
-	// when the client last read a part of the present write, or the write began; zero = no write
+	// When the client last read a part of the present write, or else when the write began. Zero =
+	// no write.
 	took time.Time
 }
 
@@ -81,9 +82,9 @@ func (e *serverEnd) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write reports when the server must give its client up. The first deadline that passes is not that
-// instant. The server goes on as long as the client reads something, and for a while when it does
-// not.
+// Write notes when the server must disconnect a client that does not read. One write deadline that
+// passes is not enough. The server tries again until the client has read nothing for the time
+// unread.
 func (e *serverEnd) Write(p []byte) (int, error) {
 	if e.took.IsZero() {
 		e.took = time.Now()
@@ -102,8 +103,8 @@ func (e *serverEnd) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// SetWriteDeadline fails if the client has left. That of a real socket does not fail. Nothing is
-// written after that.
+// SetWriteDeadline fails if the client has left, other than on a real socket. The server writes
+// nothing after this error, so SetWriteDeadline must note it.
 func (e *serverEnd) SetWriteDeadline(t time.Time) error {
 	err := e.Conn.SetWriteDeadline(t)
 	e.note(err)
@@ -156,7 +157,7 @@ func (k *wire) read() {
 	}
 }
 
-// pause returns a channel that is closed when the client reads again; nil = it reads.
+// pause returns a channel that is closed when the client reads again; nil = it reads now.
 func (k *wire) pause() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -171,7 +172,7 @@ func (k *wire) stall() {
 	k.nc.SetReadDeadline(time.Unix(1, 0)) // unblocks Read
 }
 
-// resume makes it read again.
+// resume makes the client read again.
 func (k *wire) resume() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -193,7 +194,7 @@ type parser struct{ in []byte }
 
 var errShort = errors.New("incomplete value")
 
-// next returns the next value, if it is there.
+// next returns the next value, if all its bytes have arrived.
 func (p *parser) next() (v any, ok, broken bool) {
 	r := &scanner{rest: p.in}
 	v, err := r.value()
@@ -277,7 +278,7 @@ func (r *scanner) value() (any, error) {
 	return nil, io.ErrUnexpectedEOF
 }
 
-// record converts a reply of pairs; nil = it is something else.
+// record converts a reply of names and values to a record; nil = the reply is something else.
 func record(v any) simbatest.Record {
 	r, _ := simbatest.ToRecord(v, nil)
 	return r

@@ -22,7 +22,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// durability is the server's --durability.
+// durability is the setting --durability of the server.
 type durability uint8
 
 const (
@@ -33,17 +33,17 @@ const (
 
 func (d durability) String() string { return [...]string{"always", "async", "memory"}[d] }
 
-// config is decided by the seed before the run begins.
+// config has the settings of a run. The seed decides them before the run begins.
 type config struct {
 	durability durability
-	window     time.Duration // of a handoff
-	grace      time.Duration // of a queue
-	period     time.Duration // of the disk, see disk
+	window     time.Duration // the handoff window
+	grace      time.Duration // the queue grace
+	period     time.Duration // an fsync returns at a multiple of it: see disk
 	late       time.Duration // how much later than the disk the journal acknowledges
 	clients    int
 	mutexes    int
 	actions    int
-	faults     int // how often something breaks, in thousandths of the actions
+	faults     int // how many of 1,000 actions inject a fault
 }
 
 func (c config) String() string {
@@ -67,8 +67,7 @@ func draw(rng *rand.Rand) config {
 func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 
 // world is a whole server in the memory of a bubble: its disk, its machine's clocks, its clients.
-// The seed decides what it does, one action at a time. Its methods belong to the bubble's main
-// goroutine, unless they say otherwise.
+// Only the bubble's main goroutine may call its methods, unless a method says otherwise.
 type world struct {
 	config
 	rng    *rand.Rand
@@ -78,19 +77,19 @@ type world struct {
 	wall   atomic.Int64 // the error of the wall clock, in nanoseconds
 	inbox  inbox
 	lulls  *lulls
-	wiring sync.WaitGroup // the goroutines of wires
+	wiring sync.WaitGroup // waits for the goroutines of wires
 
 	clients []*client
 	model   *model
 	judge
 
-	// The fields below are of the server's present life.
+	// The fields below describe the server's present life: one process, from start to end.
 	life     int
 	up       bool
 	boot     persist.Boot
 	boots    int
-	booted   time.Duration            // the zero of this boot's clock
-	stored   map[string]time.Duration // the start of the lease that this life found, by mutex
+	booted   time.Duration            // when the machine's clock since boot was zero
+	stored   map[string]time.Duration // by mutex: when the lease in the recovered data began
 	disk     *disk
 	store    *persist.Store
 	engine   *engine.Engine
@@ -98,7 +97,7 @@ type world struct {
 	server   *resp.Server
 	wires    []*wire
 	onlooker *wire
-	fatal    atomic.Int64 // when persist.Options.Fatal was called; 0 = it was not
+	fatal    atomic.Int64 // when the store called persist.Options.Fatal; 0 = it has not
 }
 
 // client is a contender and its connections.
@@ -107,7 +106,7 @@ type client struct {
 	proto      int
 	wire       *wire   // for requests
 	subscriber *wire   // for its own channels
-	old        []*wire // left open by a retry
+	old        []*wire // wires that a retry on a new wire left open
 	known      map[*mutex]uint64
 }
 
@@ -120,23 +119,23 @@ type wire struct {
 	nc    net.Conn
 
 	mu      sync.Mutex
-	stalled chan struct{} // closed when the client reads again; nil = it does
+	stalled chan struct{} // closed when the client reads again; nil = it reads now
 
 	pending  []*request
 	half     []byte // the rest of a half-sent request
 	halfOf   *request
 	watched  map[*mutex]int
-	channels []*mutex // whose channel of its owner it is subscribed to
-	hungUp   bool     // the client has closed it
-	gone     bool     // the server has closed it
-	noticed  bool     // the server has noticed its end
+	channels []*mutex // the mutexes whose channel of the wire's owner the wire is subscribed to
+	hungUp   bool     // the client has closed the wire
+	gone     bool     // the server has closed the wire
+	noticed  bool     // the server has noticed that the client is gone
 	over     bool     // the client has read everything
-	lax      bool     // it did not read for a while
+	lax      bool     // the client once stopped reading, so replies may be late
 }
 
-func (w *world) now() time.Duration { return time.Since(w.start) } // by any goroutine
+func (w *world) now() time.Duration { return time.Since(w.start) } // any goroutine may call it
 
-// durableBy returns when a change of t is durable, as far as is known now.
+// durableBy returns when a change made at t is durable, if no other fault happens until then.
 func (w *world) durableBy(t time.Duration) time.Duration { return w.disk.syncedBy(t) + w.late }
 
 // lateness returns how much later than the disk the journal acknowledges now.
@@ -147,7 +146,7 @@ func (w *world) lateness() time.Duration {
 	return w.late
 }
 
-// by any goroutine
+// wallNow returns the time of the machine's wall clock. Any goroutine may call it.
 func (w *world) wallNow() time.Time { return time.Now().Add(time.Duration(w.wall.Load())) }
 
 func (w *world) wallMillis() int64 {
@@ -157,7 +156,7 @@ func (w *world) wallMillis() int64 {
 // line is a line of the log.
 type line struct {
 	at   time.Duration
-	wire int // 0 = the world's
+	wire int // 0 = the line is about no wire
 	of   string
 	text string
 }
@@ -170,7 +169,7 @@ func (w *world) logf(k *wire, at time.Duration, format string, args ...any) {
 	w.lines = append(w.lines, line{at, id, "", fmt.Sprintf("%14v %-8s %s", at, who, fmt.Sprintf(format, args...))})
 }
 
-// logOf is logf for messages about a mutex. Messages about different mutexes have no order.
+// logOf logs a message about a mutex. Messages about different mutexes have no order.
 func (w *world) logOf(mx *mutex, k *wire, at time.Duration, format string, args ...any) {
 	w.logf(k, at, format, args...)
 	w.lines[len(w.lines)-1].of = mx.name
@@ -188,8 +187,8 @@ func (w *world) subscribers(mx *mutex, who string) (list []*wire) {
 	return list
 }
 
-// begin starts the server on a file system, and reads what it remembers. With reboot, the machine
-// was booted anew before.
+// begin starts the server on a file system, and compares its state with the model. reboot means
+// that the machine was rebooted before.
 func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 	w.life++
 	if reboot || w.boots == 0 {
@@ -220,7 +219,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 				w.inbox.add(happening{at: w.now(), what: died})
 			},
 			Yield:       w.yields(),
-			SegmentSize: 8 << 10, // a run fills several
+			SegmentSize: 8 << 10, // so small that a run fills several segments
 		})
 		if err != nil {
 			w.violate(ruleDurable, "the data that the crash left cannot be opened: %v", err)
@@ -257,8 +256,8 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 	w.disk.setCalm(false)
 }
 
-// timerOrder runs the timers of an instant in the order of the mutexes' hashes. Each begins when
-// the last one and all its effects are done.
+// timerOrder returns a function that delays the timers of one instant. They run in the order of the
+// mutexes' hashes, each after all effects of the one before.
 func (w *world) timerOrder() func(hash uint64) {
 	yield := w.yields()
 	return func(hash uint64) {
@@ -270,7 +269,8 @@ func (w *world) timerOrder() func(hash uint64) {
 	}
 }
 
-// yields returns a function that lets all other goroutines go on, in this life.
+// yields returns a function that lets all other goroutines run first. It returns at once when this
+// life of the server has ended.
 func (w *world) yields() func() {
 	dead := w.disk.dead
 	return func() { w.lulls.yield(dead) }
@@ -303,7 +303,7 @@ func (w *world) stop() *vfs.MemFS {
 	w.logf(nil, w.now(), "an orderly stop")
 	w.stopping, w.orderly = true, true
 	for _, mx := range w.model.mutexes {
-		mx.queue, mx.reserved = nil, nil // the reply to a waiter is to ask again
+		mx.queue, mx.reserved = nil, nil // each waiter gets the reply to ask again
 	}
 	for _, k := range w.wires {
 		if k.halfOf != nil {
@@ -316,7 +316,8 @@ func (w *world) stop() *vfs.MemFS {
 	if err := w.server.Shutdown(ctx); err != nil {
 		w.violate(ruleLiveness, "an orderly stop: %v", err)
 	}
-	// Stop waits for it under a lock, and fake time stands still meanwhile
+	// engine.Stop waits for the disk under a lock, and fake time stands still meanwhile. So time
+	// passes here first.
 	w.sleep(w.durableBy(w.now()) - w.now())
 	if w.fatal.Load() != 0 {
 		// The disk hung longer than the store's timeout.
@@ -332,7 +333,7 @@ func (w *world) stop() *vfs.MemFS {
 	return w.disk.mem
 }
 
-// crash ends the process, by kill -9 or a power cut. percent of the unsynced data is left.
+// crash ends the process as kill -9 or a power cut does. percent of the unsynced data survives.
 func (w *world) crash(percent int) *vfs.MemFS {
 	w.logf(nil, w.now(), "a crash that keeps %d%%", percent)
 	left := w.disk.crash(percent, w.report.seed, uint64(w.life))
@@ -342,7 +343,7 @@ func (w *world) crash(percent int) *vfs.MemFS {
 	return left
 }
 
-// tearDown ends all goroutines of a life. The judge ignores what happens meanwhile.
+// tearDown ends all goroutines of the server's present life.
 func (w *world) tearDown() {
 	w.up = false
 	life := w.life
@@ -365,7 +366,7 @@ func (w *world) tearDown() {
 		w.engine.Stop()
 	}
 	if w.store != nil {
-		_ = w.store.Close() // if it fails, its files are closed in the background
+		_ = w.store.Close() // if Close fails, the store closes its files in the background
 	}
 	w.wiring.Wait()
 	w.lulls.rest()
@@ -377,9 +378,9 @@ func (w *world) tearDown() {
 	}
 }
 
-// fixedHash is the same in each run.
+// fixedHash hashes a name. The hash is the same in every run.
 func fixedHash(name string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))          // never fails
-	return h.Sum64() * 0x9e3779b97f4a7c15 // the shard is chosen by the upper bits
+	return h.Sum64() * 0x9e3779b97f4a7c15 // the upper bits choose the shard
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// everyCommand uses everything that an engine does with its store.
+// everyCommand sends commands that make an engine use every right that it needs in its store.
 func everyCommand(t *testing.T, s *simbatest.Server) {
 	t.Helper()
 	c := simbatest.Conn(t, s)
@@ -30,7 +30,7 @@ func everyCommand(t *testing.T, s *simbatest.Server) {
 	w.Granted(t)
 	simbatest.DoOne(t, c, "SIMBA.BREAK", "job")
 	if log := s.Output(); strings.Contains(log, "NOPERM") || strings.Contains(log, "denied") {
-		t.Errorf("the log says\n%s", log)
+		t.Errorf("the log has a warning:\n%s", log)
 	}
 }
 
@@ -55,7 +55,7 @@ func TestTheDocumentedRedisUserHasEnoughRights(t *testing.T) {
 	everyCommand(t, s)
 	// With the documented settings, the server logs no warning.
 	if log := s.Output(); strings.Contains(log, "level=WARN") {
-		t.Errorf("the log says\n%s", log)
+		t.Errorf("the log has a warning:\n%s", log)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestTheDocumentedMySQLGrantsAreEnough(t *testing.T) {
 		}
 	}
 	for _, before := range []string{
-		"SET @nothing = 0", // the table is missing
+		"SET @nothing = 0", // nothing to do: the table is missing
 		"ALTER TABLE simba.simba_mutex DROP COLUMN fencing_token",
 	} {
 		if _, err := db.ExecContext(t.Context(), before); err != nil {

@@ -1,4 +1,4 @@
-// Package transcripts runs what the documentation shows, and compares the output.
+// Package transcripts runs the commands that the documentation shows, and compares the output.
 package transcripts
 
 import (
@@ -9,6 +9,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Setenv("FAKETTY", "1") // redis-cli then writes as to a terminal
+	os.Setenv("FAKETTY", "1") // makes redis-cli write as to a terminal
 	os.Exit(simbatest.Main(m))
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// The README and some guides show what to type in several terminals and what comes out. Each
-// step is a block like
+// The README and some guides show what to type in several terminals, and the output. Each step is a
+// block like
 //
 //	```console
 //	# terminal 1
@@ -26,11 +26,13 @@ import (
 //	```
 //
 // The first line names the terminal. "# server" is the terminal of the server. Every terminal is a
-// shell of its own, in one copy of the source tree. Blocks run in the order of the page.
+// shell of its own. All shells work in one copy of the source tree. Blocks run in the order of the
+// page.
 //
-// A command without output at the end of a block has ended when the next block begins, or the
-// server has blocked it. A later block of its terminal may begin with its output. "…" stands for
-// any text. Other lines in the server's terminal are skipped.
+// The last command of a block may have no output there. Before the next block runs, that command
+// must have ended, or the server must have blocked it. A later block of the terminal may begin with
+// its output. "…" stands for any text. In the server's terminal, the test skips lines that the page
+// does not show.
 var (
 	blockPattern = regexp.MustCompile("(?s)```console\n# ([^\n]+)\n(.*?)```")
 	serverPort   = regexp.MustCompile(`addr=127\.0\.0\.1:(\d+)`)
@@ -53,7 +55,7 @@ func TestTranscriptsOfTheDocs(t *testing.T) {
 		t.Run(page, func(t *testing.T) {
 			newPlayer(t, home).playAll(readPage(t, page))
 		})
-		// Each page begins at token 1.
+		// The server of each page has a new data directory, so tokens begin at 1.
 		if err := os.RemoveAll(filepath.Join(home, "simba-data")); err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +69,7 @@ func transcripts(t *testing.T) []string {
 	pages := []string{"README.md"}
 	guides, err := filepath.Glob(filepath.Join(treeRoot, "docs/*/*.md"))
 	if err != nil || len(guides) == 0 {
-		t.Fatalf("there are no guides: %v", err)
+		t.Fatalf("no pages in docs: %v", err)
 	}
 	for _, guide := range guides {
 		page := strings.TrimPrefix(guide, treeRoot+"/")
@@ -78,8 +80,8 @@ func transcripts(t *testing.T) []string {
 	return pages
 }
 
-// playedOnEveryStore runs the first part of the page on every engine with a store. The output is
-// the same, except for tokens and the remaining times of leases.
+// playedOnEveryStore runs the first part of the README on every engine that uses a store. The
+// output must be the same, except for tokens and the remaining times of leases.
 func playedOnEveryStore(t *testing.T, home string) {
 	page, _, ok := strings.Cut(readPage(t, "README.md"), "\n## ")
 	if !ok {
@@ -91,12 +93,12 @@ func playedOnEveryStore(t *testing.T, home string) {
 		p.tokens = make(map[string]int)
 		p.playAll(page)
 		if alice, bob := p.tokens["1"], p.tokens["2"]; alice == 0 || bob <= alice {
-			t.Errorf("the tokens are %v", p.tokens)
+			t.Errorf("the tokens of the tenures are %v, want growing ones", p.tokens)
 		}
 	})
 }
 
-// readPage returns a page, by its path from the root of the source tree.
+// readPage returns the text of a page. The path begins at the root of the source tree.
 func readPage(t *testing.T, page string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(treeRoot, page))
@@ -145,11 +147,11 @@ func copyFile(to, from string) error {
 type player struct {
 	t         *testing.T
 	home      string // working directory of every terminal
-	port      string // of the server, instead of the README's
+	port      string // the port of the server, instead of the one on the page
 	terminals map[string]*terminal
 
-	// On another engine than the README's: the command that runs the server, and the tokens that it
-	// gave instead of those of the page.
+	// The next two are set on an engine with a store. run is the command that starts the server.
+	// tokens has the token that the server granted, by the token on the page.
 	run    string
 	tokens map[string]int
 }
@@ -178,7 +180,8 @@ func (p *player) playAll(page string) {
 // figure matches a line of a record with a number that depends on the engine.
 var figure = regexp.MustCompile(`^(\d# "(?:token|ttl|transition)" => \(integer\) )(\d+)$`)
 
-// own adapts a line of the page to the engine, and returns the token that it shows.
+// own returns the pattern of output that a line of the page expects on this engine. token is the
+// token in the line.
 func (p *player) own(line string) (pattern, token string) {
 	match := figure.FindStringSubmatch(line)
 	if p.run == "" || match == nil {
@@ -194,11 +197,11 @@ func (p *player) own(line string) (pattern, token string) {
 type terminal struct {
 	name    string
 	in      io.Writer
-	out     chan string // its lines
-	running bool        // a command was sent and has not ended
+	out     chan string // the lines of its output
+	running bool        // the last command has not ended
 }
 
-// endOfCommand is written by the shell after each command.
+// endOfCommand is the line that the shell prints after each command.
 const endOfCommand = "-- end of command --"
 
 func (p *player) play(name string, lines []string) {
@@ -219,7 +222,8 @@ func (p *player) play(name string, lines []string) {
 			command = p.run
 		}
 		command = strings.ReplaceAll(command, readmePort, p.port)
-		// For the client commands of simba-resp, which have no port on the page.
+		// The page shows client commands of simba-resp without a port. So they get it from
+		// SIMBA_URL.
 		command = "export SIMBA_URL=redis://127.0.0.1:" + p.port + "\n" + command
 		if _, err := io.WriteString(term.in, "{ "+command+"\n} </dev/null\necho '"+endOfCommand+"'\n"); err != nil {
 			p.t.Fatal(err)
@@ -231,7 +235,7 @@ func (p *player) play(name string, lines []string) {
 	}
 }
 
-// endOrBlock waits until the terminal's silent command has ended, or until the server has blocked a
+// endOrBlock waits until a command without output has ended, or until the server has blocked a
 // client.
 func (p *player) endOrBlock(term *terminal) {
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
@@ -248,10 +252,10 @@ func (p *player) endOrBlock(term *terminal) {
 			}
 		}
 	}
-	p.t.Fatalf("%s shows nothing and is not blocked", term.name)
+	p.t.Fatalf("the command in %s prints nothing, does not end, and is not blocked", term.name)
 }
 
-// expect reads the line that the page shows.
+// expect reads output of the terminal, and compares it with the line want of the page.
 func (p *player) expect(term *terminal, want string) {
 	line, token := p.own(want)
 	parts := strings.Split(line, anyText)
@@ -273,7 +277,7 @@ func (p *player) expect(term *terminal, want string) {
 				p.port = match[1]
 			}
 			if token != "" {
-				p.tokens[token], _ = strconv.Atoi(pattern.FindStringSubmatch(got)[1]) // 0 is none
+				p.tokens[token], _ = strconv.Atoi(pattern.FindStringSubmatch(got)[1]) // 0 if none
 			}
 			return
 		case term.name != serverName:
@@ -299,7 +303,7 @@ func (p *player) finish(term *terminal) {
 func (p *player) read(term *terminal, want string) string {
 	limit := simbatest.Patience
 	if term.name == serverName {
-		limit = 10 * simbatest.Patience // it builds the server first
+		limit = 10 * simbatest.Patience // the command builds the server first
 	}
 	select {
 	case line, ok := <-term.out:
@@ -313,7 +317,8 @@ func (p *player) read(term *terminal, want string) string {
 	}
 }
 
-// open starts a terminal's shell in a process group of its own. The group ends with the test.
+// open starts the shell of a terminal in a process group of its own. When the test ends, it kills
+// the group.
 func (p *player) open(name string) *terminal {
 	shell := exec.Command("bash", "--noprofile", "--norc")
 	shell.Dir = p.home

@@ -25,7 +25,7 @@ func TestElectRunsTheCommandInEachTenure(t *testing.T) {
 	p.Wants(t, "^signal terminated")
 	match, _ := p.WantsAfter(t, line, `^started \d+ token (\d+)`)
 	if again := atoi(match[1]); again <= token {
-		t.Errorf("the token is %d, after %d", again, token)
+		t.Errorf("the token is %d, want more than the one before, %d", again, token)
 	}
 	p.Signal(unix.SIGTERM)
 	w.wantsCode(p, 0)
@@ -43,7 +43,7 @@ func TestElectEndsWithTheCommand(t *testing.T) {
 	w.wantsCode(w.lock(sh("true"), "--try"), 0)
 }
 
-// Many programs take SIGHUP as a request to read their settings again.
+// Many programs read their settings again on SIGHUP. So SIGHUP is no reason for elect to end.
 func TestElectThatGotSIGHUPReportsThatTheMutexWasLostLater(t *testing.T) {
 	w := newWorld(t)
 	p := w.elect(sh(`trap "echo hup" HUP; trap "exit 0" TERM; echo started; while :; do sleep 0.02; done`))
@@ -65,10 +65,10 @@ func TestElectRestartsTheCommand(t *testing.T) {
 	w.wantsCode(p, 128+15)
 }
 
-// A waiter takes over from an elect that restarts its command.
+// An elect with --restart must give a waiter its turn before it starts its command again.
 func TestElectReleasesTheMutexBeforeItRestartsTheCommand(t *testing.T) {
 	w := newWorld(t)
-	first := w.elect(sh("read line"), "--restart") // its standard input is empty: it ends at once
+	first := w.elect(sh("read line"), "--restart") // read fails at once: stdin is empty
 	first.Wants(t, "contending again")
 	second := w.elect(w.worker())
 	w.started(second)
@@ -89,13 +89,14 @@ func TestElectStopsAndRunsAgainAfterAnOutage(t *testing.T) {
 	if err := unix.Kill(p.Pid(), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	<-p.Exited() // also the command's end: it has the same standard output
+	<-p.Exited() // closed only when the command has ended too, since it shares the standard output
 	if n := w.neverTwo(); n != 2 {
 		t.Errorf("%d commands have run, want 2", n)
 	}
 }
 
-// Whatever dies, in whatever order: by their own timestamps, no two commands run at once.
+// The test kills the wrapper, the command or its process group. No two commands may run at once, by
+// their own timestamps.
 func TestCrashesOfTwoWrappersNeverRunTwoCommandsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	flags := []string{"--ttl", "1s", "--grace", "4s"}
@@ -106,9 +107,9 @@ func TestCrashesOfTwoWrappersNeverRunTwoCommandsAtOnce(t *testing.T) {
 	for range rounds {
 		next := start()
 		w.awaitQueued(1)
-		time.Sleep(rand.N(400 * time.Millisecond)) // another moment between two renewals
-		// The family ends with its wrapper only if the wrapper lives: it is killed first, as a
-		// supervisor does that kills a whole unit.
+		time.Sleep(rand.N(400 * time.Millisecond)) // a random moment between two renewals
+		// Only a living wrapper ends the processes of the group. So where the wrapper is killed,
+		// the test kills the group too, as a supervisor does that kills a whole unit.
 		switch rand.N(3) {
 		case 0:
 			_ = unix.Kill(owner.Pid(), unix.SIGKILL)

@@ -1,5 +1,5 @@
 // Package wrapper tests lock and elect with real servers and commands. A command writes timestamps
-// while it runs. The tests judge by these, not by when they notice something.
+// while it runs. The tests judge by these timestamps, so a slow test cannot hide an overlap.
 package wrapper
 
 import (
@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Under nohup(1), SIGHUP is ignored, and the commands would inherit that.
+	// If the tests run under nohup(1), SIGHUP is ignored, and the commands would inherit this.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP)
 	os.Exit(simbatest.Main(m))
 }
@@ -31,7 +31,7 @@ const (
 	exitLost        = 76
 )
 
-// world is a server and the file of all commands of a test.
+// world is the server of a test, and the file to which its commands write timestamps.
 type world struct {
 	testing.TB
 	server *simbatest.Server
@@ -44,16 +44,16 @@ func newWorld(t *testing.T) *world {
 	return &world{t, simbatest.Start(t), t.TempDir() + "/moments"}
 }
 
-// url is that of the server.
+// url returns the URL of the server.
 func (w *world) url() string { return "redis://" + w.server.Addr }
 
-// worker returns the words of the command.
+// worker returns the command line of a worker: see worker/main.go.
 func (w *world) worker(flags ...string) []string {
 	w.Helper()
 	return append([]string{simbatest.Build(w, "tests/wrapper/worker"), "--file", w.file}, flags...)
 }
 
-// lock runs `lock flags job -- command`.
+// lock starts `simba-resp lock flags job -- command`.
 func (w *world) lock(command []string, flags ...string) *simbatest.Process {
 	w.Helper()
 	return w.run("lock", command, flags...)
@@ -77,13 +77,13 @@ func atoi(s string) (n int) {
 	return n
 }
 
-// span is when the commands of a tenure have run.
+// span is the time in which the commands of a tenure have run.
 type span struct {
 	token       int
-	first, last time.Duration // of the monotonic clock
+	first, last time.Duration // by the monotonic clock
 }
 
-// spans returns the spans in the file, by token.
+// spans returns the spans in the file, sorted by token.
 func (w *world) spans() (all []span) {
 	w.Helper()
 	text, err := os.ReadFile(w.file)
@@ -105,20 +105,20 @@ func (w *world) spans() (all []span) {
 	return all
 }
 
-// neverTwo fails if the commands of two tenures have run at the same time. It returns the number of
-// tenures.
+// neverTwo fails the test if commands of two tenures have run at the same time. It returns the
+// number of tenures.
 func (w *world) neverTwo() int {
 	w.Helper()
 	all := w.spans()
 	for i := 1; i < len(all); i++ {
 		if overlap := all[i-1].last - all[i].first; overlap >= 0 {
-			w.Errorf("the command with token %d ran for %v when that with token %d had started", all[i-1].token, overlap, all[i].token)
+			w.Errorf("the command with token %d still ran for %v after the command with token %d had started", all[i-1].token, overlap, all[i].token)
 		}
 	}
 	return len(all)
 }
 
-// lastMoment returns when a command was last seen running.
+// lastMoment returns the last timestamp of any command.
 func (w *world) lastMoment() time.Duration {
 	w.Helper()
 	all := w.spans()
@@ -133,7 +133,7 @@ func monotonic() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// awaitQueued waits until that number of contenders is in the queue.
+// awaitQueued waits until exactly want contenders are in the queue.
 func (w *world) awaitQueued(want int) {
 	w.Helper()
 	c := simbatest.Conn(w, w.server)
@@ -146,10 +146,10 @@ func (w *world) awaitQueued(want int) {
 			return
 		}
 	}
-	w.Fatalf("not %d contenders are in the queue", want)
+	w.Fatalf("the queue never has exactly %d contenders", want)
 }
 
-// gone waits until there is no process with that id.
+// gone waits until no process has the given id.
 func (w *world) gone(pid int) {
 	w.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -160,7 +160,7 @@ func (w *world) gone(pid int) {
 	w.Fatalf("process %d still runs", pid)
 }
 
-// wantsCode waits for the end of a wrapper.
+// wantsCode waits for the end of a wrapper, and checks its exit code.
 func (w *world) wantsCode(p *simbatest.Process, want int) {
 	w.Helper()
 	if got := p.Wait(w); got != want {

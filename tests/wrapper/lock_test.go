@@ -46,7 +46,7 @@ func TestLockPassesTheExitCodeOfTheCommand(t *testing.T) {
 			t.Errorf("%v: the output is %q, want %q", row.command, out, row.why)
 		}
 	}
-	// Each of them has released the mutex.
+	// Each wrapper has released the mutex, so the next one gets it at once.
 	w.wantsCode(w.lock(sh("true"), "--try"), 0)
 }
 
@@ -58,11 +58,11 @@ func TestLockNamesTheTenureInTheEnvironment(t *testing.T) {
 	p.Wants(t, `^SIMBA_OWNER=inner$`)
 	p.Wants(t, `^SIMBA_TOKEN=\d+$`)
 	if n := strings.Count(p.Output(), "SIMBA_TOKEN="); n != 1 {
-		t.Errorf("%d variables SIMBA_TOKEN", n)
+		t.Errorf("the command's environment has %d variables SIMBA_TOKEN, want 1", n)
 	}
 }
 
-// A user without a rule as: may contend as its own name only, and as what begins with it.
+// A user without a rule "as:" may contend only under ids that begin with the user's name.
 func TestLockOfAUserContendsByItsName(t *testing.T) {
 	t.Parallel()
 	users := filepath.Join(t.TempDir(), "users.acl")
@@ -99,7 +99,7 @@ func TestLockForwardsSignals(t *testing.T) {
 	}
 }
 
-// nohup(1) and a shell without job control start programs so.
+// nohup(1), and a shell without job control, start programs with ignored signals.
 func TestIgnoredSignalStaysIgnored(t *testing.T) {
 	w := newWorld(t)
 	lock := simbatest.Binary(t) + " lock --url " + w.url() + " job -- "
@@ -122,13 +122,14 @@ func TestLockOfAMutexThatAnotherOwns(t *testing.T) {
 	} {
 		p := w.lock(sh("echo ran"), row.flags...)
 		w.wantsCode(p, row.code)
-		// A short wait may end before the server has named the owner.
+		// After a short wait the message may differ, since the server may not have named the owner
+		// yet.
 		short := "simba-resp: job: not acquired; another waiter is next, or the server delays new grants, or has not replied yet"
 		if got := p.Output(); got != "simba-resp: job: not acquired; its owner is first" && (row.flags[0] != "--wait" || got != short) {
 			t.Errorf("%v: %q", row.flags, got)
 		}
 	}
-	// The attempts have left the queue. A waiter that gets SIGTERM does so, too.
+	// The failed attempts have left the queue. A waiter that gets SIGTERM leaves the queue, too.
 	waiting := w.lock(sh("echo ran"))
 	w.awaitQueued(1)
 	waiting.Signal(unix.SIGTERM)
@@ -160,7 +161,7 @@ func TestLockWithoutAServer(t *testing.T) {
 	p.Wants(t, again)
 	p.Signal(unix.SIGTERM)
 	wants(p, 128+15, again)
-	// A lock that waits for ever waits for the server, too.
+	// Without a limit for the wait, lock also waits for a server that is down.
 	p = w.lock(sh("echo ran"))
 	p.Wants(t, again)
 	w.server.Start()
@@ -169,10 +170,10 @@ func TestLockWithoutAServer(t *testing.T) {
 	p.Wants(t, "(?m)^ran$")
 }
 
-// The exit code is that of the command.
+// If the release fails, lock still exits with the code of the command.
 func TestLockWhoseReleaseFailsSaysSo(t *testing.T) {
 	w := newWorld(t)
-	p := w.lock(sh("read line; exit 7"), "--ttl", "1h") // its standard input is empty
+	p := w.lock(sh("read line; exit 7"), "--ttl", "1h") // read fails at once: stdin is empty
 	w.wantsCode(p, 7)
 	p = w.lock(sh("kill -KILL "+strconv.Itoa(w.server.Pid())), "--ttl", "1h")
 	w.wantsCode(p, 0)
@@ -217,11 +218,11 @@ func TestLockRefusesBadInputBeforeItConnects(t *testing.T) {
 	}
 }
 
-// The mutex is released when no process of the group is left.
+// The wrapper releases the mutex only when no process of the command's group is left.
 func TestProcessesThatTheCommandLeavesEndBeforeTheNextCommandStarts(t *testing.T) {
 	w := newWorld(t)
 	p := w.lock(w.worker("--leave", "--stubborn"), "--grace", "1s")
-	p.Wants(t, "^another started") // else the next one may be first
+	p.Wants(t, "^another started") // otherwise the next wrapper could get the mutex first
 	next := w.lock(w.worker())
 	w.wantsCode(p, 0)
 	p.Wants(t, "the command has ended and left processes")
@@ -234,14 +235,14 @@ func TestProcessesThatTheCommandLeavesEndBeforeTheNextCommandStarts(t *testing.T
 	}
 }
 
-// To kill(2), a zombie is a process of the group. Its parent, which has left the group, never waits
-// for it.
+// For kill(2), a zombie still belongs to its process group. In this test the zombie's parent has
+// left the group, and never waits for the zombie.
 func TestZombieInTheGroupDoesNotKeepTheMutex(t *testing.T) {
 	w := newWorld(t)
 	p := w.lock(w.worker("--leave", "--zombie"), "--grace", "1s")
 	parent := atoi(p.Wants(t, `^another started (\d+)`)[1])
 	w.wantsCode(w.lock(sh("true")), 0)
-	if err := unix.Kill(parent, unix.SIGKILL); err != nil { // it has the standard output of p
+	if err := unix.Kill(parent, unix.SIGKILL); err != nil { // it holds the stdout of p open
 		t.Error(err)
 	}
 	w.wantsCode(p, 0)

@@ -19,8 +19,8 @@ const (
 	outageGrace = 8 * time.Second // SIGKILL is due 2 s before the end
 )
 
-// justRenewed waits until the lease was renewed a moment ago, and returns when it ends at the
-// earliest. No further renewal is due for a good part of a second.
+// justRenewed waits until a moment after a renewal, and returns the earliest end of the lease. The
+// next renewal is due only after a good part of a second.
 func (w *world) justRenewed() (end time.Duration) {
 	w.Helper()
 	c := simbatest.Conn(w, w.server)
@@ -32,12 +32,11 @@ func (w *world) justRenewed() (end time.Duration) {
 			return asked + left
 		}
 	}
-	w.Fatal("the lease is not renewed")
+	w.Fatal("the wrapper does not renew the lease")
 	return 0
 }
 
-// The child is gone before the lease ends, whatever it does about SIGTERM and however many
-// processes it has.
+// All processes of the command must end before the lease, also if they ignore SIGTERM.
 func TestKilledServerEndsTheCommandBeforeTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{
@@ -55,10 +54,10 @@ func TestKilledServerEndsTheCommandBeforeTheLeaseEnds(t *testing.T) {
 			select {
 			case <-p.Exited():
 			case <-time.After(end - monotonic() + 50*time.Millisecond):
-				// A command that still runs has noted that.
+				// A command that still runs has written a timestamp, which lastMoment returns.
 			}
 			if last := w.lastMoment(); last >= end {
-				t.Fatalf("the command runs %v after the end of the lease", last-end)
+				t.Fatalf("the command still ran %v after the end of the lease", last-end)
 			} else {
 				t.Logf("the command ended %v before the lease", end-last)
 			}
@@ -70,7 +69,8 @@ func TestKilledServerEndsTheCommandBeforeTheLeaseEnds(t *testing.T) {
 	}
 }
 
-// A frozen server keeps its connections open, and grants the mutex when it continues.
+// A frozen server keeps its connections open. When it continues, it grants the mutex to the next
+// waiter.
 func TestFrozenServerEndsTheCommandBeforeTheNextOneStarts(t *testing.T) {
 	w := newWorld(t)
 	p := w.lock(w.worker("--stubborn"), "--ttl", "1s", "--grace", "4s")
@@ -88,7 +88,7 @@ func TestFrozenServerEndsTheCommandBeforeTheNextOneStarts(t *testing.T) {
 	}
 }
 
-// Nobody reads what the wrapper writes.
+// The wrapper's standard error is a full pipe that nobody reads.
 func TestFullStandardErrorDoesNotKeepTheCommandAlive(t *testing.T) {
 	w := newWorld(t)
 	read, full, err := os.Pipe()
@@ -143,18 +143,18 @@ func TestServerThatIsBackWithinTheLeaseIsNotNoticed(t *testing.T) {
 	pid, token := w.started(p)
 	w.server.Kill()
 	w.server.Start()
-	// The time that is left falls from reply to reply, until a renewal raises it.
+	// The remaining time of the lease falls from reply to reply. It rises when the wrapper renews.
 	c := simbatest.Conn(t, w.server)
 	for before, renewed := int64(math.MaxInt64), false; !renewed; time.Sleep(10 * time.Millisecond) {
 		owner := simbatest.DoRecord(t, c, "SIMBA.OWNER", "job")
 		if owner["owner"] != "me" || owner["token"] != int64(token) {
-			t.Fatalf("the owner is %v, not me with token %d", owner, token)
+			t.Fatalf("the owner is %v, want the wrapper with token %d", owner, token)
 		}
 		left := owner["transition"].(int64)
 		before, renewed = left, left > before
 	}
 	if strings.Contains(p.Output(), "signal") {
-		t.Errorf("the command has got a signal:\n%s", p.Output())
+		t.Errorf("the wrapper sent the command a signal:\n%s", p.Output())
 	}
 	p.Signal(unix.SIGUSR1)
 	p.Wants(t, `^signal user defined signal 1`)
@@ -181,14 +181,15 @@ func TestKilledWrapperTakesTheCommandWithIt(t *testing.T) {
 	}
 }
 
-// The lease ends while the wrapper is stopped. It must not wait for a timer, or for the server.
+// The lease ends while the wrapper is stopped. When the wrapper continues, it must kill the command
+// at once, without waiting for a timer or the server.
 func TestStoppedWrapperKillsTheCommandWhenItContinues(t *testing.T) {
 	w := newWorld(t)
 	p := w.lock(w.worker("--stubborn"), "--ttl", "1s", "--grace", "1s")
 	pid, token := w.started(p)
 	p.Pause()
 	next := w.lock([]string{"true"})
-	w.wantsCode(next, 0) // the lease of the first has ended
+	w.wantsCode(next, 0) // so the lease of the first wrapper has ended
 	if err := unix.Kill(pid, 0); err != nil {
 		t.Fatalf("the command with token %d has ended already", token)
 	}

@@ -23,7 +23,7 @@ type console struct {
 
 	mu   sync.Mutex // guards text
 	text strings.Builder
-	seen int // bytes of text that wants has matched; used by the test only
+	seen int // how far in text wants has matched; only the test's goroutine uses it
 }
 
 // The keys that a terminal turns into signals.
@@ -43,7 +43,7 @@ func (w *world) open(program string, args ...string) *console {
 	}
 	c := &console{TB: w, file: file}
 	var reading sync.WaitGroup
-	reading.Go(func() { _, _ = io.Copy(c, file) }) // ends with an error when the terminal is closed
+	reading.Go(func() { _, _ = io.Copy(c, file) }) // returns an error when the terminal is closed
 	w.Cleanup(func() {
 		file.Close() // the kernel sends SIGHUP
 		_ = cmd.Process.Kill()
@@ -61,7 +61,7 @@ func (w *world) shell() *console {
 	return c
 }
 
-// Write takes what the terminal shows.
+// Write appends what the terminal shows to the text.
 func (c *console) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +74,7 @@ func (c *console) shown() string {
 	return c.text.String()
 }
 
-// types sends keys to the terminal.
+// types sends keys to the terminal, as if a person typed them.
 func (c *console) types(keys string) {
 	c.Helper()
 	if _, err := io.WriteString(c.file, keys); err != nil {
@@ -82,7 +82,7 @@ func (c *console) types(keys string) {
 	}
 }
 
-// wants waits until the terminal shows the pattern, behind what an earlier call has matched.
+// wants waits until the terminal shows a match of the pattern, after the match of the last call.
 func (c *console) wants(pattern string) []string {
 	c.Helper()
 	re := regexp.MustCompile(pattern)
@@ -106,9 +106,9 @@ func TestCommandIsInTheForegroundOfATerminal(t *testing.T) {
 	c.wants(`signal interrupt foreground true`)
 	c.wants(`code 0`)
 	if n := strings.Count(c.shown(), "signal interrupt"); n != 1 {
-		t.Errorf("the command has got %d signals", n)
+		t.Errorf("the command got %d interrupts, want 1", n)
 	}
-	// The terminal is the shell's again.
+	// Now the shell has the terminal again, and can read from it.
 	c.types("read line; echo got $line\nwords\n")
 	c.wants(`got words`)
 }
@@ -151,7 +151,7 @@ func TestCommandDoesNotContinueWhenItsLeaseEndedWhileItWasStopped(t *testing.T) 
 	}
 }
 
-// Otherwise the other processes would run when the wrapper does not.
+// Otherwise the group's other processes would run on while the stopped wrapper cannot renew.
 func TestStoppedFirstProcessStopsItsWholeGroup(t *testing.T) {
 	w := newWorld(t)
 	c := w.shell()
@@ -172,7 +172,7 @@ func TestStoppedFirstProcessStopsItsWholeGroup(t *testing.T) {
 	}
 }
 
-// Nobody could continue the wrapper: its process group is orphaned.
+// Without a shell, nobody could continue a stopped wrapper. So the wrapper must not stop.
 func TestCtrlZWithoutAShellDoesNotStopTheCommandForEver(t *testing.T) {
 	w := newWorld(t)
 	c := w.open(simbatest.Binary(t), append([]string{"lock", "job", "--"}, w.worker()...)...)
@@ -183,11 +183,12 @@ func TestCtrlZWithoutAShellDoesNotStopTheCommandForEver(t *testing.T) {
 	c.wants(`signal interrupt foreground true`)
 }
 
-// Without the wrapper, the script and the command would both get SIGINT.
+// Without a wrapper, Ctrl-C sends SIGINT to the script and to the command. With one, the script
+// must end, too.
 func TestCtrlCEndsTheScriptThatRunsTheWrapper(t *testing.T) {
 	w := newWorld(t)
 	c := w.shell()
-	for _, shell := range []string{"sh", "bash"} { // bash goes on unless the wrapper ends by SIGINT
+	for _, shell := range []string{"sh", "bash"} { // bash continues unless SIGINT ends lock
 		c.types(shell + " -c \"$lock job -- sh -c 'echo star''ted; exec sleep 600'; echo the script goes o''n\"\n")
 		c.wants(`started`)
 		c.types(ctrlC)
@@ -204,11 +205,12 @@ func TestCtrlCEndsTheScriptThatRunsTheWrapper(t *testing.T) {
 	c.types("echo code $?\n")
 	c.wants(`code 130`)
 	if strings.Contains(c.shown(), "the script goes on") {
-		t.Errorf("the script goes on:\n%s", c.shown())
+		t.Errorf("the script continues after Ctrl-C:\n%s", c.shown())
 	}
 }
 
-// The wrapper is in the background then, and tostop stops background processes that write.
+// While its command runs, the wrapper is in the background. The terminal's setting tostop stops
+// background processes that write.
 func TestWrapperWritesToATerminalWithTostop(t *testing.T) {
 	w := newWorld(t)
 	c := w.shell()

@@ -46,9 +46,9 @@ import (
 	"golang.org/x/tools/go/analysis/passes/waitgroup"
 )
 
-// govet has the analyzers of go vet, and those of the same authors that go vet does not run. Two
-// are left out. The order that fieldalignment wants hides the meaning of fields; where bytes count,
-// a test counts them. The second names that shadow wants for err in an if are less clear.
+// govet has the analyzers of go vet, and those of the same module that go vet does not run, but for
+// two. fieldalignment wants fields in an order that hides their meaning; where the size of a struct
+// matters, a test checks it. shadow wants new names for err in if statements, which are less clear.
 var govet = []*analysis.Analyzer{
 	appends.Analyzer,
 	asmdecl.Analyzer,

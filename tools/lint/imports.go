@@ -13,13 +13,14 @@ const (
 	client = module + "/client"
 )
 
-// mayImport lists what each package may import beyond the standard library. Imports run only to the
-// right and to the vocabulary, and siblings do not import siblings:
+// mayImport lists what each package may import beyond the standard library. A package imports only
+// package simba, which has the vocabulary, and packages to its right, but no sibling:
 //
 //	cmd → resp → commands → simba.Backend → engine → Journal → persist
 //
-// A name of our own is one package. A name of another module stands for all its packages. Test
-// files and packages that are not listed (tests, examples) may import everything but the program.
+// In the lists, the name of a package of this project means this package only. The name of another
+// module means all its packages. Test files, and packages that are not listed (tests, examples),
+// may import everything but the program.
 var mayImport = map[string][]string{
 	"":                   {},
 	"access":             {},
@@ -37,23 +38,23 @@ var mayImport = map[string][]string{
 	"backends/mysql":     {module, module + "/backends/proxy", "github.com/go-sql-driver/mysql"},
 	"backends/zookeeper": {module, module + "/backends/proxy", "github.com/go-zookeeper/zk"},
 
-	// Client commands know the server by its wire only.
+	// The client commands use only the server's protocol.
 	"cli": {"github.com/BurntSushi/toml", "github.com/redis/go-redis/v9", "github.com/spf13/cobra", "golang.org/x/sys", "golang.org/x/term"},
 
 	"wrapper": {client, "golang.org/x/sys"},
 
-	// A module of its own, which imports nothing of the server's.
+	// The client is a module of its own, which imports nothing of the server.
 	"client":                     {client + "/internal/callbacks", client + "/internal/contend", client + "/internal/names", client + "/internal/suspend", "github.com/redis/go-redis/v9"},
 	"client/worker":              {client, client + "/internal/callbacks", client + "/internal/contend"},
 	"client/registry":            {client, client + "/internal/contend", client + "/internal/names"},
 	"client/internal":            {},
 	"client/internal/testserver": {client, "github.com/redis/go-redis/v9"},
 
-	// A module of its own, so that the client's users do not get the server's modules.
+	// simbatest is a module of its own, so that the client's users do not get the server's modules.
 	"client/simbatest": {module, module + "/commands", module + "/engine", module + "/resp", "github.com/redis/go-redis/v9"},
 }
 
-// program is what only main packages are: nobody depends on it.
+// program is the folder of the main packages. No package may import them.
 const program = module + "/cmd"
 
 var imports = &analysis.Analyzer{
@@ -80,8 +81,8 @@ var imports = &analysis.Analyzer{
 	},
 }
 
-// rule returns the imports that a package of the module may have: those of the closest listed
-// folder. If no folder is listed, limited is false.
+// rule returns the imports that a package may have. They are those of the package itself in
+// mayImport, or of the closest folder above it. limited is false if mayImport lists none of them.
 func rule(pkg string) (allowed []string, limited bool) {
 	if pkg == module {
 		return mayImport[""], true
@@ -102,10 +103,11 @@ func allows(allowed []string, name string) bool {
 	})
 }
 
-// within reports whether a package is root, or below it.
+// within reports whether the package name is root, or is below root.
 func within(name, root string) bool { return name == root || strings.HasPrefix(name, root+"/") }
 
-// isStandard reports whether a package comes with Go: the names of all others begin with a domain.
+// isStandard reports whether a package is in the standard library. The names of all other packages
+// begin with a domain.
 func isStandard(name string) bool {
 	first, _, _ := strings.Cut(name, "/")
 	return !strings.Contains(first, ".")

@@ -43,7 +43,7 @@ func TestImportsRunOnlyDownwards(t *testing.T) {
 	}
 }
 
-// imported returns how many findings there are if a file of the package has that import.
+// imported returns the number of findings in a file of package pkg that imports name.
 func imported(t *testing.T, pkg, file, name string) (findings int) {
 	t.Helper()
 	fset := token.NewFileSet()

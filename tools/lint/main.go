@@ -36,8 +36,8 @@ func main() {
 	unitchecker.Main(all...)
 }
 
-// notInTests names the analyzers that skip tests. A test ignores errors that it is not about, and
-// it compares errors by identity.
+// notInTests names the analyzers that skip test files. A test may ignore errors that it does not
+// check, and may compare errors by identity.
 var notInTests = map[string]bool{"errcheck": true, "errorlint": true}
 
 // signed returns the analyzer with its name appended to each finding.

@@ -35,8 +35,9 @@ var (
 // hasClauseAsSubject reports whether a clause or an infinitive is the subject of a sentence:
 // "What is left is deleted", "To lose a race is normal". Questions are exempt.
 //
-// It counts finite verbs. Each subordinating word accounts for one. If none accounts for a verb,
-// the clause before that is its subject. It takes some plurals for verbs, and misses rare verbs.
+// The function pairs each subordinating word (what, that, if) with one finite verb. A further verb
+// has the clause before it as its subject. The function takes some plurals for verbs, and misses
+// rare verbs.
 func hasClauseAsSubject(s sentence) bool {
 	words := s.plain()
 	if len(words) < 3 || s.isQuestion() {
@@ -54,7 +55,7 @@ func hasClauseAsSubject(s sentence) bool {
 		expected = 1
 	case "that":
 		switch {
-		case words[1] == "which": // accounts for its verb
+		case words[1] == "which": // "that which …": the next verb belongs to which
 		case slices.Contains([]string{"a", "an", "the", "it", "they", "nobody", "no"}, words[1]):
 			expected = 1
 		default:

@@ -11,7 +11,7 @@ import (
 	"unicode"
 )
 
-// checkGo checks the comments of a Go file, the identifiers that it declares, and its name.
+// checkGo checks the comments of a Go file, the identifiers that the file declares, and its name.
 func checkGo(path string, source []byte) ([]finding, error) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, path, source, parser.ParseComments|parser.SkipObjectResolution)
@@ -52,7 +52,7 @@ var (
 
 func readComment(fset *token.FileSet, group *ast.CommentGroup) (c comment) {
 	c.texts = []text{{}}
-	inCode := false // between two backticks
+	inCode := false // whether the text is between two backticks
 	for _, part := range group.List {
 		if output.MatchString(part.Text) {
 			break
@@ -69,7 +69,7 @@ func readComment(fset *token.FileSet, group *ast.CommentGroup) (c comment) {
 	return c
 }
 
-// strip removes the marks of a comment.
+// strip removes the comment marks, such as "//".
 func strip(s string) string {
 	if s, ok := strings.CutPrefix(s, "//"); ok {
 		return s
@@ -77,7 +77,7 @@ func strip(s string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(s, "/*"), "*/")
 }
 
-// read adds one line to the last text, or begins the next.
+// read adds a line to the last text, or begins a new text with it.
 func (c *comment) read(line string, at int, inCode *bool) {
 	item := listItem.FindString(line)
 	switch {
@@ -147,7 +147,7 @@ func declared(file *ast.File, f func(*ast.Ident)) {
 
 var clauseTest = regexp.MustCompile(`^(Test|Fuzz|Benchmark|Example)(Who|What|Whoever|Whatever)[A-Z]`)
 
-// checkIdentifier checks each word of a name: of a Go identifier or of a file.
+// checkIdentifier checks each word of the name of a Go identifier or a file.
 func checkIdentifier(name string, line int) (found []finding) {
 	words := append(append([]string{""}, split(name)...), "")
 	for i, w := range words {
@@ -161,7 +161,7 @@ func checkIdentifier(name string, line int) (found []finding) {
 	return found
 }
 
-// split returns the words of an identifier in lower case: "readHTTPBody_2" is read, http, body.
+// split returns the words of an identifier in lower case: read, http, body for "readHTTPBody_2".
 func split(name string) (words []string) {
 	runes := []rune(name)
 	from := 0

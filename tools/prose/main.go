@@ -4,8 +4,8 @@
 //
 //	prose [file or folder ...]
 //
-// Without arguments it checks the current folder. A finding is a line "file:line: rule: text";
-// the exit code is 1 if there are any.
+// Without arguments it checks the current folder. It prints each finding as a line
+// "file:line: rule: text". If there are findings, the exit code is 1.
 package main
 
 import (
@@ -61,7 +61,7 @@ func run(w io.Writer, roots []string) (findings int, err error) {
 	return findings, nil
 }
 
-// skipped reports whether the folder holds no prose of this project.
+// skipped reports whether a folder has no prose of this project.
 func skipped(folder string) bool {
 	return strings.HasPrefix(folder, ".") || folder == "testdata" || folder == "node_modules"
 }

@@ -15,7 +15,7 @@ const (
 	columns100 = "// 3456789 123456789 123456789 123456789 123456789 123456789 123456789 123456789 123456789 123456789"
 )
 
-// findings returns the output of the program for a folder with one file. The path is left out.
+// findings returns the output of the program for a folder with one file, without the file's path.
 func findings(t *testing.T, name, content string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,12 +29,13 @@ func findings(t *testing.T, name, content string) []string {
 	}
 	lines := strings.Split(strings.ReplaceAll(out.String(), dir+string(filepath.Separator), ""), "\n")
 	if lines = lines[:len(lines)-1]; len(lines) != n {
-		t.Errorf("%d findings, but %d lines", n, len(lines))
+		t.Errorf("run returns %d findings, but has printed %d lines", n, len(lines))
 	}
 	return lines
 }
 
-// The first text breaks a rule. The second keeps it, and is as close to the first as possible.
+// In each case the text broken breaks a rule. The text kept is as similar as possible and breaks no
+// rule.
 func TestEachRuleIsFoundBroken(t *testing.T) {
 	for _, test := range []struct{ name, file, broken, finding, kept string }{
 		{"sentence in a comment", "a.go", "// " + words25 + " 26.", "a.go:3: sentence: 26 words: one two", "// " + words25 + ". Next."},
@@ -107,6 +108,6 @@ func TestAFileThatIsNoGoIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := run(&bytes.Buffer{}, []string{dir}); err == nil {
-		t.Error("no error")
+		t.Error("run returns no error for a Go file that does not parse")
 	}
 }

@@ -27,7 +27,7 @@ func checkText(t *text) (found []finding) {
 	return found
 }
 
-// checkPhrase checks a heading or the cell of a table, which is short and may be a clause.
+// checkPhrase checks a heading or the cell of a table. It must be short, and it may be a clause.
 func checkPhrase(what string, t *text) (found []finding) {
 	if n := sentence(t.words).count(); n > mostWords {
 		found = append(found, finding{t.words[0].line, what, fmt.Sprintf("%d words: %s", n, sentence(t.words))})
@@ -40,7 +40,7 @@ func checkPhrase(what string, t *text) (found []finding) {
 
 var url = regexp.MustCompile(`https?://[^\s)>]+`)
 
-// checkLine checks the length of a line. A tab is four columns, a URL none.
+// checkLine checks the length of a line. A tab counts as four columns, a URL as none.
 func checkLine(line string, at int) []finding {
 	shown := strings.ReplaceAll(url.ReplaceAllString(line, ""), "\t", "    ")
 	n := utf8.RuneCountInString(shown)
@@ -80,5 +80,5 @@ func checkWords(s sentence) (found []finding) {
 
 var camelCase = regexp.MustCompile(`^\W*[\w.]*(_|[a-z][A-Z]|\w\.[A-Za-z])[\w.]*(\(\))?\W*$`)
 
-// isIdentifier reports whether a word of a comment is a name of the code.
+// isIdentifier reports whether a word of a comment is an identifier of the code.
 func isIdentifier(s string) bool { return camelCase.MatchString(s) }

@@ -5,18 +5,18 @@ import (
 	"unicode"
 )
 
-// A word is what stands between two spaces, with its punctuation. A code span is one word, as is
-// whatever adjoins it.
+// A word is the text between two spaces, with its punctuation. A code span counts as one word,
+// together with the text that adjoins it.
 type word struct {
 	text string
 	line int
-	code bool // it has a code span, so no rule about words applies
+	code bool // the word has a code span, so no rule about words applies
 }
 
 // A text is a block of prose: a paragraph, a list item, a heading or a table cell.
 type text struct {
 	words []word
-	open  bool // no space followed the last word yet
+	open  bool // whether the last word may continue: no space has followed it
 }
 
 // add appends prose, which may begin in the middle of a word.
@@ -64,8 +64,8 @@ func (t *text) sentences() (all []sentence) {
 
 var abbreviations = map[string]bool{"e.g.": true, "i.e.": true, "vs.": true, "cf.": true}
 
-// ends reports whether a sentence ends with the word. An ellipsis ends none: in this project it
-// mostly stands for arguments that are left out.
+// ends reports whether a sentence ends with the word. An ellipsis does not end a sentence: in this
+// project it mostly stands for omitted arguments.
 func (w word) ends() bool {
 	s := strings.TrimRight(w.text, `)]"'”’*_`)
 	return strings.HasSuffix(s, "?") || strings.HasSuffix(s, "!") && len(s) > 1 ||
@@ -73,7 +73,7 @@ func (w word) ends() bool {
 			!abbreviations[strings.ToLower(strings.TrimLeft(s, `(["'“‘`))]
 }
 
-// plain returns the word in lower case and without punctuation around it, or "`" if it is code.
+// plain returns the word in lower case, without the punctuation around it. For code it returns "`".
 func (w word) plain() string {
 	if w.code {
 		return "`"
@@ -86,7 +86,7 @@ func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) 
 // A sentence is never empty.
 type sentence []word
 
-// count returns the number of words; a dash, an arrow or an ellipsis is none.
+// count returns the number of words. A dash, an arrow or an ellipsis does not count.
 func (s sentence) count() (n int) {
 	for _, w := range s {
 		if w.code || strings.ContainsFunc(w.text, isWordRune) {
@@ -96,7 +96,7 @@ func (s sentence) count() (n int) {
 	return n
 }
 
-// plain returns the words, normalized. It leaves out what is only punctuation.
+// plain returns the plain form of each word. It leaves out words that are only punctuation.
 func (s sentence) plain() (words []string) {
 	for _, w := range s {
 		if p := w.plain(); p != "" {
@@ -106,7 +106,7 @@ func (s sentence) plain() (words []string) {
 	return words
 }
 
-// String returns the first words, enough to find the sentence again.
+// String returns the first words of the sentence, so that a reader can find it.
 func (s sentence) String() string {
 	const enough = 14
 	var b strings.Builder

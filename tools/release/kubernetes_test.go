@@ -46,7 +46,7 @@ func readManifests(t *testing.T, file string) *manifests {
 		decode := func(object any) {
 			t.Helper()
 			if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
-				t.Errorf("%s, %s: %v", file, kind.Kind, err)
+				t.Errorf("decode the %[2]s in %[1]s: %[3]v", file, kind.Kind, err)
 			}
 		}
 		switch kind.APIVersion + " " + kind.Kind {
@@ -76,7 +76,7 @@ func readManifests(t *testing.T, file string) *manifests {
 func TestManifestsAreValidAndTheirObjectsFitTogether(t *testing.T) {
 	files, err := filepath.Glob("../../deploy/kubernetes/*.yaml")
 	if err != nil || len(files) != 2 {
-		t.Fatalf("%q, %v", files, err)
+		t.Fatalf("deploy/kubernetes has the files %q, %v, want two", files, err)
 	}
 	for _, file := range files {
 		m := readManifests(t, file)
@@ -124,7 +124,8 @@ func TestManifestsNameTheNewestVersion(t *testing.T) {
 	}
 }
 
-// checkContainer compares names that the objects must have in common.
+// checkContainer checks that the container, its pod and the service use the same names of ports and
+// volumes. It also checks that the pod runs as the image's user.
 func checkContainer(t *testing.T, file string, w workload, service *core.Service) {
 	t.Helper()
 	c := w.pods.Spec.Containers[0]
@@ -134,7 +135,7 @@ func checkContainer(t *testing.T, file string, w workload, service *core.Service
 	}
 	for _, p := range service.Spec.Ports {
 		if ports[p.TargetPort.StrVal] != p.Port {
-			t.Errorf("%s: the service's port %s is not that of the container", file, p.Name)
+			t.Errorf("%s: the port %s of the service is not a port of the container", file, p.Name)
 		}
 	}
 	for name, probe := range map[string]*core.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
@@ -154,7 +155,7 @@ func checkContainer(t *testing.T, file string, w workload, service *core.Service
 			t.Errorf("%s: nothing provides the volume %s", file, m.Name)
 		}
 	}
-	const user = 65532 // and its group
+	const user = 65532 // the image's user, and the group of that user
 	security := w.pods.Spec.SecurityContext
 	if id := security.RunAsUser; id == nil || *id != user {
 		t.Errorf("%s: the pods do not run as the image's user", file)

@@ -1,4 +1,4 @@
-// Package release checks, within seconds, what a release and a deployment are configured by.
+// Package release checks the configuration files of releases and deployments within seconds.
 package release
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/goreleaser/goreleaser/v2/pkg/config"
 )
 
-// A misspelled key would be ignored silently by a lenient reader.
+// GoReleaser could silently ignore a misspelled key, so the test reads the file strictly.
 func TestGoReleaserKnowsEveryKeyOfItsConfiguration(t *testing.T) {
 	project, err := config.Load("../../.goreleaser.yaml")
 	if err != nil {

@@ -9,22 +9,22 @@ if owner == '' then hasWaiters = handOff(me) end
 
 if owner == me then
   renew(t, tr, newSession)
-  return reply('renewed', 0, '')
+  return finish('renewed', 0, '')
 end
 -- A full Redis accepts no new contender. A contender with a queue entry or a reservation is not
 -- new.
 local refused = full and reserved ~= me and not call('ZSCORE', queue, me)
 if owner == '' and (reserved == '' or reserved == me) then
-  if refused then return reply('full', 0, '') end
+  if refused then return finish('full', 0, '') end
   if hasWaiters then dequeue(me) end
   grant(me, t, tr, newSession, '', '')
-  return reply('acquired', 0, '')
+  return finish('acquired', 0, '')
 end
 if owner ~= '' then compareEnds() end
 if mode == 'noqueue' then
   local rank = call('ZRANK', queue, me)
-  return reply('busy', rank and rank + 1 or 0, '')
+  return finish('busy', rank and rank + 1 or 0, '')
 end
-if refused then return reply('full', 0, '') end
+if refused then return finish('full', 0, '') end
 local score = enqueue(me, mode == 'wait' and 'b' or 'p', t, tr, newSession, ARGV[12])
-return reply(mode == 'wait' and 'waiting' or 'queued', call('ZRANK', queue, me) + 1, score)
+return finish(mode == 'wait' and 'waiting' or 'queued', call('ZRANK', queue, me) + 1, score)

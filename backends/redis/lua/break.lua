@@ -6,4 +6,4 @@ if owner ~= '' then
   endTenure('broken', ARGV[7])
 end
 handOff()
-return reply(status, 0, '')
+return finish(status, 0, '')

@@ -2,10 +2,11 @@
 -- ARGV  7 contender  8 token  9 ticket
 --       10 'acknowledged' = the ticket returns the grant to its client now; 'received' = the server
 --          received it by a message
--- The extra of the reply is 1 if the server had not received it before.
+-- The extra of the reply is 1 if a 'received' grant is new to the server, else 0.
 local status, isNew = 'ok', 0
 -- A lease may expire before the ticket's server receives the grant. Reconciling may then grant the
--- same ticket a later tenure. The server receives that grant later or never.
+-- same ticket a later tenure. So an acknowledgment also accepts a later tenure of the same ticket,
+-- whose message may still be on its way or lost.
 local later = ARGV[10] == 'acknowledged' and lastGrant == server .. '/' .. ARGV[9] .. ' ' .. token
 if owner == ARGV[7] and (ARGV[8] == token or later) then
   status = 'confirmed'
@@ -20,7 +21,7 @@ elseif ARGV[10] == 'acknowledged' then
   -- grants.
   local kind, wttl, wtransition, wserver, wticket, _, since, _, _, score = readWaiter(ARGV[7])
   if kind == 'b' and wserver == server and wticket == ARGV[9] then poll(ARGV[7], wttl, wtransition, since, score) end
-  call('HDEL', ended, server .. '/' .. ARGV[9])
+  call('HDEL', endedTickets, server .. '/' .. ARGV[9])
 end
 local rank = call('ZRANK', queue, ARGV[7])
-return reply(status, rank and rank + 1 or 0, isNew)
+return finish(status, rank and rank + 1 or 0, isNew)

@@ -23,4 +23,4 @@ else
 end
 handOff()
 local rank = call('ZRANK', queue, me)
-return reply(status, rank and rank + 1 or 0, '')
+return finish(status, rank and rank + 1 or 0, '')

@@ -19,4 +19,4 @@ while #list < wanted do
     end
   end
 end
-return reply('ok', 0, list)
+return finish('ok', 0, list)

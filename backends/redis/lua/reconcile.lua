@@ -1,12 +1,13 @@
 -- reconcile: applies what happened to the mutex without a request, and returns its state.
 -- ARGV  7 '1' = also remove the polling waiters that have lapsed
 --       8 a polling contender whose channel has a new subscription, or ''
---       9 how many wakeups follow: release notices of Simba since the last reconciliation
---       … of each wakeup: the contender that was notified, the releaser
+--       9 how many release notices to single contenders follow: those since the last
+--         reconciliation, by Simba or by our own scripts
+--       … of each notice: the contender that was notified, the releaser
 --       … of each waiter here that must have a queue entry: contender, score, ttl, transition,
 --         session, ticket
 -- The extra of the reply is a list: the length of the queue, the session of the lease.
-local sweep, renotify, wakeups = ARGV[7] == '1', ARGV[8], tonumber(ARGV[9])
+local sweep, renotify, notices = ARGV[7] == '1', ARGV[8], tonumber(ARGV[9])
 if owner ~= '' then compareEnds() end
 local unconfirmed, status = revokeUnconfirmed(), 'ok'
 
@@ -15,7 +16,7 @@ local unconfirmed, status = revokeUnconfirmed(), 'ok'
 local function restoreWaiter(c, score, t, tr, s, wticket)
   local ticket, n = server .. '/' .. wticket, #grants
   local latest = string.match(lastGrant, '^[^ ]*') == ticket
-  local byCommand = latest and string.sub(lastGrant, -1) == '!' or not latest and call('HEXISTS', ended, ticket) == 1
+  local byCommand = latest and string.sub(lastGrant, -1) == '!' or not latest and call('HEXISTS', endedTickets, ticket) == 1
   if c == owner then
     grants[n + 1], grants[n + 2], grants[n + 3] = c, token, wticket
     return
@@ -38,8 +39,16 @@ local function restoreWaiter(c, score, t, tr, s, wticket)
     enqueue(c, 'b', t, tr, s, wticket, score)
   end
 end
-for i = 10 + 2 * wakeups, #ARGV, 6 do
+for i = 10 + 2 * notices, #ARGV, 6 do
   restoreWaiter(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4], ARGV[i + 5])
+end
+
+-- Renewals do not write the queue. So its expiry is extended here, at most once a day. A queue
+-- without expiry is another program's.
+local queueRemaining = call('PTTL', queue)
+if queueRemaining >= 0 and queueRemaining < KEEP - DAY then
+  call('PEXPIRE', queue, KEEP)
+  call('PEXPIRE', waiting, KEEP)
 end
 
 -- An earlier notice to the polling contender may have gone to a subscription that has ended. So the
@@ -69,21 +78,20 @@ end
 -- it. removed collects such contenders. These contenders have had no tenure since, and have not
 -- queued again.
 --
--- The wakeups also contain notices of our own scripts, which have the same form. Our scripts record
--- the end of a tenure before they publish such a notice. And only contenders of Simba subscribe to
--- channels without braces.
+-- The notices of our own scripts have the same form. Our scripts record the end of a tenure before
+-- they publish such a notice. And only contenders of Simba subscribe to channels without braces.
 local removed = {}
-local function handleWakeup(i)
+local function handleNotice(i)
   local c, releaser, hadTenure, releasedLater = ARGV[i], ARGV[i + 1], false, false
-  for k = i + 2, 8 + 2 * wakeups, 2 do
+  for k = i + 2, 8 + 2 * notices, 2 do
     releasedLater, hadTenure = releasedLater or ARGV[k] == releaser, hadTenure or ARGV[k + 1] == c
   end
-  -- recorded: a script has recorded the release of this wakeup, so that release removed c.
+  -- recorded: an earlier script saw this release, but not whom it took from the queue: c.
   local recorded = unnotified and releaser == last
   if recorded then unseen, foreignRelease, unnotified, changed = true, true, false, true end
-  -- The releaser had the reservation, and then a tenure that our scripts did not see. It is no
-  -- waiter of ours, which would have its record during its reservation. If a later wakeup went to
-  -- the releaser, its reservation is newer than this notice. Then the notice is one of our own.
+  -- The releaser held the reservation, so it must have had a tenure that we did not see. There are
+  -- two exceptions: a waiter of ours, which would have a record; and a later notice to the
+  -- releaser, which shows that the reservation is newer.
   if reserved == releaser and not releasedLater and c ~= releaser and not readWaiter(releaser) then
     unseen, foreignRelease = true, true
     endReservation()
@@ -95,7 +103,7 @@ local function handleWakeup(i)
     removed[#removed + 1] = c
   end
 end
-for i = 10, 8 + 2 * wakeups, 2 do handleWakeup(i) end
+for i = 10, 8 + 2 * notices, 2 do handleNotice(i) end
 
 for _, c in ipairs(removed) do
   if foreignRelease and owner == '' and reserved == '' and notifyFree(c, true) and window > 0 then
@@ -105,7 +113,7 @@ for _, c in ipairs(removed) do
 end
 -- Simba up to 3.1 notifies only that contender. Contenders of 3.2 and later subscribe to the mutex'
 -- channel only, so the free mutex is announced there.
-if foreignRelease and wakeups > 0 then freed = true end
+if foreignRelease and notices > 0 then announceFree = true end
 handOff()
 -- If others got the mutex, the removed contenders go back to the front of the queue. A contender
 -- that missed Simba's notice would not queue again. A contender that received it has queued at the
@@ -121,4 +129,4 @@ end
 local due = owner ~= '' and ends or reserved ~= '' and reservedUntil or 0
 if unconfirmed then due = math.min(due, now + LATE / 2) end
 if sweep and nextLapse ~= 0 and (due == 0 or nextLapse < due) then due = nextLapse end
-return reply(status, 0, { call('ZCARD', queue), session }, due)
+return finish(status, 0, { call('ZCARD', queue), session }, due)

@@ -9,9 +9,9 @@ end
 -- A request for one tenure or one session may be late, so it does not change the queue.
 if wanted == '0' and bound == '' and call('ZREM', queue, me) == 1 then
   local kind, _, _, wserver, wticket = readWaiter(me)
-  if kind == 'b' then notifyReplaced(me, wserver, wticket) end
+  if kind == 'b' then notifyEntryGone(me, wserver, wticket) end
   leave(me, 'left')
   if reserved == me then endReservation() end
 end
 handOff()
-return reply(status, 0, '')
+return finish(status, 0, '')

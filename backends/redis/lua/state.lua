@@ -1,21 +1,25 @@
--- The beginning of every script: it reads the state of the mutex.
+-- The beginning of every script. It ends a script that is late, reads the state of the mutex, and
+-- refuses keys that another program wrote.
 --
 -- KEYS  all in one slot
 --   1 lock: the owner's id, expires with the lease (shared with Simba on the JVM)
 --   2 queue: zset of contenders by arrival (shared with Simba up to 3.1; 3.2 and 3.3 delete it)
 --   3 tenure: the record below; outlives the lock
 --   4 waiting: hash of contenders, with their records: see readWaiter in waiters.lua
---   5 ended: hash of tickets whose tenure a command ended before their server received the grant
+--   5 endedTickets: hash of tickets whose tenure a command ended before their server received the
+--     grant
 --   6 fence: the largest token so far (shared with Simba from 3.3)
 --   7 tokenKey: the token of the tenure, expires with the lock (shared with Simba from 3.3)
 -- ARGV  1 this server's id   2 handoff window, ms   3 queue grace, ms   4 '1' in a cluster
 --       5 the deadline: when the server stops waiting for the reply, in ms of Redis' clock
 --       6 how many ms the fence outlives the last lease; '0' = it lives for ever
-local lock, queue, tenure, waiting, ended, fence, tokenKey = unpack(KEYS)
+local lock, queue, tenure, waiting, endedTickets, fence, tokenKey = unpack(KEYS)
 local server, call = ARGV[1], redis.call
 
--- KEEP: how many ms queues and records live after their last write. A lease is two days at most,
--- and each lease writes them at least once. So they outlive every lease and wait.
+-- KEEP: how many ms records and queues live after their last write. Each lease and each renewal
+-- writes the record, and a lease is two days at most. The queue and the waiters' records are
+-- written when a waiter enters, and reconcile.lua extends their expiry. So they outlive every lease
+-- and wait.
 local KEEP = '345600000'
 
 local time = call('TIME')
@@ -28,7 +32,8 @@ if now >= tonumber(ARGV[5]) then return { 'late', '0', now } end -- both are who
 local state = call('MGET', lock, tenure, fence, tokenKey)
 -- lockOwner, lockToken: what these two keys hold; the record may differ.
 local lockOwner, lockToken = state[1], state[4]
--- idle: there is neither an owner nor a waiter, nor the token of a tenure.
+-- idle: the keys lock, token, queue and waiting are all missing. The record may still name an
+-- owner.
 local idle = not lockOwner and call('EXISTS', lock, tokenKey, queue, waiting) == 0
 -- foreignKey: a key that another program wrote. MGET returns nothing for a key of another type.
 local foreignKey, problem = nil, 'is not a string'
@@ -75,8 +80,10 @@ lastGrant = lastGrant or ''
 acquired, ttl, transition, reservedUntil, nextLapse = acquired or 0, ttl or 0, transition or 0, reservedUntil or 0, nextLapse or 0
 local ends = acquired + ttl + transition
 
--- asker: the contender of the request. reconcile_fast.lua and queue_first.lua set it to '' = none.
+-- asker: the contender of the request. reconcile_fast.lua and queue_prelude.lua set it to '' =
+-- none.
 local asker = ARGV[7]
 
--- breaks: this script is break.lua, which works on a full Redis for any owner: see break_first.lua.
+-- breaks: set by break_prelude.lua. A break may adopt any foreign owner on a full Redis. Other
+-- scripts may do so only if the owner is asker.
 local breaks = false

@@ -2,9 +2,13 @@
 -- the record up to date: a lease may have expired, and other programs may have changed the mutex.
 --
 -- Most requests find nothing to repair and nobody waiting. A fast path handles these in a few lines
--- before this file. It writes and publishes exactly what these steps would. Its reply is short:
--- status, token, now. Fast paths exist because Lua creates the functions of this file anew in each
--- run. That alone costs as much as all the rest.
+-- before this file. It writes and publishes what these steps would, but leaves out some repairs. A
+-- fast renewal clears `unnotified`, and does not raise the fence. The fast paths of acquire and
+-- reconcile do not look for tenures in between, which a fence above the token shows. Apart from
+-- that of reconcile, a fast path's reply is short: status, token, now.
+--
+-- Fast paths exist because Lua creates the functions of this file anew in each run. That alone
+-- costs as much as all the rest.
 
 -- refuse ends the script with an error for an operator. On a node that takes no writes, it fails
 -- with that error instead, because the node's data may be old.
@@ -43,8 +47,9 @@ end
 local window, grace, cluster = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
 -- changed: the record must be saved. grants and events are for the reply.
 local changed, grants, events = false, {}, {}
--- freed: this script made the mutex free, other than by expiry.
-local freed = false
+-- announceFree: finish announces the mutex if it is free then. A lease that only expired needs no
+-- notice.
+local announceFree = false
 
 -- expectType refuses a key of another type, before a later step fails on it. It returns whether the
 -- key exists.
@@ -54,7 +59,7 @@ local function expectType(key, kind)
   return is == kind
 end
 expectType(queue, 'zset')
-expectType(ended, 'hash')
+expectType(endedTickets, 'hash')
 local hasRecords = expectType(waiting, 'hash')
 requirePublish()
 
@@ -161,15 +166,15 @@ end
 
 -- recordEnd notes the end of the tenure in the record. The owner may be a waiter whose server has
 -- not received the grant. If a command ended the tenure, that wait has ended too. Then lastGrant
--- and the key ended tell its server so when it reconciles. If the lease expired, or the server
--- seemed dead, the waiter waits on.
+-- and the hash endedTickets tell its server so when it reconciles. If the lease expired, or the
+-- server seemed dead, the waiter waits on.
 local function recordEnd(kind, reason)
   event(kind, owner, token, reason)
   if kind == 'broken' or kind == 'released' and reason ~= 'server gone' then
     if string.sub(lastGrant, -1 - #token) == ' ' .. token then lastGrant = lastGrant .. '!' end
     if string.match(granted, '/%d+$') then
-      call('HSET', ended, granted, '')
-      call('PEXPIRE', ended, KEEP)
+      call('HSET', endedTickets, granted, '')
+      call('PEXPIRE', endedTickets, KEEP)
     end
   end
   last, owner, session, granted, reserved, reservedUntil = owner, '', '', '', '', 0
@@ -180,12 +185,12 @@ end
 local function endTenure(kind, reason)
   call('DEL', lock, tokenKey)
   recordEnd(kind, reason)
-  freed = kind ~= 'expired'
+  announceFree = kind ~= 'expired'
 end
 
 -- endReservation leaves a free mutex to the next waiter.
 local function endReservation()
-  reserved, reservedUntil, changed, freed = '', 0, true, true
+  reserved, reservedUntil, changed, announceFree = '', 0, true, true
 end
 
 -- save writes the record, without trailing fields that have their default.
@@ -245,8 +250,8 @@ local function compareEnds()
   if off > SLACK or off < -SLACK and off + elapsed() < -SLACK then adoptEnd(ms) end
 end
 
--- sameTenure: if the owner is the same, lock and record belong to one tenure. Otherwise Simba from
--- 3.3 has set another token, or the fence shows a tenure in between.
+-- sameTenure: if lock and record name the same owner, whether they mean one tenure. No if Simba
+-- from 3.3 set another token, or the fence shows a tenure in between.
 local sameTenure = lockToken == token or not lockToken and fenceToken <= tonumber(token)
 -- unseen: a tenure began or ended, and none of our scripts did it.
 -- foreignRelease: another program released the mutex.

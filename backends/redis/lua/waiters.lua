@@ -1,4 +1,5 @@
--- The steps on waiters and the queue. The last step makes the reply.
+-- The steps on waiters and the queue. In between, this file restores queue entries that other
+-- programs have removed. The last step makes the reply.
 
 -- readWaiter returns the fields of a waiter's record, nothing if there is none:
 --   kind: 'b' = blocked, 'p' = polling, 'x' = a contender of Simba that was passed over
@@ -49,8 +50,8 @@ local function hasSubscriber(channel) return call('PUBSUB', 'NUMSUB', channel)[2
 -- Simba before 3.0.2 subscribes to the channels' names without braces, but publishes to those with
 -- braces.
 local plainChannel = 'simba:' .. string.sub(lock, 8, -2)
--- restoreEntries cannot restore contenders of Simba, which have no record. They queue again after
--- this notice.
+-- restoreEntries cannot restore contenders of Simba, which have no record or one of kind 'x'. They
+-- queue again after this notice.
 if unseen and call('EXISTS', queue) == 0 and (cluster or hasSubscriber(plainChannel)) then
   redis.pcall('PUBLISH', plainChannel, 'released@@' .. last) -- users may lack the right
 end
@@ -104,8 +105,8 @@ local function revokeUnconfirmed()
   end
 end
 
--- notifyReplaced notifies another server that its waiter has no queue entry any more.
-local function notifyReplaced(c, wserver, wticket)
+-- notifyEntryGone notifies another server that its waiter has no queue entry any more.
+local function notifyEntryGone(c, wserver, wticket)
   if wserver ~= server then
     call('PUBLISH', 'simba-server:' .. wserver, string.sub(lock, 8, -2) .. ' ' .. c .. ' 0 ' .. wticket)
   end
@@ -148,7 +149,8 @@ end
 
 -- handOff gives a free mutex to the first waiter that can be reached. It grants the mutex to a
 -- blocked waiter. It notifies a polling waiter, and reserves the mutex for it. The contender me,
--- which makes this request, needs no notice. handOff returns whether anybody waits.
+-- which makes this request, needs no notice. handOff returns false if the mutex is free and nobody
+-- waits. It returns true if anybody waits, or if the mutex is owned or reserved.
 local function handOff(me)
   if owner ~= '' or reserved ~= '' then return true end
   local from = 0
@@ -217,7 +219,7 @@ local function enqueue(c, kind, t, tr, s, ticket, original)
       (hserver == server or call('PUBLISH', 'simba-server:' .. hserver, '') > 0) then
     return score
   end
-  if had == 'b' and kind == 'b' then notifyReplaced(c, hserver, hticket) end
+  if had == 'b' and kind == 'b' then notifyEntryGone(c, hserver, hticket) end
   if kind == 'p' then
     poll(c, t, tr, since or now, score)
   else
@@ -229,11 +231,11 @@ local function enqueue(c, kind, t, tr, s, ticket, original)
   return score
 end
 
--- reply saves the record, announces a free mutex, and returns the script's reply: see parseReply in
--- reply.go. due: when to reconcile the mutex; nil = at the end of the lease or reservation.
-local function reply(status, position, extra, due)
+-- finish saves the record, announces a free mutex, and returns the script's reply: see parseReply
+-- in reply.go. due: when to reconcile the mutex; nil = at the end of the lease or reservation.
+local function finish(status, position, extra, due)
   if changed then save() end
-  if freed and owner == '' and reserved == '' then call('PUBLISH', lock, 'released@@' .. last) end
+  if announceFree and owner == '' and reserved == '' then call('PUBLISH', lock, 'released@@' .. last) end
   if owner ~= '' then
     return { status, owner, token, acquired, acquired + ttl, ends, now, position, extra, due or ends, grants, events }
   end

@@ -8,11 +8,11 @@ import "sync"
 type Queue struct {
 	mu      sync.Mutex // guards what follows
 	queue   []func()
-	idle    chan struct{} // closed when all have returned; nil = none was ever added
+	idle    chan struct{} // closed when all functions have returned; nil = none was ever added
 	running bool
 }
 
-// Add has f called after all that were added before.
+// Add adds f. The Queue calls it after all functions that were added before.
 func (q *Queue) Add(f func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package names has the names and limits of the server that the client and its subpackages share.
-// The client imports nothing of the server: a test of the server's module compares them.
+// Package names has the server's names and limits that the client and its subpackages use. The
+// client imports nothing of the server, so a test of the server's module compares the two copies.
 package names
 
 import (
@@ -21,7 +21,7 @@ const (
 )
 
 // CheckMillis returns an error unless d lies between lowest and highest and is a whole number of
-// milliseconds. The error calls it by name.
+// milliseconds. The error begins with name.
 func CheckMillis(name string, d, lowest, highest time.Duration) error {
 	switch {
 	case d < lowest || d > highest:
@@ -40,8 +40,8 @@ func CheckMutex(s string) error {
 	return nil
 }
 
-// CheckContender returns why the server refuses s as a contender's id. "@@" separates the fields
-// of a notice, so an id must not contain it.
+// CheckContender returns why the server refuses s as a contender's id. An id must not contain "@@",
+// which separates the fields of a notice.
 func CheckContender(s string) error {
 	err := checkName(s, MaxContenderLen)
 	for i := 1; i < len(s) && err == nil; i++ {
@@ -78,21 +78,21 @@ func checkName(s string, limit int) error {
 	return nil
 }
 
-// MutexChannel is where the server announces a new tenure of the mutex, and that the mutex is
-// free and nobody is next.
+// MutexChannel returns the channel on which the server announces each new tenure of the mutex. It
+// also announces there that a tenure has ended and no waiter is next.
 func MutexChannel(mutex string) string { return "simba:{" + mutex + "}" }
 
-// ContenderChannel is where the server notifies a contender that it is next.
+// ContenderChannel returns the channel on which the server notifies a contender that it is next.
 func ContenderChannel(mutex, contender string) string { return MutexChannel(mutex) + ":" + contender }
 
-// EventChannel is where the server publishes every event of the mutex as JSON.
+// EventChannel returns the channel on which the server publishes every event of the mutex as JSON.
 func EventChannel(mutex string) string { return "simba-events:{" + mutex + "}" }
 
-// AcquiredNotice is the payload on MutexChannel when contender's tenure begins.
+// AcquiredNotice returns the payload on MutexChannel when the tenure of a contender begins.
 func AcquiredNotice(contender string) string { return "acquired@@" + contender }
 
-// ReleasedPrefix begins the payload on ContenderChannel, or on MutexChannel if nobody is next,
-// when a tenure has ended. The owner's id follows.
+// ReleasedPrefix begins the notice that a tenure has ended. The id of its owner follows. The server
+// sends the notice on ContenderChannel of the next waiter, or on MutexChannel if there is none.
 const ReleasedPrefix = "released@@"
 
 // The kinds of events on EventChannel.

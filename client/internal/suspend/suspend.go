@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// pretended is what Pretend has added, in nanoseconds.
+// pretended is the sum of what Pretend has added, in nanoseconds.
 var pretended atomic.Int64
 
 // Time returns how long the machine was suspended since it booted. Go's monotonic clock stands
-// still meanwhile, and the server's may not.
+// still during a suspension, but the server's clock may not.
 func Time() time.Duration { return measured() + time.Duration(pretended.Load()) }
 
-// Pretend adds d to the results of Time until undo, for tests: they cannot suspend the machine.
+// Pretend adds d to the results of Time until undo is called. Tests use it, because they cannot
+// suspend the machine.
 func Pretend(d time.Duration) (undo func()) {
 	pretended.Add(int64(d))
 	return func() { pretended.Add(-int64(d)) }

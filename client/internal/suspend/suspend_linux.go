@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// Linux' numbers of its clocks.
+// The numbers of two clocks of Linux.
 const (
 	clockMonotonic = 1
 	clockBoottime  = 7
@@ -16,10 +16,12 @@ const (
 // longest is the largest result of measured so far, in nanoseconds.
 var longest atomic.Int64
 
-// measured returns the difference of the clocks that run and stand still while the machine is
-// suspended. It may be less than the truth if this process is held up between reading them. The
-// truth never falls, so measured returns the largest difference so far: a late reading does not
-// make a lease seem longer.
+// measured returns how long the machine was suspended. That is the difference between the boot
+// clock, which runs during a suspension, and the monotonic clock, which does not.
+//
+// If the process is delayed between the two readings, the difference is too small, and a lease
+// would seem longer. The true value never falls, so measured returns the largest difference so
+// far.
 func measured() time.Duration {
 	boot, ok1 := clock(clockBoottime)
 	mono, ok2 := clock(clockMonotonic)
@@ -34,7 +36,7 @@ func measured() time.Duration {
 	return time.Duration(longest.Load())
 }
 
-// clock returns the nanoseconds of one of Linux' clocks.
+// clock returns the time of a clock of Linux in nanoseconds.
 func clock(id uintptr) (ns int64, ok bool) {
 	var ts syscall.Timespec
 	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&ts)), 0)

@@ -4,5 +4,5 @@ package suspend
 
 import "time"
 
-// measured returns 0: the time is not known on this system.
+// measured returns 0: this system does not tell how long it was suspended.
 func measured() time.Duration { return 0 }

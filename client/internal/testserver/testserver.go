@@ -1,5 +1,5 @@
-// Package testserver runs the server for the examples. The server is another module, in the
-// folder above this one: the examples run it as a process and import nothing of it.
+// Package testserver runs the server for the examples of the client. The server is another module,
+// in the folder above the client's. The examples import nothing of it and run it as a process.
 package testserver
 
 import (
@@ -23,10 +23,10 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// folder is where build puts the server.
+// folder is a temporary folder for the server's program and the data directories.
 var folder string
 
-// Main runs the tests of a package.
+// Main runs the tests of a package, and removes the temporary folder. TestMain calls it.
 func Main(m *testing.M) {
 	var err error
 	if folder, err = os.MkdirTemp("", "simba-resp-client"); err != nil {
@@ -37,7 +37,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// build returns the path of the server's program.
+// build builds the server's program once and returns its path.
 var build = sync.OnceValue(func() string {
 	mod, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
@@ -130,7 +130,7 @@ func start(cmd *exec.Cmd) *server {
 	}
 }
 
-// Check ends an example that fails.
+// Check panics if err is not nil. An example has no testing.T to fail.
 func Check(err error) {
 	if err != nil {
 		panic(err)

@@ -1,7 +1,7 @@
 // Command contend contends for leadership as long as it runs, and prints when it is the leader.
 //
-// Run it in two terminals beside `make run`. The first becomes the leader. End it with Ctrl-C or
-// with kill -9, and the other takes over.
+// Start a server with `make run`, and this program in two other terminals. The first one becomes
+// the leader. End it with Ctrl-C or kill -9, and the other one becomes the leader.
 package main
 
 import (
@@ -52,11 +52,11 @@ func contend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return contender.Run(ctx) // and release, so that the next need not wait
+	return contender.Run(ctx) // Run also releases the mutex, so that the next owner need not wait
 }
 
-// lead works until the ownership ends. A real program sends the token with each change, and the
-// resource refuses a token smaller than the largest so far.
+// lead works until the ownership ends. A real program sends the fencing token with each change, and
+// the resource refuses a token that is smaller than the largest so far.
 func lead(ownership context.Context, _ client.State) {
 	fmt.Printf("acquired, token %d\n", client.Token(ownership))
 	for ownership.Err() == nil {

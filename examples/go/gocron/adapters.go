@@ -11,11 +11,12 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// locker is a gocron.Locker: of all schedulers with a job of that name, one runs it each time.
+// locker is a gocron.Locker. When a job is due in several schedulers, only one of them runs it.
 type locker struct {
 	c *client.Client
-	// splay is how long a job stays locked at least. It is longer than the clocks of two schedulers
-	// may differ: otherwise the later one runs a short job once more.
+	// splay is the shortest time for which a job stays locked. It must be longer than the
+	// difference of the clocks of two schedulers. Otherwise the later one runs a short job once
+	// more.
 	splay time.Duration
 }
 
@@ -36,8 +37,8 @@ type jobLock struct {
 	until time.Time
 }
 
-// Unlock implements gocron.Lock. If it is early, it returns at once, and the lock is released when
-// the splay has passed, or by Close of the Client.
+// Unlock implements gocron.Lock. Before the splay has passed, it returns at once. The lock is then
+// released when the splay has passed, or by Close of the Client.
 func (l *jobLock) Unlock(ctx context.Context) error {
 	if early := time.Until(l.until); early > 0 {
 		time.AfterFunc(early, func() { _ = l.Lock.Unlock(context.WithoutCancel(ctx)) })
@@ -46,7 +47,7 @@ func (l *jobLock) Unlock(ctx context.Context) error {
 	return l.Lock.Unlock(ctx)
 }
 
-// elector is a gocron.Elector: the scheduler whose contender owns the mutex runs all jobs.
+// elector is a gocron.Elector. The scheduler whose contender owns the mutex runs all jobs.
 type elector struct{ *client.Contender }
 
 var _ gocron.Elector = elector{}
@@ -57,7 +58,7 @@ var errNotLeader = errors.New("another scheduler is the leader")
 func newElector(c *client.Client, mutex string) (elector, error) {
 	k, err := c.NewContender(client.ContenderConfig{
 		Mutex:      mutex,
-		OnAcquired: func(context.Context, client.State) {}, // IsLeader asks instead
+		OnAcquired: func(context.Context, client.State) {}, // nothing to do: gocron calls IsLeader
 	})
 	if err != nil {
 		return elector{}, err
@@ -65,7 +66,8 @@ func newElector(c *client.Client, mutex string) (elector, error) {
 	return elector{k}, k.Start()
 }
 
-// IsLeader implements gocron.Elector. It reads the clock, so it is right after a freeze, too.
+// IsLeader implements gocron.Elector. It reads the clock, so its result is right even after a
+// freeze of the process.
 func (e elector) IsLeader(context.Context) error {
 	if e.IsOwner() {
 		return nil

@@ -1,10 +1,11 @@
 // Command gocron runs a job of gocron on one of many processes, by a Locker or by an Elector.
 //
-// Run it in two terminals beside `make run`. With `--by locker` each run of the job is on the
-// process that locks it first. With `--by elector` all runs are on one process, until that ends.
+// Start a server with `make run`, and this program in two other terminals. With `--by locker` the
+// process that first locks a job runs it. With `--by elector` one process runs all jobs until it
+// ends.
 //
-// A mutex that is lost while the job runs does not stop the job: gocron passes it no context of the
-// lock. A job that must stop then is better done by client.Scheduler.
+// If the mutex is lost while a job runs, the job continues, because gocron does not pass the
+// context of the lock to the job. If a job must stop then, use client.Scheduler.
 package main
 
 import (

@@ -19,7 +19,7 @@ type counter struct{ atomic.Int64 }
 
 func (c *counter) Write(p []byte) (int, error) { c.Add(1); return len(p), nil }
 
-// start runs the program as a process would. stop ends it and waits.
+// start runs the program in a goroutine. stop ends the program and waits for its end.
 func start(t *testing.T, rdb *redis.Client, by string, out io.Writer) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -39,17 +39,17 @@ func TestLockerRunsTheJobOnceOfTwoSchedulers(t *testing.T) {
 		rdb := simbatest.Start(t)
 		var a, b counter
 		start(t, rdb, "locker", &a)
-		time.Sleep(time.Second) // their clocks differ by that
+		time.Sleep(time.Second) // the clocks of the two schedulers differ by a second
 		stopB := start(t, rdb, "locker", &b)
-		time.Sleep(time.Hour + 10*time.Second) // not at the instant of a run
+		time.Sleep(time.Hour + 10*time.Second) // to a time at which no run is due
 		if n := a.Load() + b.Load(); n != 60 {
-			t.Errorf("in an hour it runs %d times, of which %d by b", n, b.Load())
+			t.Errorf("in an hour the job ran %d times, of which %d in b, want 60", n, b.Load())
 		}
 		stopB()
 		before := a.Load()
 		time.Sleep(time.Hour)
 		if n := a.Load() - before; n != 60 {
-			t.Errorf("alone a runs it %d times", n)
+			t.Errorf("after b has stopped, a runs the job %d times in an hour, want 60", n)
 		}
 	})
 }
@@ -61,14 +61,14 @@ func TestElectorRunsTheJobOnTheLeader(t *testing.T) {
 		stopA := start(t, rdb, "elector", &a)
 		time.Sleep(time.Second)
 		start(t, rdb, "elector", &b)
-		time.Sleep(time.Hour + 10*time.Second) // not at the instant of a run
+		time.Sleep(time.Hour + 10*time.Second) // to a time at which no run is due
 		if a.Load() != 60 || b.Load() != 0 {
-			t.Errorf("the leader runs it %d times, the other %d times", a.Load(), b.Load())
+			t.Errorf("the leader has run the job %d times, the other %d times, want 60 and 0", a.Load(), b.Load())
 		}
 		stopA()
 		time.Sleep(time.Hour)
 		if a.Load() != 60 || b.Load() != 60 {
-			t.Errorf("the first leader runs it %d times, the next %d times", a.Load(), b.Load())
+			t.Errorf("the first leader has run the job %d times, the next %d times, want 60 and 60", a.Load(), b.Load())
 		}
 	})
 }
@@ -76,7 +76,7 @@ func TestElectorRunsTheJobOnTheLeader(t *testing.T) {
 func TestUnknownWayToShareIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if err := run(t.Context(), simbatest.Start(t), "luck", time.Minute, io.Discard); err == nil {
-			t.Error("no error")
+			t.Error("run accepts --by luck")
 		}
 	})
 }

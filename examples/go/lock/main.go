@@ -1,7 +1,7 @@
 // Command lock locks a mutex for one piece of work, and ends.
 //
-// Run it in two terminals beside `make run`. The second waits until the first has done its work.
-// Or end the first during its work with Ctrl-C or kill -9.
+// Start a server with `make run`, and this program in two other terminals. The second one waits
+// until the first one has done its work, or until you end the first one with Ctrl-C or kill -9.
 package main
 
 import (
@@ -49,16 +49,16 @@ func lock(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil && !errors.Is(err, client.ErrLost):
 		return nil // Ctrl-C
-	case err != nil: // ErrLost: another owner may have changed what it protects
+	case err != nil: // ErrLost: another owner may have changed what the mutex protects
 		return err
 	}
 	fmt.Println("released")
 	return nil
 }
 
-// do works until the work is done, the program is to stop, or the lock is lost. A real program
-// sends the token with each change, and the resource refuses a token smaller than the largest so
-// far.
+// do works until the work is done, Ctrl-C ends the program, or the lock is lost. A real program
+// sends the fencing token with each change, and the resource refuses a token that is smaller than
+// the largest so far.
 func do(ctx context.Context) error {
 	fmt.Printf("acquired, token %d\n", client.Token(ctx))
 	done := time.After(*work)

@@ -1,6 +1,6 @@
 // Command observe prints the owner of a mutex and does not contend for it.
 //
-// Run it in a third terminal, beside two of the others on the same mutex.
+// Run it together with one of the other examples. Use the same `--mutex`.
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Command opentelemetry works under a lock, and prints the spans of what that took.
+// Command opentelemetry works under a lock, and prints the spans of its wait, tenure and work.
 //
-// Run it in two terminals beside `make run`, with `--work 10s`: the second waits, and its span
-// "simba acquire" shows how long.
+// Start a server with `make run`, and this program with `--work 10s` in two other terminals. The
+// second one waits, and its span "simba acquire" shows how long.
 package main
 
 import (

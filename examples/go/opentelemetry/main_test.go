@@ -40,17 +40,17 @@ func TestSpansShowTheWaitTheTenureAndTheWork(t *testing.T) {
 		}
 		report := got["report"]
 		if len(report.Events) != 1 || report.Events[0].Name != "simba contended" {
-			t.Errorf("events of the caller's span: %v", report.Events)
+			t.Errorf("the caller's span has the events %v, want one, simba contended", report.Events)
 		}
 		for name, took := range map[string]time.Duration{
 			"simba acquire": time.Hour, "simba work": time.Minute, "simba hold": time.Minute,
 		} {
 			s := got[name]
 			if lasted := s.EndTime.Sub(s.StartTime); lasted < took || lasted > took+time.Second {
-				t.Errorf("%s takes %v, want %v", name, lasted, took)
+				t.Errorf("the span %s lasts %v, want %v", name, lasted, took)
 			}
 			if s.Parent.SpanID() != report.SpanContext.SpanID() || s.Status.Code != codes.Unset {
-				t.Errorf("%s has the parent %v and the status %v", name, s.Parent.SpanID(), s.Status)
+				t.Errorf("the span %s has the parent %v and the status %v", name, s.Parent.SpanID(), s.Status)
 			}
 		}
 	})
@@ -69,15 +69,15 @@ func TestSpanOfALostTenureHasAnError(t *testing.T) {
 		spans := keeping{tracetest.NewInMemoryExporter()}
 		both := exporters{exporter, spans}
 		if err := run(t.Context(), rdb, both); !errors.Is(err, client.ErrLost) {
-			t.Error(err)
+			t.Errorf("run returns %v, want ErrLost", err)
 		}
 		for _, s := range spans.GetSpans() {
 			if s.Name == "simba hold" && s.Status.Code != codes.Error {
-				t.Errorf("status %v", s.Status)
+				t.Errorf("the span of a lost tenure has the status %v, want an error", s.Status)
 			}
 		}
 		if !strings.Contains(out.String(), `"Name":"simba hold"`) {
-			t.Errorf("printed\n%s", &out)
+			t.Errorf("the program has not printed the span simba hold:\n%s", &out)
 		}
 	})
 }

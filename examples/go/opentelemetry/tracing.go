@@ -11,8 +11,9 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// hooks returns hooks that make a span of each wait, each tenure and each work. A span's parent is
-// that in the context of Do, Lock or Run. It is made when it ends, with the start that Took gives.
+// hooks returns hooks that create a span for each wait, each tenure and each work. The parent of
+// these spans is the span in the context of Do, Lock or Run. A hook creates a span when it ends,
+// and computes the start from Took.
 func hooks(tracer trace.Tracer) client.Hooks {
 	span := func(name string) func(context.Context, client.HookEvent) {
 		return func(ctx context.Context, e client.HookEvent) {
@@ -29,7 +30,7 @@ func hooks(tracer trace.Tracer) client.Hooks {
 		}
 	}
 	return client.Hooks{
-		// An event of the caller's span: the wait itself is a span when it ends.
+		// Add an event to the caller's span. The span of the wait is created when the wait ends.
 		Contended: func(ctx context.Context, e client.HookEvent) {
 			trace.SpanFromContext(ctx).AddEvent("simba contended", trace.WithAttributes(
 				attribute.String("simba.mutex", e.Mutex), attribute.String("simba.owner", e.Owner.ID)))

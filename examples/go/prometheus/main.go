@@ -1,7 +1,7 @@
-// Command prometheus works under a lock again and again, and serves metrics of its locks.
+// Command prometheus repeatedly works under a lock, and serves metrics of its locks.
 //
-// Run it in two terminals beside `make run`, the second with `--http-addr 127.0.0.1:9102`. Then
-// read http://127.0.0.1:9101/metrics.
+// Start a server with `make run`, and this program in two other terminals. The second one needs
+// `--http-addr 127.0.0.1:9102`. Then read http://127.0.0.1:9101/metrics.
 package main
 
 import (

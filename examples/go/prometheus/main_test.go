@@ -27,7 +27,7 @@ func TestMetricsCountAnHourOfWork(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		breakAfter := time.AfterFunc(30*time.Minute, func() { // while it works
+		breakAfter := time.AfterFunc(30*time.Minute, func() { // during the work
 			if err := rdb.Do(context.Background(), "SIMBA.BREAK", *mutex).Err(); err != nil {
 				t.Error(err)
 			}
@@ -47,12 +47,12 @@ func TestMetricsCountAnHourOfWork(t *testing.T) {
 			"simba_client_mutexes_held 0\n",
 		} {
 			if !strings.Contains(w.Body.String(), want) {
-				t.Errorf("no line %q in\n%s", want, w.Body)
+				t.Errorf("the metrics have no line %q:\n%s", want, w.Body)
 			}
 		}
 		problems, err := testutil.GatherAndLint(reg)
 		if err != nil || len(problems) != 0 {
-			t.Errorf("promlint: %v, %v", problems, err)
+			t.Errorf("promlint finds %v, %v", problems, err)
 		}
 	})
 }

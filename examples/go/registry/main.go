@@ -1,8 +1,9 @@
-// Command registry locks the reentrant lock of a key repeatedly, for some pieces of work each
-// time.
+// Command registry repeatedly locks the reentrant lock of a key. Each time it does some pieces of
+// work.
 //
-// Run it in two terminals beside `make run`. They lock alternately. End the one that works with
-// kill -9, and the other has the lock when the lease ends.
+// Start a server with `make run`, and this program in two other terminals. The two lock
+// alternately. End the one that works with kill -9, and the other one gets the lock when the lease
+// ends.
 package main
 
 import (
@@ -57,7 +58,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	holder := locks.NewHolder() // one for each goroutine that locks, as a thread in Spring
+	holder := locks.NewHolder() // each goroutine that locks needs one, like a thread in Spring
 
 	for ctx.Err() == nil {
 		err := batch(ctx, lock, holder)
@@ -89,7 +90,7 @@ func batch(ctx context.Context, lock *registry.Lock, holder *registry.Holder) er
 	return errors.Join(err, unlocked)
 }
 
-// piece locks the lock again, as its holder may. That begins the lease anew.
+// piece locks the lock again, which its holder may do. Each Lock of the holder renews the lease.
 func piece(ctx context.Context, lock *registry.Lock, holder *registry.Holder) (err error) {
 	if err := lock.Lock(ctx, holder); err != nil {
 		return err

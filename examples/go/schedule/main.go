@@ -1,7 +1,8 @@
-// Command schedule does a piece of work every second, in one of all the processes that run it.
+// Command schedule does a piece of work every second. If several processes run it, only one of them
+// works.
 //
-// Run it in two terminals beside `make run`. End the one that works with Ctrl-C, or with kill -9,
-// and the other goes on with the schedule.
+// Start a server with `make run`, and this program in two other terminals. End the one that works
+// with Ctrl-C or kill -9, and the other one continues the schedule.
 package main
 
 import (
@@ -60,5 +61,5 @@ func schedule(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return scheduler.Run(ctx) // and release, so that the next need not wait
+	return scheduler.Run(ctx) // Run also releases the mutex, so that the next owner need not wait
 }

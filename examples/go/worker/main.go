@@ -1,7 +1,7 @@
 // Command worker is a job processor that works while it is the leader, and prints its states.
 //
-// Run it in two terminals beside `make run`. End the one that works with Ctrl-C or kill -9, and
-// the other continues the work.
+// Start a server with `make run`, and this program in two other terminals. End the one that works
+// with Ctrl-C or kill -9, and the other one works.
 package main
 
 import (
@@ -55,20 +55,20 @@ func work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return w.Run(ctx) // and release, so that the next need not wait
+	return w.Run(ctx) // Run also releases the mutex, so that the next owner need not wait
 }
 
-// consumer stands for one that takes jobs from a queue.
+// consumer stands for a consumer that takes jobs from a queue.
 type consumer struct {
-	done chan struct{} // closed when it has stopped; nil = never started
+	done chan struct{} // closed when the consumer has stopped; nil = never started
 }
 
-// start consumes jobs until the ownership ends. A real program sends the token with each change,
-// and the resource refuses a token smaller than the largest so far.
+// start consumes jobs until the ownership ends. A real program sends the fencing token with each
+// change, and the resource refuses a token that is smaller than the largest so far.
 func (c *consumer) start(ownership context.Context) error {
 	fmt.Printf("acquired, token %d\n", client.Token(ownership))
 	c.done = make(chan struct{})
-	go func() { // stop waits for it
+	go func() { // stop waits for this goroutine
 		defer close(c.done)
 		for ownership.Err() == nil {
 			fmt.Println("working")

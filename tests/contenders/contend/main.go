@@ -1,6 +1,6 @@
 // Contend is a contender in a process of its own, for tests that kill or freeze it. It writes one
-// line for each event and check. A line begins with the machine's monotonic clock in nanoseconds,
-// read just before:
+// line for each event and check. A line begins with the time just before that, by the machine's
+// monotonic clock in nanoseconds:
 //
 //	… acquired 7   OnAcquired was called
 //	… owned 7      the ownership context had not ended
@@ -101,7 +101,7 @@ func clock() int64 {
 	return now.Nano()
 }
 
-// say writes one line with one call, so a kill does not lose it.
+// say writes a line with one system call, so a kill does not lose a part of the line.
 func say(at int64, words ...any) {
 	os.Stdout.WriteString(fmt.Sprintln(append([]any{at}, words...)...))
 }

@@ -1,10 +1,10 @@
-// Worker is a command for tests of lock and elect. It appends to a file, until it ends, a line for
-// each moment at which it has run:
+// Worker is a command for tests of lock and elect. Every few milliseconds, until it ends, it
+// appends a line to a file:
 //
 //	<nanoseconds of the monotonic clock> <token> <pid>
 //
-// It writes to standard output that it has started, its signals, and that it has continued after a
-// stop. HUP, INT, QUIT and TERM end it with exit code 0, unless it ignores them.
+// It also reports its start and each signal on standard output, CONT after a stop included. HUP,
+// INT, QUIT and TERM end it with exit code 0, unless the flag --stubborn is set.
 package main
 
 import (
@@ -36,7 +36,8 @@ func run() error {
 	another := flag.Bool("another", false, "close file 3 when started")
 	flag.Parse()
 
-	// Before the first line: who reads it may send a signal.
+	// Catch signals before the first line of output, since the test may send one when it reads that
+	// line.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGCONT)
 	moments, err := os.OpenFile(*file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -52,7 +53,7 @@ func run() error {
 		}
 	}
 	if *another && *zombie {
-		if err := exec.Command("true").Start(); err != nil { // nobody waits for it
+		if err := exec.Command("true").Start(); err != nil { // becomes a zombie
 			return err
 		}
 		if err := unix.Setpgid(0, 0); err != nil {
@@ -68,7 +69,7 @@ func run() error {
 	} else {
 		fmt.Printf("started %d token %s of %s foreground %v\n", os.Getpid(), os.Getenv("SIMBA_TOKEN"), os.Getenv("SIMBA_MUTEX"), foreground())
 	}
-	limit := time.After(3 * time.Minute) // nobody else may end it if a test fails
+	limit := time.After(3 * time.Minute) // a failed test may leave the worker running
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -78,7 +79,7 @@ func run() error {
 		select {
 		case <-tick.C:
 		case <-limit:
-			return errors.New("it was not ended in time")
+			return errors.New("no signal ended the worker in time")
 		case sig := <-signals:
 			fmt.Printf("signal %v foreground %v\n", sig, foreground())
 			if sig != unix.SIGUSR1 && sig != unix.SIGCONT && !*stubborn {
@@ -88,13 +89,13 @@ func run() error {
 	}
 }
 
-// note adds the present moment to the file.
+// note appends the present moment to the file.
 func note(moments *os.File) error {
 	_, err := fmt.Fprintf(moments, "%d %s %d\n", monotonic(), os.Getenv("SIMBA_TOKEN"), os.Getpid())
 	return err
 }
 
-// startAnother returns when the other worker has started.
+// startAnother starts another worker, and returns when that worker reports that it runs.
 func startAnother(file string, flags ...string) error {
 	ready, theirs, err := os.Pipe()
 	if err != nil {
@@ -106,7 +107,7 @@ func startAnother(file string, flags ...string) error {
 		return err
 	}
 	theirs.Close()
-	_, err = io.Copy(io.Discard, ready) // until the other has closed its end
+	_, err = io.Copy(io.Discard, ready) // returns when the other worker has closed its end
 	return err
 }
 

@@ -1,2 +1,0 @@
--- The first line of break: see breaks in state.lua.
-breaks = true

@@ -1,0 +1,2 @@
+-- The prelude of break.
+breaks = true

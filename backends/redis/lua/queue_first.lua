@@ -1,2 +1,0 @@
--- The first line of queue: ARGV names no contender.
-asker = ''

@@ -1,0 +1,2 @@
+-- The prelude of queue: ARGV names no contender.
+asker = ''
