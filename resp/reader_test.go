@@ -107,14 +107,14 @@ func TestHostilePacketsGetRedisErrors(t *testing.T) {
 		{"count that is no number", "*a\r\n", "invalid multibulk length"},
 		{"count without carriage return", "*1\n", "invalid multibulk length"},
 		{"lone newline as count", "*1\r\n\n", "expected '$', got '\n'"},
-		{"bulk shorter than it is", "*1\r\n$2\r\nPING\r\n", "invalid bulk length"},
+		{"bulk longer than its length says", "*1\r\n$2\r\nPING\r\n", "invalid bulk length"},
 		{"bulk that ends with a newline only", "*1\r\n$4\r\nPINGx\n", "invalid bulk length"},
 		{"no dollar", "*1\r\n:4\r\n", "expected '$', got ':'"},
-		{"endless count", "*" + long, "too big mbulk count string"},
-		{"endless count with an end", "*" + long + "\r\n", "too big mbulk count string"},
+		{"too long count without a line end", "*" + long, "too big mbulk count string"},
+		{"too long count with a line end", "*" + long + "\r\n", "too big mbulk count string"},
 		{"endless bulk length", "*1\r\n$" + long, "too big bulk count string"},
-		{"endless line", long, "too big inline request"},
-		{"endless line with an end", long + "\r\n", "too big inline request"},
+		{"too long line without a line end", long, "too big inline request"},
+		{"too long line with a line end", long + "\r\n", "too big inline request"},
 		{"too many words", strings.Repeat("a ", 1025) + "\r\n", "invalid multibulk length"},
 		{"open quote", "PING \"a\r\n", "unbalanced quotes in request"},
 		{"open single quote", "PING 'a\r\n", "unbalanced quotes in request"},
@@ -202,7 +202,7 @@ func TestTLSOnThePlainPortIsDetected(t *testing.T) {
 			t.Errorf("after %q: commands %v, error %v, want an error about TLS", before, got, err)
 		}
 	}
-	// The first of the two bytes alone may begin a command. Elsewhere both are ordinary bytes.
+	// A command may begin with 0x16 if 0x03 does not follow. Inside a command, both are ordinary.
 	if got, err := parse(t, defaults(), true, "\x16\r\n", 1); err != nil || len(got) != 1 {
 		t.Errorf("commands %v, error %v, want one command that is the byte 0x16", got, err)
 	}
@@ -344,13 +344,13 @@ func TestSomeCommandsMayHaveLongArguments(t *testing.T) {
 		data string
 		ok   bool
 	}{
-		"one that may":      {fmt.Sprintf("*2\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n", long), true},
-		"one that may not":  {fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
-		"the name itself":   {fmt.Sprintf("*2\r\n$50\r\n%s\r\n$1\r\na\r\n", long), false},
-		"beyond the whole":  {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n$50\r\n%s\r\n", long, long), false},
-		"the next command":  {fmt.Sprintf("*1\r\n$4\r\nEVAL\r\n*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
-		"a shorter name":    {fmt.Sprintf("*2\r\n$3\r\nEVA\r\n$50\r\n%s\r\n", long), false},
-		"its last argument": {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$1\r\na\r\n$50\r\n%s\r\n", long), true},
+		"one that may":                       {fmt.Sprintf("*2\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n", long), true},
+		"one that may not":                   {fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
+		"the name itself":                    {fmt.Sprintf("*2\r\n$50\r\n%s\r\n$1\r\na\r\n", long), false},
+		"arguments beyond the command limit": {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n$50\r\n%s\r\n", long, long), false},
+		"the next command":                   {fmt.Sprintf("*1\r\n$4\r\nEVAL\r\n*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
+		"a shorter name":                     {fmt.Sprintf("*2\r\n$3\r\nEVA\r\n$50\r\n%s\r\n", long), false},
+		"its last argument":                  {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$1\r\na\r\n$50\r\n%s\r\n", long), true},
 	} {
 		for piece := range 8 {
 			if _, err := parse(t, l, false, test.data, piece); (err == nil) != test.ok {

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// priorityLock is a mutual exclusion lock. Calls for the mutex' owner get it first, then all
-// others. Each group gets it in the order of the calls. The zero value is unlocked.
+// priorityLock is a lock in this process. Calls that serve the contender that owns the simba mutex
+// get it first, then all others. Each group gets it in the order of the calls. The zero value is
+// unlocked.
 type priorityLock struct {
 	mu     sync.Mutex // guards the fields below
 	busy   bool

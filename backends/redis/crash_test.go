@@ -16,8 +16,9 @@ func TestCrashOfSyncingRedisLosesNothingAcknowledged(t *testing.T) {
 	backendtest.Crash(t, e, 8, s.Kill, s.Start)
 }
 
-// The estimate of Redis' clock only sets the deadline of a script. If the deadline refuses a script
-// too early, the server sends the script again. Redis' own clock counts the windows.
+// simba-resp uses its estimate of Redis' clock only for a script's deadline. If the estimate is
+// behind, the script finds that it is late, and does nothing. simba-resp then corrects the estimate
+// from the reply and sends the script once more. The windows of a lease follow Redis' own clock.
 func TestWrongClockEstimateMovesNoLease(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})

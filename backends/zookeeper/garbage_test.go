@@ -37,11 +37,11 @@ func TestInvalidLeaseNodeIsRewrittenByItsCreator(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("it still holds %s: %v", lease.data, err)
+			t.Fatalf("the lease node still has the data %q, error %v", lease.data, err)
 		}
 	}
 	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed || out.Token != n.token {
-		t.Errorf("its owner elsewhere: %+v, %v", out, err)
+		t.Errorf("GUARD of the owner by the other server: %+v, %v; want renewed, token %d", out, err, n.token)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestRenewalOverwritesAnInvalidLeaseNode(t *testing.T) {
 	acquireAs(t, b, simba.AcquireRequest{Mutex: "m", Contender: "a"}, simba.StatusAcquired)
 	overwriteLease(t, b.nodeAt(nodeKey{"m", "a"}))
 	if out, err := b.Guard(context.Background(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed {
-		t.Errorf("its owner: %+v, %v", out, err)
+		t.Errorf("GUARD of the owner: %+v, %v; want renewed", out, err)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestOrphanIsDeletedDespiteAnInvalidLeaseNode(t *testing.T) {
 	must(t, b.reconcile(ctx, n.s, k))
 	names, err := n.s.children(ctx, k.mutex)
 	if err != nil || len(names) != 0 {
-		t.Errorf("there is %v, %v", names, err)
+		t.Errorf("the mutex still has the nodes %v, error %v; want none", names, err)
 	}
 	if _, err := n.s.get(ctx, n.s.lease(n.guid)); !errors.Is(err, zk.ErrNoNode) {
 		t.Errorf("its lease: %v", err)

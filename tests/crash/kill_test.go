@@ -21,7 +21,7 @@ const (
 )
 
 // TestKillLosesNothingAcknowledged kills the server while clients acquire and release, and starts
-// it again on the same data. It repeats this many times.
+// it again on the same data. The test does this for many rounds.
 func TestKillLosesNothingAcknowledged(test *testing.T) {
 	t := simbatest.NewCampaign(test, "kill -9 of the server", "embedded")
 	rounds := simbatest.Count(30, 500)
@@ -235,7 +235,7 @@ func (m *model) compareOne(mutex string, r simbatest.Record) {
 	case acknowledged.token != 0 && !acknowledged.releasing:
 		m.t.Errorf("%s has the owner %s with token %d, but the server acknowledged %s with token %d", mutex, owner, token, acknowledged.owner, acknowledged.token)
 	case !asked[owner]:
-		m.t.Errorf("%s has the owner %s with token %d, but this contender has no ACQUIRE without a reply", mutex, owner, token)
+		m.t.Errorf("%s has the owner %s with token %d, but that contender had no ACQUIRE in flight at the kill", mutex, owner, token)
 	case token <= m.floor:
 		m.t.Errorf("%s: token %d of %s is not above %d, seen before", mutex, token, owner, m.floor)
 	}
