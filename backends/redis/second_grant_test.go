@@ -36,7 +36,7 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 		second = runScript(t, b, m, reconcileScript, "1", "", 0,
 			"c", e.score, int64(60_000), int64(0), "", e.ticket)
 		if len(first.tickets) != 1 || len(second.tickets) != 1 || second.owner != "c" {
-			t.Fatalf("first %+v, second %+v", first, second)
+			t.Fatalf("first reply %+v, second reply %+v; want one grant each, the second to c", first, second)
 		}
 		return w, ticket, first, second
 	}
@@ -44,7 +44,8 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 		t.Helper()
 		o, err := ticket.End(why)
 		if err != nil || o.Status != simba.StatusAcquired || o.Token != second.token {
-			t.Errorf("%+v %v; Redis has %+v", o, err, owner(t, b, m))
+			t.Errorf("the waiter's end: %+v %v; want acquired with the token of the second grant; Redis has %+v",
+				o, err, owner(t, b, m))
 		}
 	}
 	for name, why := range map[string]simba.EndReason{
@@ -98,7 +99,7 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o := owner(t, b, m); o.Owner != "" {
-			t.Errorf("%+v", o)
+			t.Errorf("OWNER after the grant was abandoned: %+v; want no owner", o)
 		}
 	})
 	t.Run("and is gone", func(t *testing.T) {
@@ -145,7 +146,7 @@ func TestWaiterWhoseGrantIsConfirmedTooLateWaitsOn(t *testing.T) {
 				return // which is correct too
 			}
 			if err != nil || o.Status == simba.StatusTimeout || o.Status == simba.StatusAcquired && o.Transition == 0 {
-				t.Errorf("%s: %+v, %v", m, o, err)
+				t.Errorf("the waiter's end for %s: %+v, %v; want waiting, or acquired with time left", m, o, err)
 			}
 		})
 	}
