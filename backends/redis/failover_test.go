@@ -135,7 +135,8 @@ func checkReader(t *testing.T, url string, failover func() (url string, leads fu
 			break
 		}
 		if refusals++; refusals > most || time.Since(from) > recovery {
-			t.Fatalf("no reply %v after the failover, %d times: %v", time.Since(from), refusals, err)
+			t.Fatalf("no read succeeds %v after the failover, %d attempts failed: %v",
+				time.Since(from), refusals, err)
 		}
 	}
 	for range 20 {
@@ -386,6 +387,6 @@ func TestSubscriberLeavesNodeThatCommandsDoNotGoTo(t *testing.T) {
 			d.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
 	})
 	if took := time.Since(moved); took > recovery {
-		t.Errorf("it took %v", took)
+		t.Errorf("the subscriber moved to the other node after %v, too late", took)
 	}
 }

@@ -43,7 +43,7 @@ func (j *seedContender) run(script string, args ...any) any {
 	j.t.Helper()
 	v, err := j.client.Eval(context.Background(), script, []string{j.key}, append([]any{j.id}, args...)...).Result()
 	if err != nil {
-		j.t.Errorf("%s: %v", j.id, err)
+		j.t.Errorf("script of the Simba contender %s: %v", j.id, err)
 	}
 	return v
 }
