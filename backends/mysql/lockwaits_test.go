@@ -98,10 +98,10 @@ func TestWaitForASlotEndsWhenTheRowIsGained(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		if err := w.run(ctx, "m", func(string) error { return nil }); err != nil || time.Since(start) > lockWait {
-			t.Errorf("the next: %v after %v", err, time.Since(start))
+			t.Errorf("the next request: %v after %v; want no error, within the lock wait", err, time.Since(start))
 		}
 		if w.isLocked("m") {
-			t.Error("the row counts as locked")
+			t.Error("isLocked is true after the row was gained")
 		}
 	})
 }
@@ -153,11 +153,11 @@ func TestOnlyALockWaitTimeoutMarksTheRowLocked(t *testing.T) {
 					return c.ends
 				})
 				if w.isLocked("m") != c.want {
-					t.Errorf("it is marked: %v", !c.want)
+					t.Errorf("isLocked is %v after the request", !c.want)
 				}
 				time.Sleep(2 * lockedFor)
 				if w.isLocked("m") {
-					t.Error("it stays marked")
+					t.Error("isLocked is true after lockedFor has passed")
 				}
 			})
 		})

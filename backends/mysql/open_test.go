@@ -65,7 +65,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 			b, err := Open(t.Context(), Options{DSN: c.dsn, Notices: &notices{}})
 			if err == nil {
 				b.Close()
-				t.Fatal("opened")
+				t.Fatal("Open succeeded, want an error")
 			}
 			text := err.Error()
 			if !strings.Contains(text, c.want) || strings.Contains(text, "\n") || strings.Contains(text, "geheim") {
@@ -80,7 +80,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 		b, err := Open(t.Context(), Options{DSN: "u:geheim@" + at + "simba", Notices: &notices{}})
 		if err == nil {
 			b.Close()
-			t.Fatal("opened")
+			t.Fatal("Open succeeded, want an error")
 		}
 		if !strings.Contains(err.Error(), "read-only") {
 			t.Error(err)
@@ -93,7 +93,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 		})
 		take(t, b, "settings", "a", long)
 		if o := ownerOf(t, serve(t, store.Addr, nil), "settings"); o.Owner != "a" {
-			t.Errorf("%+v", o)
+			t.Errorf("OWNER at a server without the settings: %+v; want a", o)
 		}
 	})
 }
@@ -105,7 +105,7 @@ func TestOldServersAreRefused(t *testing.T) {
 		"5.5.68-MariaDB": false, "": false, "unknown": false,
 	} {
 		if supported(version) != ok {
-			t.Errorf("%q: supported is %v", version, !ok)
+			t.Errorf("version %q: supported is %v", version, !ok)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestPatternsThatCanMatchAMutexAreWatched(t *testing.T) {
 		"news:*": false, "simbax*": false, "other": false, `\simba*`: true,
 	} {
 		if mayMatchChannel(pattern) != want {
-			t.Errorf("%q: %v", pattern, !want)
+			t.Errorf("pattern %q: mayMatchChannel is %v", pattern, !want)
 		}
 	}
 }
@@ -151,6 +151,6 @@ func TestUnreadableSettingFailsOpen(t *testing.T) {
 	db := sql.OpenDB(unreadable{c})
 	defer db.Close()
 	if _, err := checkServer(t.Context(), db, endpoint{}); err == nil || !strings.Contains(err.Error(), "cannot read variables") {
-		t.Errorf("%v", err)
+		t.Errorf("checkServer: %v; want that it cannot read variables", err)
 	}
 }

@@ -50,7 +50,7 @@ func TestRefreshDelayIsTheContentionTiming(t *testing.T) {
 			t.Errorf("%s: %v to %v, want [%v, %v)", name, least, most, c.from, c.to)
 		}
 		if spread := c.to - c.from; most-least < spread/2 {
-			t.Errorf("%s: only %v to %v", name, least, most)
+			t.Errorf("%s: the delays are only from %v to %v", name, least, most)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestAnswerOlderThanAWaiterGrantsItNothing(t *testing.T) {
 	}
 	release(t, b, "old", "b")
 	if o := w.granted(t); o.Token <= other.Token {
-		t.Errorf("%+v after token %d", o, other.Token)
+		t.Errorf("the waiter: %+v; want a token above %d", o, other.Token)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestGuardThatWaitsForItsRowRevivesNoLease(t *testing.T) {
 		await(t, "the end is reported", func() bool { return ownerOf(t, other, how).Owner == "" })
 		tx.Rollback()
 		if err := <-done; err != nil {
-			t.Errorf("%s: %v", how, err)
+			t.Errorf("GUARD by %s: %v", how, err)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func TestWaiterThatReturnsWhileItLeavesIsGranted(t *testing.T) {
 		<-left
 		list, _, err := b.Queue(t.Context(), mutex, 10)
 		if err != nil || len(list) != 0 {
-			t.Errorf("an owner waits: %+v, %v", list, err)
+			t.Errorf("QUEUE: %+v, %v; want nothing, not the owner", list, err)
 		}
 	}
 }
@@ -241,7 +241,7 @@ func TestWaiterIsNotWokenBeforeItsRequestReturns(t *testing.T) {
 		}
 		o, err := b.tryAcquireBlocked(ctx, m, ticket)
 		if err != nil || o.Status != simba.StatusRenewed || o.TTL <= time.Minute {
-			t.Errorf("%s: %+v, %v", by, o, err)
+			t.Errorf("%s: %+v, %v; want renewed with its new lease", by, o, err)
 		}
 	}
 }

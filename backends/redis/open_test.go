@@ -73,7 +73,7 @@ func TestOpenRefusesEvictionUnlessAllowed(t *testing.T) {
 	s := stores.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru")
 	mentions(t, refused(t, "redis://"+s.Addr), "volatile-lru", "noeviction", "allow-eviction")
 	if log := opened(t, "redis://"+s.Addr+"?allow-eviction=true"); !strings.Contains(log, "volatile-lru") {
-		t.Errorf("no warning: %s", log)
+		t.Errorf("Open logs no warning of the eviction policy: %s", log)
 	}
 	harmless := stores.Redis(t, "--maxmemory-policy", "allkeys-lru")
 	mentions(t, opened(t, "redis://"+harmless.Addr), "allkeys-lru")

@@ -29,10 +29,10 @@ func closeAfterRenewal(t *testing.T, addr, mutex string, ttl time.Duration, befo
 	n = createdNodeOf(t, here, nodeKey{mutex, x.Contender})
 	before(here)
 	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "o"}); !ok || err != nil {
-		t.Fatalf("o: %v, %v", ok, err)
+		t.Fatalf("RELEASE of o at the other server: %v, %v; want true", ok, err)
 	}
 	if out, _, err := there.Acquire(ctx, x); err != nil || out.Status != simba.StatusAcquired || out.Token != n.token {
-		t.Fatalf("x: %+v, %v", out, err)
+		t.Fatalf("ACQUIRE of x at the other server: %+v, %v; want acquired with the token of x's node", out, err)
 	}
 	return here, there, n
 }
@@ -71,7 +71,7 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 			must(t, here.Close())
 			owns(t, there, n)
 			if q, _, err := there.Queue(ctx, mutex, 10); err != nil || len(q) != 0 {
-				t.Errorf("there wait %+v, %v", q, err)
+				t.Errorf("QUEUE at the other server after Close: %+v, %v; want nothing", q, err)
 			}
 		})
 	}
@@ -90,7 +90,7 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 			o, _, err := there.Owner(ctx, n.mutex)
 			must(t, err)
 			if owner = o.Owner; time.Now().After(deadline) {
-				t.Fatal("its lease does not end")
+				t.Fatal("the lease of the closed server does not end")
 			}
 		}
 		must(t, here.Close())
@@ -102,6 +102,6 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 func owns(t *testing.T, b *Backend, n *node) {
 	t.Helper()
 	if o, _, err := b.Owner(context.Background(), n.mutex); err != nil || o.Owner != n.contender || o.Token != n.token {
-		t.Errorf("the owner is %+v, %v", o, err)
+		t.Errorf("OWNER: %+v, %v; want the contender of the node with its token", o, err)
 	}
 }
