@@ -64,7 +64,7 @@ func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 				events, _, _ := w.e.History(context.Background(), simba.HistoryRequest{Mutex: "m", Count: 100})
 				for _, e := range events {
 					if e.Kind == simba.EventAcquired && e.Token < last {
-						t.Errorf("token %d after token %d", e.Token, last)
+						t.Errorf("token %d after token %d; want a larger one", e.Token, last)
 					}
 					last = max(last, e.Token)
 				}

@@ -16,10 +16,10 @@ func TestDroppingAKeyHandsTheMutexOff(t *testing.T) {
 		b := w.block("m", "b", 3*sec, sec)
 		w.commit(func(tx simba.Tx) { tx.Drop("m") })
 		if o := b.granted(); o.Owner != "b" || o.Transition != 4*sec {
-			w.t.Errorf("b was granted %+v", o)
+			w.t.Errorf("b was granted %+v; want b as the owner, with its windows", o)
 		}
 		if got, want := w.history("m"), []string{"acquired a", "queued b", "released a", "acquired b"}; !slices.Equal(got, want) {
-			w.t.Errorf("history %q", got)
+			w.t.Errorf("history %q, want the release before b's tenure", got)
 		}
 	})
 }
@@ -48,7 +48,7 @@ func TestOverwritingBreaksTheTenure(t *testing.T) {
 			w.t.Errorf("owner %+v, want b in a new tenure", o)
 		}
 		if got, want := w.history("m"), []string{"acquired a", "broken a", "acquired b"}; !slices.Equal(got, want) {
-			w.t.Errorf("history %q", got)
+			w.t.Errorf("history %q, want the break before b's tenure", got)
 		}
 	})
 }
@@ -142,7 +142,7 @@ func TestALeaseMayBeLongOrWithoutEnd(t *testing.T) {
 		}
 		time.Sleep(longestLapse + testGrace - 1)
 		if got := w.queue("endless"); !slices.Equal(got, []string{"b"}) {
-			w.t.Errorf("queue %q", got)
+			w.t.Errorf("queue %q, want b alone", got)
 		}
 		time.Sleep(time.Nanosecond)
 		if got := w.queue("endless"); len(got) != 0 {

@@ -16,7 +16,7 @@ func TestAnOwnerIsNotInItsOwnQueue(t *testing.T) {
 			w.acquire("m", "a", 9*sec, 0)
 			w.commit(func(tx simba.Tx) { tx.Enqueue("m", "a", 1) })
 			if got := w.queue("m"); len(got) != 0 {
-				w.t.Errorf("queue %q", got)
+				w.t.Errorf("queue %q, want nobody", got)
 			}
 		})
 	})
@@ -26,7 +26,7 @@ func TestAnOwnerIsNotInItsOwnQueue(t *testing.T) {
 			two := w.block("m", "2", sec, 0)
 			w.commit(func(tx simba.Tx) { tx.Change("m", str("2", 0), false) })
 			if o := two.granted(); o.Owner != "2" || o.TTL != 9*sec {
-				w.t.Errorf("2 was granted %+v", o)
+				w.t.Errorf("2 was granted %+v; want 2 as the owner, with a TTL of 9 s", o)
 			}
 		})
 	})
@@ -39,7 +39,7 @@ func TestEntriesOfTheSameScoreAreOfDifferentContenders(t *testing.T) {
 		blocks := w.block("m", "blocks", sec, 0)
 		w.commit(func(tx simba.Tx) { tx.Dequeue("m", "polls") })
 		if got := w.queue("m"); !slices.Equal(got, []string{"blocks"}) {
-			w.t.Errorf("queue %q", got)
+			w.t.Errorf("queue %q, want blocks alone", got)
 		}
 		w.release("m", "a")
 		blocks.granted()
@@ -196,7 +196,7 @@ func TestAReadOfAQueueAloneDoesNotConflict(t *testing.T) {
 		tx := w.e.beginTx()
 		defer tx.end()
 		if q := contenders(tx.Queue("m")); q != "b" {
-			w.t.Errorf("the queue is %s", q)
+			w.t.Errorf("the transaction reads the queue %s, want b alone", q)
 		}
 		w.acquire("m", "c", sec, 0)
 		w.mustCommit(tx.commit())
@@ -273,7 +273,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			release(w, "b")
 			b.granted()
 			if got := w.offers("m", "c"); len(got) != 0 {
-				w.t.Errorf("c got the notices %q", got)
+				w.t.Errorf("c got the notices %q, want none", got)
 			}
 		})
 	})
@@ -284,7 +284,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			c := w.block("m", "c", sec, 0)
 			release(w, "b")
 			if got := w.offers("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
-				w.t.Errorf("b got the notices %q", got)
+				w.t.Errorf("b got the notices %q, want the release of a", got)
 			}
 			w.commit(func(tx simba.Tx) {
 				if tx.Lock("m").Exists() || !tx.MayTake("m", "b") || tx.MayTake("m", "x") || !tx.MayTake("m", "b") {
@@ -306,7 +306,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			w.commit(func(tx simba.Tx) { tx.Drop("m") })
 			w.commit(func(tx simba.Tx) { tx.Dequeue("m", "b") })
 			if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-				w.t.Errorf("b, which has the reservation, got %+v", o)
+				w.t.Errorf("ACQUIRE of b, which has the reservation: %+v; want acquired", o)
 			}
 			time.Sleep(sec)
 			c.granted()
@@ -327,7 +327,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			b := w.block("m", "b", sec, 0)
 			w.commit(func(tx simba.Tx) { tx.Dequeue("m", "b") })
 			if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout || o.Owner != "a" {
-				w.t.Errorf("End of b: %+v", o)
+				w.t.Errorf("End of b: %+v; want timeout with a as the owner", o)
 			}
 		})
 	})
