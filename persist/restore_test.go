@@ -36,7 +36,7 @@ func TestARestoredStoreKeepsTokensAndBeginsLeasesAnewAfterAQuietTime(t *testing.
 		t.Errorf("the lease is %+v, want %+v", got, want)
 	}
 	if len(r.History) != 3 || r.History[2].Kind != simba.EventReleased {
-		t.Errorf("the history is %v", r.History)
+		t.Errorf("the history is %v, want 3 events, the last a release", r.History)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestARestoredStoreWithStoppedOwnersGivesEachLeaseANewToken(t *testing.T) {
 	before := uint64(time.Now().UnixMicro())
 	done, r := restored(t, readAll(t, mustBackup(t, s)), RestoreOptions{OwnersStopped: true})
 	if r.Delay != 0 {
-		t.Errorf("the recovery delay is %v", r.Delay)
+		t.Errorf("the recovery delay is %v, want none", r.Delay)
 	}
 	tokens := map[uint64]bool{}
 	for _, l := range leasesOf(t, r) {
