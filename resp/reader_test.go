@@ -143,12 +143,12 @@ func TestLimitsBeforeAuthenticationAreLower(t *testing.T) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		}
 		if _, err := parse(t, defaults(), false, tt.data, 0); err != nil {
-			t.Errorf("%s, once authenticated: %v", tt.name, err)
+			t.Errorf("%s, once authenticated: %v; want no error", tt.name, err)
 		}
 	}
 	within := bulk("1", "2", "3", "4", "5", "6", "7", "8", "9", arg)
 	if got, err := parse(t, defaults(), true, within, 0); len(got) != 1 || err != nil {
-		t.Errorf("within the limits: %d commands, %v", len(got), err)
+		t.Errorf("arguments within the limits: %d commands, %v; want 1", len(got), err)
 	}
 }
 
@@ -158,14 +158,14 @@ func TestTheLargestCommandIsRead(t *testing.T) {
 		words[i] = strings.Repeat("x", 1024)
 	}
 	if got, err := parse(t, defaults(), false, bulk(words...), 0); len(got) != 1 || err != nil {
-		t.Errorf("%d commands, error %v", len(got), err)
+		t.Errorf("the largest command: %d commands, error %v; want 1", len(got), err)
 	}
 }
 
 func TestCommandLimitIsPerCommand(t *testing.T) {
 	l := Limits{Command: 100}.withDefaults()
 	if got, err := parse(t, l, false, strings.Repeat(bulk("PING", strings.Repeat("x", 90)), 10), 0); len(got) != 10 || err != nil {
-		t.Errorf("%d commands, error %v", len(got), err)
+		t.Errorf("commands within the limit: %d commands, error %v; want 10", len(got), err)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestEachByteIsScannedOnce(t *testing.T) {
 			}
 		}
 		if moves > 10 {
-			t.Errorf("%d bytes were moved %d times", len(data), moves)
+			t.Errorf("the reader moved %d bytes %d times, want at most 10", len(data), moves)
 		}
 	}
 }
@@ -296,7 +296,7 @@ func TestInputDuringABlockedCommandIsBounded(t *testing.T) {
 		}
 	}
 	if len(r.buf) > 4000+4*headerSize+1000 {
-		t.Errorf("the buffer has %d bytes", len(r.buf))
+		t.Errorf("the reader's buffer grew to %d bytes during the blocked command", len(r.buf))
 	}
 }
 
@@ -354,7 +354,7 @@ func TestSomeCommandsMayHaveLongArguments(t *testing.T) {
 	} {
 		for piece := range 8 {
 			if _, err := parse(t, l, false, test.data, piece); (err == nil) != test.ok {
-				t.Errorf("%s, in pieces of %d: %v", name, piece, err)
+				t.Errorf("%s, in pieces of %d: error %v", name, piece, err)
 			}
 		}
 	}
