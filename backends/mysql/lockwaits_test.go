@@ -127,13 +127,13 @@ func TestOnlyALockWaitTimeoutMarksTheRowLocked(t *testing.T) {
 		ends   error
 		want   bool
 	}{
-		"lost wait":                {true, errLost, true},
-		"lost wait in a slot":      {false, errLost, true},
-		"deadlock":                 {true, &mysqldriver.MySQLError{Number: errDeadlock}, false},
-		"timeout":                  {true, context.DeadlineExceeded, false},
-		"timeout at any server":    {false, context.DeadlineExceeded, false},
-		"broken connection":        {true, mysqldriver.ErrInvalidConn, false},
-		"broken connection at any": {false, mysqldriver.ErrInvalidConn, false},
+		"lost connection in a plain lock wait":  {true, errLost, true},
+		"lost connection in a wait with a slot": {false, errLost, true},
+		"deadlock":                              {true, &mysqldriver.MySQLError{Number: errDeadlock}, false},
+		"timeout":                               {true, context.DeadlineExceeded, false},
+		"timeout at any server":                 {false, context.DeadlineExceeded, false},
+		"broken connection":                     {true, mysqldriver.ErrInvalidConn, false},
+		"broken connection at any server":       {false, mysqldriver.ErrInvalidConn, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -155,7 +155,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 		b.id = "b"
 		return a, b
 	}
-	t.Run("the first on its mutex", func(t *testing.T) {
+	t.Run("the first owner of a mutex", func(t *testing.T) {
 		a, _ := fresh(t, "first")
 		a.mustAcquire(t)
 		a.mustAcquire(t)
@@ -164,7 +164,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 		a.mustAcquire(t)
 		k.goOn(t, "a", servers...)
 	})
-	t.Run("after a known tenure, by many at once", func(t *testing.T) {
+	t.Run("after a known tenure, read by many servers at once", func(t *testing.T) {
 		for round := range 10 {
 			mutex := fmt.Sprint("next-", round)
 			a, b := fresh(t, mutex)
@@ -196,7 +196,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 			k.begin(t, "b", list[0], servers...)
 		}
 	})
-	t.Run("the same again, after a known release", func(t *testing.T) {
+	t.Run("the same owner again, after a known release", func(t *testing.T) {
 		a, _ := fresh(t, "again")
 		k := tokens{mutex: "again"}
 		for range 3 {
@@ -208,7 +208,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 			}
 		}
 	})
-	t.Run("when it asks a server", func(t *testing.T) {
+	t.Run("when the owner asks a server", func(t *testing.T) {
 		for name, ask := range map[string]func(mutex string) (simba.Outcome, error){
 			"acquire": func(mutex string) (simba.Outcome, error) {
 				o, _, err := servers[0].Acquire(t.Context(), request(mutex, "b", long))

@@ -171,7 +171,7 @@ func TestGrantThatExpiredBeforeEndIsReacquired(t *testing.T) {
 	for name, grant := range map[string]func() Grant{
 		"by time":              tooLate,
 		"as the store reports": func() Grant { return Grant{Confirm: true, Ended: true} },
-		"by the store's clock, which counts in milliseconds": func() Grant {
+		"by the store's clock of milliseconds": func() Grant {
 			return Grant{Token: 7, Since: time.Now().Add(-time.Second + 900*time.Microsecond)}
 		},
 	} {
@@ -233,7 +233,7 @@ func TestGrantOfReacquireIsTheOutcome(t *testing.T) {
 
 func TestExpiredGrantIsNotReacquiredIfItsContenderHasALaterRequest(t *testing.T) {
 	queued := simba.Outcome{Status: simba.StatusQueued}
-	t.Run("and waits there", func(t *testing.T) {
+	t.Run("and waits", func(t *testing.T) {
 		s := &fakeEnder{outcome: queued}
 		ticket := endedBy(s, tooLate())
 		_, later := enter(ticket.waiters, "m", "a")

@@ -71,7 +71,7 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 			mustStay(t, b, m, "c")
 		})
 	}
-	t.Run("renewed by another request", func(t *testing.T) {
+	t.Run("another request renews the second grant", func(t *testing.T) {
 		const m = "renewed"
 		w, ticket, first, second := twice(t, m)
 		b.applyReply(m, first)
@@ -79,7 +79,7 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 		runScript(t, b, m, guardScript, "c", int64(60_000), int64(0), tokenText(second.token))
 		expectSecond(t, m, simba.EndWoken, ticket, second)
 	})
-	t.Run("in the last millisecond of the first", func(t *testing.T) {
+	t.Run("in the last millisecond of the first lease", func(t *testing.T) {
 		const m = "last"
 		w, ticket, first, second := twice(t, m)
 		// By this server's clock, 100 µs of the first lease are left.
@@ -88,7 +88,7 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 		w.await(t)
 		expectSecond(t, m, simba.EndWoken, ticket, second)
 	})
-	t.Run("and abandoned", func(t *testing.T) {
+	t.Run("the client abandons the second grant", func(t *testing.T) {
 		const m = "abandoned"
 		w, ticket, first, second := twice(t, m)
 		b.applyReply(m, first)
@@ -102,7 +102,7 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 			t.Errorf("OWNER after the grant was abandoned: %+v; want no owner", o)
 		}
 	})
-	t.Run("and is gone", func(t *testing.T) {
+	t.Run("the waiter disconnects", func(t *testing.T) {
 		const m = "gone"
 		w, ticket, first, second := twice(t, m)
 		b.applyReply(m, first)

@@ -52,7 +52,7 @@ func createdNodeOf(t *testing.T, b *Backend, k nodeKey) *node {
 func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	ctx := context.Background()
-	for name, holds := range map[string]bool{"of a server that keeps a lease": true, "of one that keeps none": false} {
+	for name, holds := range map[string]bool{"the closed server has a lease": true, "the closed server has no lease": false} {
 		t.Run(name, func(t *testing.T) {
 			mutex := t.Name()
 			here, there, n := closeAfterRenewal(t, srv.Addr, mutex, time.Minute, func(here *Backend) {
@@ -75,7 +75,7 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 			}
 		})
 	}
-	t.Run("though it may not delete its nodes", func(t *testing.T) {
+	t.Run("it may not delete its nodes", func(t *testing.T) {
 		here, there, n := closeAfterRenewal(t, srv.Addr, t.Name(), time.Minute, func(*Backend) {})
 		s, err := there.current(ctx, n.mutex)
 		must(t, err)
@@ -84,7 +84,7 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 		must(t, here.Close())
 		owns(t, there, n)
 	})
-	t.Run("but leaves no node of one that is over", func(t *testing.T) {
+	t.Run("an ended lease leaves no node", func(t *testing.T) {
 		here, there, n := closeAfterRenewal(t, srv.Addr, t.Name(), 200*time.Millisecond, func(*Backend) {})
 		for owner, deadline := n.contender, time.Now().Add(20*time.Second); owner != ""; {
 			o, _, err := there.Owner(ctx, n.mutex)

@@ -56,13 +56,13 @@ func until(t *testing.T, b *Backend, what string, isLocked func() bool) {
 
 func TestTenureContinuedElsewhereIsNotEndedHere(t *testing.T) {
 	there, here := twoServers(t)
-	t.Run("as the connection closes that it was bound to", func(t *testing.T) { endSessionBoundElsewhere(t, there, here) })
-	t.Run("as its contender leaves the queue", func(t *testing.T) {
+	t.Run("when the connection closes to which it was bound", func(t *testing.T) { endSessionBoundElsewhere(t, there, here) })
+	t.Run("when its contender leaves the queue", func(t *testing.T) {
 		leaveQueueAsOwner(t, "kept", here, there, here)
 		leaveQueueAsOwner(t, "foreign", here, there, there)
 	})
-	t.Run("but as it is over, by its contender", func(t *testing.T) { releaseEndedLease(t, there, here) })
-	t.Run("but as it is over, by its creator", func(t *testing.T) { reconcileEndedLease(t, there, here) })
+	t.Run("an ended lease is released by its contender", func(t *testing.T) { releaseEndedLease(t, there, here) })
+	t.Run("an ended lease is reconciled by its creator", func(t *testing.T) { reconcileEndedLease(t, there, here) })
 }
 
 func endSessionBoundElsewhere(t *testing.T, there, here *Backend) {
@@ -199,7 +199,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 	b, err := Open(ctx, Options{Servers: link.Addr(), Notices: stubNotices{}})
 	must(t, err)
 	defer b.Close()
-	t.Run("granted, if it is being granted the mutex", func(t *testing.T) {
+	t.Run("acquired, if the grant has begun", func(t *testing.T) {
 		ticket := waitBehindO(t, b, "granted")
 		n := b.nodeAt(nodeKey{"granted", "x"})
 		link.Delay(50 * time.Millisecond)
@@ -219,7 +219,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			t.Errorf("OWNER after the end of x's wait: %+v, %v; want x", o, err)
 		}
 	})
-	t.Run("withdrawn, though it was to be queued again", func(t *testing.T) {
+	t.Run("withdrawn, before it is queued again", func(t *testing.T) {
 		k := nodeKey{"withdrawn", "x"}
 		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute, Waiter: sleepingWaiter{}})
 		unlock, err := b.lockKey(ctx, k) // as its request does
@@ -243,15 +243,15 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		must(t, b.renew(ctx, n, time.Minute, 0, ""))
 		b.setUnacknowledged(n, true)
 	}
-	t.Run("handed off, if its connection closes while it is being granted", func(t *testing.T) {
+	t.Run("handed off, if the connection closes during the grant", func(t *testing.T) {
 		n := disconnectDuringRejoin(t, b, link, "granting", func(*node) {})
 		until(t, b, "the mutex is handed off", func() bool { return n.forgotten })
 	})
-	t.Run("handed off, if its connection closes while it is granted again", func(t *testing.T) {
+	t.Run("handed off, if the connection closes during a second grant", func(t *testing.T) {
 		n := disconnectDuringRejoin(t, b, link, "again", handedOff)
 		until(t, b, "the mutex is handed off", func() bool { return n.forgotten })
 	})
-	t.Run("its contender's, if an earlier wait has returned it", func(t *testing.T) {
+	t.Run("kept, if an earlier wait has returned the grant", func(t *testing.T) {
 		n := disconnectDuringRejoin(t, b, link, "earlier", func(n *node) {
 			handedOff(n)
 			earlier := &proxy.Ticket{Request: simba.AcquireRequest{Mutex: n.mutex, Contender: n.contender}}
@@ -263,7 +263,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			t.Errorf("OWNER after the gone connection's end: %+v, %v; want x with the token of its node", o, err)
 		}
 	})
-	t.Run("its contender's, if another connection has it", func(t *testing.T) {
+	t.Run("kept, if another connection has renewed the lease", func(t *testing.T) {
 		ticket := waitBehindO(t, b, "other's")
 		n := b.nodeAt(nodeKey{"other's", "x"})
 		if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "other's", Contender: "o"}); !ok || err != nil {
@@ -280,7 +280,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			t.Errorf("OWNER after the gone connection's end: %+v, %v; want x with the same token", o, err)
 		}
 	})
-	t.Run("nobody's, if its end had no answer", func(t *testing.T) {
+	t.Run("left, if End returned an error", func(t *testing.T) {
 		b, err := Open(ctx, Options{Servers: srv.Addr, Notices: stubNotices{}, Timeout: 2 * time.Second})
 		must(t, err)
 		defer b.Close()

@@ -153,17 +153,17 @@ func TestDelayedRequestGetsTheReportedWindows(t *testing.T) {
 			must(t, <-h.answered)
 			h.mustKeepWindows(t, healed)
 		})
-		t.Run(name+", and another tenure when those are over", func(t *testing.T) {
+		t.Run(name+", and a new tenure after they end", func(t *testing.T) {
 			h := delayRequest(t, srv.Addr, queued, 500*time.Millisecond, (*stores.Link).BlackholeFrom)
 			h.awaitEnd(t)
 			h.link.Heal()
 			must(t, <-h.answered)
 			if h.out.Status != simba.StatusAcquired || h.out.Token <= h.reported.Token {
-				t.Errorf("x: %+v, after the end of %+v was reported", h.out, h.reported)
+				t.Errorf("ACQUIRE of x: %+v; want acquired with a larger token than that of the ended tenure %+v", h.out, h.reported)
 			}
 		})
 	}
-	t.Run("another one renews them", func(t *testing.T) {
+	t.Run("a second request renews them", func(t *testing.T) {
 		h := delayRequest(t, srv.Addr, true, time.Minute, (*stores.Link).DropRepliesFrom)
 		h.link.Heal()
 		if err := <-h.answered; err == nil {
