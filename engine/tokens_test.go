@@ -11,24 +11,24 @@ import (
 
 func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 	for name, begin := range map[string]func(tx simba.Tx) uint64{
-		"taken, then counted": func(tx simba.Tx) uint64 {
+		"taken, then NextToken": func(tx simba.Tx) uint64 {
 			tx.Take("m", str("a", sec))
 			return tx.NextToken("m")
 		},
-		"counted, then taken": func(tx simba.Tx) uint64 {
+		"NextToken, then taken": func(tx simba.Tx) uint64 {
 			n := tx.NextToken("m")
 			tx.Take("m", str("a", sec))
 			return n
 		},
-		"taken, then asked for": func(tx simba.Tx) uint64 {
+		"taken, then Token": func(tx simba.Tx) uint64 {
 			tx.Take("m", str("a", sec))
 			return tx.Token("m")
 		},
-		"the fence of one that is taken": func(tx simba.Tx) uint64 {
+		"taken, then Fence": func(tx simba.Tx) uint64 {
 			tx.Take("m", str("a", sec))
 			return tx.Fence("m")
 		},
-		"counted twice": func(tx simba.Tx) uint64 {
+		"taken, then NextToken twice": func(tx simba.Tx) uint64 {
 			tx.Take("m", str("a", sec))
 			tx.NextToken("m")
 			return tx.NextToken("m")

@@ -11,7 +11,7 @@ import (
 )
 
 func TestAnOwnerIsNotInItsOwnQueue(t *testing.T) {
-	t.Run("that a script gives it", func(t *testing.T) {
+	t.Run("a script enqueues the owner", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			w.commit(func(tx simba.Tx) { tx.Enqueue("m", "a", 1) })
@@ -20,7 +20,7 @@ func TestAnOwnerIsNotInItsOwnQueue(t *testing.T) {
 			}
 		})
 	})
-	t.Run("and a waiter that becomes the owner is woken", func(t *testing.T) {
+	t.Run("a waiter that becomes the owner is woken", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.commit(func(tx simba.Tx) { tx.Take("m", str("1", 9*sec)) })
 			two := w.block("m", "2", sec, 0)
@@ -265,7 +265,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			tx.Publish(simba.ContenderChannel("m", next), "released@@a")
 		})
 	}
-	t.Run("a blocked one is granted it", func(t *testing.T) {
+	t.Run("a blocked waiter is granted the mutex", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			b := w.block("m", "b", sec, 0)
@@ -277,7 +277,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			}
 		})
 	})
-	t.Run("for a polling one it is reserved, with one notice", func(t *testing.T) {
+	t.Run("a polling waiter gets the reservation and one notice", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			w.poll("m", "b", sec)
@@ -312,7 +312,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			c.granted()
 		})
 	})
-	t.Run("one that nobody can reach is passed over", func(t *testing.T) {
+	t.Run("an unreachable waiter is skipped", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			w.acquire("m", "b", sec, 0)
@@ -321,7 +321,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			c.granted()
 		})
 	})
-	t.Run("of a mutex that is held it only leaves the queue", func(t *testing.T) {
+	t.Run("a waiter of an owned mutex only leaves the queue", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			b := w.block("m", "b", sec, 0)
