@@ -109,11 +109,11 @@ func TestRestoreRefuses(t *testing.T) {
 		want   error
 		text   string
 	}{
-		"no way":          {func(o *RestoreOptions) { o.Quiet = 0 }, nil, "give either"},
-		"both ways":       {func(o *RestoreOptions) { o.OwnersStopped = true }, nil, "give either"},
-		"a negative time": {func(o *RestoreOptions) { o.Quiet = -1 }, nil, "above 0"},
-		"too long a time": {func(o *RestoreOptions) { o.Quiet = MaxQuiet + 1 }, nil, "at most 48h"},
-		"a time that is shorter than a lease": {
+		"neither Quiet nor OwnersStopped": {func(o *RestoreOptions) { o.Quiet = 0 }, nil, "give either"},
+		"both Quiet and OwnersStopped":    {func(o *RestoreOptions) { o.OwnersStopped = true }, nil, "give either"},
+		"a negative quiet time":           {func(o *RestoreOptions) { o.Quiet = -1 }, nil, "above 0"},
+		"a quiet time that is too long":   {func(o *RestoreOptions) { o.Quiet = MaxQuiet + 1 }, nil, "at most 48h"},
+		"a quiet time shorter than a lease": {
 			func(o *RestoreOptions) { o.Quiet = 12*time.Second - 1 }, ErrQuietShort, `mutex "b" has 12s`},
 		"no directory": {func(o *RestoreOptions) { o.Dir = "" }, nil, "no data directory"},
 		"no backup":    {func(o *RestoreOptions) { o.From = "nowhere" }, fs.ErrNotExist, "nowhere"},
