@@ -140,19 +140,19 @@ func spinning(t *testing.T, r *Runner, ctx context.Context, source string) (ende
 }
 
 var endless = map[string]string{
-	"a loop":         `while true do end`,
-	"caught":         `while true do pcall(function() while true do end end) end`,
-	"in a coroutine": `coroutine.wrap(function() while true do end end)()`,
-	"many":           `while true do coroutine.resume(coroutine.create(function() while true do end end)) end`,
-	"a pattern":      `string.find(string.rep('a',1e6), '.-b')`,
-	"patterns":       `string.find(string.rep('a',1e6), string.rep('a*',50)..'b')`,
-	"a back one":     `string.find(string.rep('a',1e6), '(.-)%1b')`,
-	"balance":        `string.find(string.rep('(',1e6), '%b()')`,
-	"sets":           `string.find(string.rep('a',1e6), '['..string.rep('b-c',3e5)..']')`,
-	"sort":           `local t={} for i=1,1000 do t[i]=i end while true do table.sort(t, function(a,b) return a<b end) end`,
-	"concat":         `local s=string.rep('x',5e5) while true do local t=s..s end`,
-	"handler":        `while true do xpcall(function() while true do end end, function() while true do end end) end`,
-	"loading":        `while true do loadstring('return 1') end`,
+	"a loop":                          `while true do end`,
+	"caught":                          `while true do pcall(function() while true do end end) end`,
+	"in a coroutine":                  `coroutine.wrap(function() while true do end end)()`,
+	"many":                            `while true do coroutine.resume(coroutine.create(function() while true do end end)) end`,
+	"a pattern":                       `string.find(string.rep('a',1e6), '.-b')`,
+	"patterns":                        `string.find(string.rep('a',1e6), string.rep('a*',50)..'b')`,
+	"a pattern with a back reference": `string.find(string.rep('a',1e6), '(.-)%1b')`,
+	"balance":                         `string.find(string.rep('(',1e6), '%b()')`,
+	"sets":                            `string.find(string.rep('a',1e6), '['..string.rep('b-c',3e5)..']')`,
+	"sort":                            `local t={} for i=1,1000 do t[i]=i end while true do table.sort(t, function(a,b) return a<b end) end`,
+	"concat":                          `local s=string.rep('x',5e5) while true do local t=s..s end`,
+	"handler":                         `while true do xpcall(function() while true do end end, function() while true do end end) end`,
+	"loading":                         `while true do loadstring('return 1') end`,
 }
 
 func TestEndlessScriptsCanBeKilled(t *testing.T) {
