@@ -107,7 +107,7 @@ func TestHostilePacketsGetRedisErrors(t *testing.T) {
 		{"count that is no number", "*a\r\n", "invalid multibulk length"},
 		{"count without carriage return", "*1\n", "invalid multibulk length"},
 		{"lone newline as count", "*1\r\n\n", "expected '$', got '\n'"},
-		{"bulk longer than its length says", "*1\r\n$2\r\nPING\r\n", "invalid bulk length"},
+		{"payload longer than its bulk length", "*1\r\n$2\r\nPING\r\n", "invalid bulk length"},
 		{"bulk that ends with a newline only", "*1\r\n$4\r\nPINGx\n", "invalid bulk length"},
 		{"no dollar", "*1\r\n:4\r\n", "expected '$', got ':'"},
 		{"too long count without a line end", "*" + long, "too big mbulk count string"},
@@ -118,7 +118,7 @@ func TestHostilePacketsGetRedisErrors(t *testing.T) {
 		{"too many words", strings.Repeat("a ", 1025) + "\r\n", "invalid multibulk length"},
 		{"open quote", "PING \"a\r\n", "unbalanced quotes in request"},
 		{"open single quote", "PING 'a\r\n", "unbalanced quotes in request"},
-		{"text after a quote", "PING \"a\"b\r\n", "unbalanced quotes in request"},
+		{"text directly after a quote", "PING \"a\"b\r\n", "unbalanced quotes in request"},
 	}
 	for _, tt := range tests {
 		for _, piece := range []int{0, 1, 7} {
@@ -344,13 +344,13 @@ func TestSomeCommandsMayHaveLongArguments(t *testing.T) {
 		data string
 		ok   bool
 	}{
-		"one that may":                       {fmt.Sprintf("*2\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n", long), true},
-		"one that may not":                   {fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
-		"the name itself":                    {fmt.Sprintf("*2\r\n$50\r\n%s\r\n$1\r\na\r\n", long), false},
-		"arguments beyond the command limit": {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n$50\r\n%s\r\n", long, long), false},
-		"the next command":                   {fmt.Sprintf("*1\r\n$4\r\nEVAL\r\n*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
-		"a shorter name":                     {fmt.Sprintf("*2\r\n$3\r\nEVA\r\n$50\r\n%s\r\n", long), false},
-		"its last argument":                  {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$1\r\na\r\n$50\r\n%s\r\n", long), true},
+		"a command that may":                      {fmt.Sprintf("*2\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n", long), true},
+		"a command that may not":                  {fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
+		"the name of the command":                 {fmt.Sprintf("*2\r\n$50\r\n%s\r\n$1\r\na\r\n", long), false},
+		"arguments beyond the command limit":      {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n$50\r\n%s\r\n", long, long), false},
+		"the next command":                        {fmt.Sprintf("*1\r\n$4\r\nEVAL\r\n*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
+		"a shorter name":                          {fmt.Sprintf("*2\r\n$3\r\nEVA\r\n$50\r\n%s\r\n", long), false},
+		"the last argument of a command that may": {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$1\r\na\r\n$50\r\n%s\r\n", long), true},
 	} {
 		for piece := range 8 {
 			if _, err := parse(t, l, false, test.data, piece); (err == nil) != test.ok {
