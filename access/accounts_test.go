@@ -15,14 +15,14 @@ func TestDefaultUserWithoutAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if u := a.Default().User(); !u.Unlimited() || !u.NeedsNoPassword() || !slices.Equal(a.Names(), []string{DefaultName}) || a.Protect(true) == nil {
-		t.Errorf("%s", u)
+		t.Errorf("the default user without a file: %s; want all rights and no password", u)
 	}
 	if _, err := a.Load(); !errors.Is(err, ErrNoFile) {
-		t.Errorf("load: %v", err)
+		t.Errorf("Load without a file: %v; want ErrNoFile", err)
 	}
 	b, _ := Open(small(), Options{Password: "pw"})
 	if u := b.Default().User(); !u.Unlimited() || u.NeedsNoPassword() || b.Protect(true) != nil {
-		t.Errorf("%s", u)
+		t.Errorf("the default user with the option Password: %s; want all rights with a password", u)
 	}
 	if b.Authenticate([]byte("default"), []byte("pw")) != b.Default() || b.Authenticate([]byte("default"), []byte("p")) != nil || b.Authenticate([]byte("a"), []byte("pw")) != nil {
 		t.Error("Authenticate accepts the wrong users")
@@ -32,7 +32,7 @@ func TestDefaultUserWithoutAFile(t *testing.T) {
 func TestFileMayHaveCommentsAndEmptyLines(t *testing.T) {
 	a := newFile(t, "# a team", "", "  user\ta on  >pw   +get ", "#user b on", "\r", "user default off\r").open(Options{})
 	if !slices.Equal(a.Names(), []string{"a", "default"}) || runs(a.Find("a").User()) != "get" || a.Default().User().Enabled() {
-		t.Errorf("%q", a.Names())
+		t.Errorf("the accounts of the file: %q; want a and default", a.Names())
 	}
 	if !strings.HasPrefix(a.Default().User().String(), "user default off resetchannels -@all") {
 		t.Error("a line for the default user keeps its former rights")
@@ -44,7 +44,7 @@ func TestAllErrorsOfAFileAreReported(t *testing.T) {
 	_, err := Open(small(), Options{Path: f.path})
 	wrong := Errors(nil)
 	if !errors.As(err, &wrong) || len(wrong) != 8 || strings.Contains(err.Error(), "secret") {
-		t.Fatalf("%v", err)
+		t.Fatalf("Open of a file with 8 faults: %v; want all of them, without the secret", err)
 	}
 	var lines []int
 	for _, w := range wrong {
@@ -54,7 +54,7 @@ func TestAllErrorsOfAFileAreReported(t *testing.T) {
 		}
 	}
 	if !slices.Equal(lines, []int{1, 1, 2, 3, 5, 6, 7, 8}) {
-		t.Errorf("lines %v", lines)
+		t.Errorf("the errors name the lines %v", lines)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestLoadIsAllOrNothing(t *testing.T) {
 	a := f.open(Options{})
 	f.write("user a on >2 +set", "user b +nope")
 	if _, err := a.Load(); err == nil {
-		t.Fatal("a fault is accepted")
+		t.Fatal("Load accepts a file with a fault")
 	}
 	if runs(a.Find("a").User()) != "get" || a.Authenticate([]byte("a"), []byte("2")) != nil {
 		t.Error("Load applied a part of the file")
@@ -95,10 +95,10 @@ func TestLoadReturnsChangedAndRemovedAccounts(t *testing.T) {
 	}
 	slices.Sort(names)
 	if !slices.Equal(names, []string{"gone", "new", "other"}) {
-		t.Errorf("changed %v", names)
+		t.Errorf("Load returned the changed accounts %v", names)
 	}
 	if a.Find("same") != same || a.Find("other") != other || runs(other.User()) != "set" || gone.User() != nil || a.Find("gone") != nil {
-		t.Error("accounts after the load")
+		t.Error("after Load, Find or User returns the wrong account or rights")
 	}
 	f.write("user gone on >1 +get")
 	if _, err := a.Load(); err != nil {
@@ -114,7 +114,7 @@ func TestProtectedAccountsNeedPasswords(t *testing.T) {
 	a := f.open(Options{Protected: true})
 	f.write("user default off", "user a on nopass")
 	if _, err := a.Load(); err == nil || !strings.Contains(err.Error(), "[a]") {
-		t.Errorf("%v", err)
+		t.Errorf("Load with Protected: %v; want an error that names [a]", err)
 	}
 }
 
@@ -122,28 +122,28 @@ func TestProtectAppliesFromItsCallOn(t *testing.T) {
 	f := newFile(t, "user default off", "user a on nopass")
 	a := f.open(Options{})
 	if err := a.Protect(true); err == nil || !strings.Contains(err.Error(), "[a]") {
-		t.Errorf("%v", err)
+		t.Errorf("Protect(true) with a user without a password: %v; want an error that names [a]", err)
 	}
 	f.write("user default off", "user a on nopass +ping")
 	if _, err := a.Load(); err != nil {
-		t.Errorf("a refused Protect has changed something: %v", err)
+		t.Errorf("Load after the refused Protect: %v; want no error", err)
 	}
 	f.write("user default off", "user a on >1")
 	if _, err := a.Load(); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Protect(true); err != nil {
-		t.Errorf("%v", err)
+		t.Errorf("Protect(true) with passwords only: %v; want no error", err)
 	}
 	f.write("user default off", "user a on nopass")
 	if _, err := a.Load(); err == nil {
 		t.Error("Load accepts a user without a password")
 	}
 	if err := a.Protect(false); err != nil {
-		t.Errorf("%v", err)
+		t.Errorf("Protect(false): %v; want no error", err)
 	}
 	if _, err := a.Load(); err != nil {
-		t.Errorf("no longer protected: %v", err)
+		t.Errorf("Load after Protect(false): %v; want no error", err)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestUserNamesMustNotOverlap(t *testing.T) {
 	} {
 		_, wrong := parse(small(), "users", []byte(text))
 		if got := wrong.Error(); at == "" && got != "" || !strings.HasPrefix(got, at) {
-			t.Errorf("%q: %s", text, got)
+			t.Errorf("the error for %q is %s", text, got)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestOwnerMustNotBelongToAnotherUser(t *testing.T) {
 	// Unchanged users must take new and removed users into account.
 	f.write("user "+long+" on", "user free on")
 	if changed, err := a.Load(); err != nil || slices.Contains(changed, a.Find("free")) {
-		t.Errorf("%v, %v", changed, err)
+		t.Errorf("Load: %v, %v; want no error, and free unchanged", changed, err)
 	}
 	if free := a.Find("free").User(); free.MayName(long) || free.MayName(long+":1") || !free.MayName("a") {
 		t.Error("the names of the users are those before the file was read again")

@@ -9,7 +9,7 @@ import (
 func TestNewUserHasNoRights(t *testing.T) {
 	u := user(t, "a")
 	if u.Enabled() || u.NeedsNoPassword() || u.Unlimited() || runs(u) != "" || u.MayUse("m", 0) || u.MayUseChannel("c") || u.MayUsePattern("*") {
-		t.Errorf("%s", u)
+		t.Errorf("a new user has rights: %s", u)
 	}
 	if u.Verify(nil) || u.Verify([]byte("x")) {
 		t.Error("a new user can authenticate")
@@ -56,7 +56,7 @@ func TestOneRuleMustAllowTheWholeUse(t *testing.T) {
 		{"y", Read | Write, true}, // one pattern, given twice
 	} {
 		if u.MayUse(c.mutex, c.use) != c.may {
-			t.Errorf("%s for %b: %v", c.mutex, c.use, !c.may)
+			t.Errorf("MayUse of %s for %b is %v", c.mutex, c.use, !c.may)
 		}
 	}
 	split := user(t, "a", "%R~*", "%W~z*")
@@ -64,23 +64,23 @@ func TestOneRuleMustAllowTheWholeUse(t *testing.T) {
 		t.Error("two rules that allow a part each are enough")
 	}
 	if want := "~rw* %R~r* %W~w* ~x ~y"; u.Keys() != want {
-		t.Errorf("shown as %q, want %q", u.Keys(), want)
+		t.Errorf("Keys: %q, want %q", u.Keys(), want)
 	}
 	if all := user(t, "a", "~x", "allkeys"); !all.MayUse("y", Read|Write) || all.Keys() != "~*" {
-		t.Errorf("allkeys: %q", all.Keys())
+		t.Errorf("Keys of a user with allkeys: %q; want ~*", all.Keys())
 	}
 	if none := user(t, "a", "allkeys", "resetkeys", "~x"); none.MayUse("y", 0) || !none.MayUse("x", Write) {
-		t.Errorf("resetkeys: %q", none.Keys())
+		t.Errorf("Keys of a user with resetkeys: %q; want only ~x", none.Keys())
 	}
 }
 
 func TestChannelRulesMatchChannelsAndEqualGlobs(t *testing.T) {
 	u := user(t, "a", "&news.*")
 	if !u.MayUseChannel("news.a") || u.MayUseChannel("other") || !u.MayUsePattern("news.*") || u.MayUsePattern("news.a*") {
-		t.Errorf("%s", u)
+		t.Errorf("the channel rules of %s match the wrong channels or patterns", u)
 	}
 	if all := user(t, "a", "allchannels"); !all.MayUseChannel("x") || !all.MayUsePattern("*") || all.Channels() != "&*" {
-		t.Errorf("%s", all)
+		t.Errorf("allchannels does not allow all channels: %s", all)
 	}
 }
 
@@ -106,12 +106,12 @@ func TestUserActsAsItsOwnNamesByDefault(t *testing.T) {
 	} {
 		for i, u := range []*User{own, named, any, first, bound, reset} {
 			if want := []bool{c.own, c.named, c.any, c.first, c.bound, c.resetTo}[i]; u.MayActAs(c.id) != want {
-				t.Errorf("%s as %q: %v", u, c.id, !want)
+				t.Errorf("%s: MayActAs of %q is %v", u, c.id, !want)
 			}
 		}
 	}
 	if own.NamesContenders() || !named.NamesContenders() || !any.NamesContenders() || reset.NamesContenders() {
-		t.Error("NamesContenders is wrong")
+		t.Error("NamesContenders is not true for exactly the users whose rules name contenders")
 	}
 }
 
@@ -119,19 +119,19 @@ func TestPasswordsAreStoredAsHashes(t *testing.T) {
 	const hash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08" // of test
 	u := user(t, "a", "on", ">one", "#"+hash, ">one")
 	if !u.Verify([]byte("one")) || !u.Verify([]byte("test")) || u.Verify([]byte("two")) || u.Verify([]byte(hash)) || u.Verify(nil) {
-		t.Errorf("%s", u)
+		t.Errorf("Verify accepts the wrong passwords of %s", u)
 	}
 	if p := u.Passwords(); len(p) != 2 || p[1] != hash || strings.Contains(u.String(), "one") {
-		t.Errorf("%s", u)
+		t.Errorf("Passwords does not list the two hashes, or the user shows a password: %s", u)
 	}
 	if off := user(t, "a", ">one"); off.Verify([]byte("one")) {
 		t.Error("a user that is off can authenticate")
 	}
 	if open := user(t, "a", "on", ">one", "nopass"); !open.Verify([]byte("x")) || len(open.Passwords()) != 0 {
-		t.Error("nopass needs a password")
+		t.Error("a user with nopass cannot authenticate with any password")
 	}
 	if again := user(t, "a", "on", "nopass", ">one"); again.Verify([]byte("x")) || again.NeedsNoPassword() {
-		t.Error("a password does not end nopass")
+		t.Error("a password rule after nopass does not end it")
 	}
 	if gone := user(t, "a", "on", ">one", ">two", "<one", "!"+user(t, "b", ">two").Passwords()[0]); gone.Verify([]byte("one")) || gone.Verify([]byte("two")) {
 		t.Error("a removed password is accepted")
@@ -144,11 +144,11 @@ func TestPasswordsAreStoredAsHashes(t *testing.T) {
 func TestUnlimitedMeansAllRights(t *testing.T) {
 	all := []string{"allkeys", "allchannels", "allcommands", "allcontenders"}
 	if !user(t, "a", all...).Unlimited() || !user(t, DefaultName, all[:3]...).Unlimited() || user(t, "a", all[:3]...).Unlimited() {
-		t.Error("Unlimited is wrong")
+		t.Error("Unlimited is not true for exactly the users with all rights")
 	}
 	for _, less := range []string{"-ping", "resetkeys", "resetchannels", "-@read"} {
 		if user(t, "a", append(slices.Clone(all), less)...).Unlimited() {
-			t.Errorf("unlimited after %s", less)
+			t.Errorf("a user with all rights is still Unlimited after %s", less)
 		}
 	}
 	if user(t, DefaultName, append(slices.Clone(all), "resetcontenders", "as:x")...).Unlimited() {

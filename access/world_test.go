@@ -34,7 +34,7 @@ func user(t *testing.T, name string, rules ...string) *User {
 	u := newUser(small(), name)
 	for _, r := range rules {
 		if err := u.apply(r); err != nil {
-			t.Fatalf("%s: %v", r, err)
+			t.Fatalf("the rule %s was refused: %v", r, err)
 		}
 	}
 	return u.finish()

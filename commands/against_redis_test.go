@@ -491,7 +491,7 @@ func cutFrames(t *testing.T, out []byte) (frames []string) {
 	for rest := string(out); rest != ""; {
 		n, err := frameLen(rest)
 		if err != nil {
-			t.Fatalf("%v in %q", err, out)
+			t.Fatalf("no complete frame: %v in %q", err, out)
 		}
 		frames, rest = append(frames, rest[:n]), rest[n:]
 	}

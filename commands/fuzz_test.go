@@ -320,7 +320,7 @@ func (p *fuzzPeer) take() (frames []string) {
 	for rest := string(p.got); rest != ""; {
 		n, err := frameLen(rest)
 		if err != nil {
-			p.t.Fatalf("%v in %q", err, p.got)
+			p.t.Fatalf("no complete frame: %v in %q", err, p.got)
 		}
 		frames, rest = append(frames, rest[:n]), rest[n:]
 	}

@@ -154,7 +154,7 @@ func (s *site) expectNotices(channels ...string) func(want ...string) {
 			}
 		}
 		if got := sub.do("PING"); !strings.Contains(got, "pong") {
-			s.t.Errorf("received %q too", got)
+			s.t.Errorf("the subscriber received %q too", got)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func TestAStepOfTheWallClockNeitherCutsNorExtendsALease(t *testing.T) {
 			time.Sleep(4 * sec)
 			wall.step(step)
 			if got := w.owner("m"); got.Owner != "a" || got.TTL != 4*sec || got.Transition != 6*sec {
-				t.Errorf("after a step of %v: %+v", step, got)
+				t.Errorf("OWNER after a step of %v: %+v; want 4 s and 6 s left", step, got)
 			}
 			<-b.woken
 			if took := time.Since(start); took != 10*sec {

@@ -287,7 +287,7 @@ func TestAMutexIsNotShownFreeBeforeTheReleaseIsDurable(t *testing.T) {
 		release := commits(w.e, seq)
 		got, seq, _ := w.e.Owner(w.t.Context(), "m")
 		if got.Owner != "" {
-			w.t.Fatalf("owner %+v", got)
+			w.t.Fatalf("OWNER after the release: %+v; want no owner", got)
 		}
 		owner := commits(w.e, seq)
 		if release() || owner() {
@@ -466,14 +466,14 @@ func TestRecoveryDelayGrantsNothingNewWhileRecoveredOwnersGuard(t *testing.T) {
 			simba.Lease{Mutex: "old", Owner: "o", Token: 8, Acquired: 1000, TTL: 8 * sec},
 		)})
 		if o := w.guard("m", "a", 40*sec, 0, 7); o.Status != simba.StatusRenewed {
-			t.Errorf("guard during the recovery delay: %+v", o)
+			t.Errorf("GUARD during the recovery delay: %+v; want renewed", o)
 		}
 		if o := w.ask(simba.AcquireRequest{Mutex: "free", Contender: "b", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy || o.Transition != 30*sec {
 			t.Errorf("granted during the recovery delay, or without its length: %+v", o)
 		}
 		// A crash may have lost the owner's release and the tenure of another contender.
 		if o := w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy {
-			t.Errorf("acquire by a recovered owner: %+v", o)
+			t.Errorf("ACQUIRE by a recovered owner: %+v; want busy", o)
 		}
 		start := time.Now()
 		b := w.block("free", "b", sec, 0)
@@ -482,7 +482,7 @@ func TestRecoveryDelayGrantsNothingNewWhileRecoveredOwnersGuard(t *testing.T) {
 		<-b.woken
 		<-o.woken
 		if took := time.Since(start); took != 30*sec {
-			t.Errorf("the recovery delay ended after %v", took)
+			t.Errorf("the recovery delay ended after %v, want 30 s", took)
 		}
 		b.granted()
 		o.granted()
@@ -501,10 +501,10 @@ func TestReleaseDuringTheRecoveryDelayAlsoLeavesTheQueue(t *testing.T) {
 		w.acquire("m", "a", sec, 0)
 		w.acquire("m", "b", sec, 0)
 		if !w.release("m", "a") {
-			t.Error("a owned nothing to release")
+			t.Error("RELEASE of the owner a returned false, want true")
 		}
 		if q := w.queue("m"); !slices.Equal(q, []string{"b"}) {
-			t.Errorf("queue %v", q)
+			t.Errorf("queue %v, want b alone", q)
 		}
 		w.audit()
 	})

@@ -18,10 +18,10 @@ func TestReleaseGrantsTheFirstBlockedWaiterInTheSameStep(t *testing.T) {
 		w.release("m", "a")
 		o := b.granted()
 		if o.Owner != "b" || o.Token <= a.Token || o.TTL != 3*sec || o.Transition != 4*sec {
-			w.t.Errorf("b got %+v", o)
+			w.t.Errorf("b was granted %+v; want a larger token and its own windows", o)
 		}
 		if c.isWoken() {
-			w.t.Error("c was woken too")
+			w.t.Error("c was woken, but only b, the first waiter, should be")
 		}
 		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a", "acquired@@b"}) {
 			w.t.Errorf("notices of the mutex: %q", got)
@@ -36,10 +36,10 @@ func TestExpiryGrantsTheNextAtTransitionAtByItself(t *testing.T) {
 		b := w.block("m", "b", sec, 0)
 		<-b.woken
 		if took := time.Since(start); took != 12*sec {
-			w.t.Errorf("the mutex was handed off after %v", took)
+			w.t.Errorf("the mutex was handed off after %v, want 12 s", took)
 		}
 		if o := b.granted(); o.Token <= a.Token {
-			w.t.Errorf("b got %+v", o)
+			w.t.Errorf("b was granted %+v; want a larger token", o)
 		}
 	})
 }
@@ -53,7 +53,7 @@ func TestRenewalPostponesTheHandoff(t *testing.T) {
 		w.guard("m", "a", 10*sec, 0, 0)
 		<-b.woken
 		if took := time.Since(start); took != 19*sec {
-			w.t.Errorf("the mutex was handed off after %v", took)
+			w.t.Errorf("the mutex was handed off after %v, want 19 s", took)
 		}
 	})
 }
@@ -146,7 +146,7 @@ func TestAWaiterThatReconnectsKeepsTheGrantOfItsOldConnection(t *testing.T) {
 					b.granted()
 				}
 				if o := w.acquire("m", "b", time.Hour, 0); o.Status != simba.StatusRenewed {
-					w.t.Fatalf("b asks again: %+v", o)
+					w.t.Fatalf("ACQUIRE of b after its grant: %+v; want renewed", o)
 				}
 				if how == "abandon" {
 					w.mustCommit(b.ticket.Abandon())
@@ -168,11 +168,11 @@ func TestBrokenConnectionKeepsItsQueueEntry(t *testing.T) {
 		w.block("m", "c", sec, 0)
 		b.end(simba.EndGone)
 		if q := w.queue("m"); !slices.Equal(q, []string{"b", "c"}) {
-			w.t.Fatalf("queue %v", q)
+			w.t.Fatalf("queue %v, want b and c", q)
 		}
 		b = w.block("m", "b", sec, 0)
 		if q := w.queue("m"); !slices.Equal(q, []string{"b", "c"}) {
-			w.t.Fatalf("queue after b has returned: %v", q)
+			w.t.Fatalf("queue after b has returned: %v; want b and c", q)
 		}
 		w.release("m", "a")
 		b.granted()

@@ -45,11 +45,11 @@ func TestOwnerGuardsInTheTransitionWindow(t *testing.T) {
 func TestGuardNeverBeginsATenure(t *testing.T) {
 	inBubble(t, func(w *world) {
 		if o := w.guard("m", "a", sec, 0, 0); o.Status != simba.StatusLost {
-			w.t.Errorf("guard of a free mutex: %+v", o)
+			w.t.Errorf("GUARD of a free mutex: %+v; want lost", o)
 		}
 		w.acquire("m", "a", sec, 0)
 		if o := w.guard("m", "b", sec, 0, 0); o.Status != simba.StatusLost || o.Owner != "a" {
-			w.t.Errorf("guard by another contender: %+v", o)
+			w.t.Errorf("GUARD by another contender: %+v; want lost with a as the owner", o)
 		}
 		if got := w.owner("m"); got.Owner != "a" {
 			w.t.Errorf("owner %+v, want a", got)
@@ -63,7 +63,7 @@ func TestRenewalSetsBothWindowsAnewAndKeepsTheToken(t *testing.T) {
 		time.Sleep(sec)
 		o := w.acquire("m", "a", sec, 0) // shorter than the rest of the lease
 		if o.Status != simba.StatusRenewed || o.Token != first.Token || o.TTL != sec || o.Transition != sec {
-			w.t.Errorf("renewal: %+v", o)
+			w.t.Errorf("ACQUIRE of the owner: %+v; want renewed with the new windows", o)
 		}
 		got := w.owner("m")
 		if got.TTLAt != got.AcquiredAt+1000 || got.TransitionAt != got.TTLAt || got.Now != got.AcquiredAt {
@@ -103,7 +103,7 @@ func TestTokenConfinesGuardAndReleaseToItsTenure(t *testing.T) {
 			w.t.Error("a release with the token of an earlier tenure ended this one")
 		}
 		if o := w.guard("m", "a", sec, 0, cur); o.Status != simba.StatusRenewed {
-			w.t.Errorf("guard with the present token: %+v", o)
+			w.t.Errorf("GUARD with the present token: %+v; want renewed", o)
 		}
 		if !w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: cur}) {
 			w.t.Error("a release with the present token ended nothing")
@@ -123,7 +123,7 @@ func TestLateReleaseWithTokenLeavesTheQueueAlone(t *testing.T) {
 		}
 		w.release("m", "a")
 		if q := w.queue("m"); len(q) != 0 {
-			w.t.Errorf("queue after a release without token: %v", q)
+			w.t.Errorf("queue after a release without token: %v; want nobody", q)
 		}
 	})
 }
@@ -243,7 +243,7 @@ func TestHistoryHasEveryChangeInOrder(t *testing.T) {
 		freed, seq, err := w.e.Break(t.Context(), "m", "stuck")
 		w.mustCommit(seq, err)
 		if !freed {
-			t.Error("break freed nothing")
+			t.Error("Break of an owned mutex returned false, want true")
 		}
 		want := []string{"acquired a", "queued b", "left b", "expired a", "acquired c", "broken c"}
 		if got := w.history("m"); !slices.Equal(got, want) {

@@ -84,11 +84,11 @@ func TestAnOwnerThatQueuedDuringTheRecoveryDelayIsRenewedAfterIt(t *testing.T) {
 			t.Errorf("a was woken after %v, want 30 s", took)
 		}
 		if o := a.end(simba.EndWoken); o.Status != simba.StatusRenewed || o.Token != 7 || o.TTL != 2*time.Hour {
-			t.Errorf("End of a: %+v", o)
+			t.Errorf("End of a: %+v; want renewed with token 7", o)
 		}
 		synctest.Wait()
 		if q := append(w.queue("m"), w.queue("n")...); len(q) != 0 {
-			t.Errorf("waiters after the recovery delay: %v", q)
+			t.Errorf("waiters after the recovery delay: %v; want none", q)
 		}
 		if got := w.owner("n"); got.Token != 6 || got.TTL < time.Hour-31*sec {
 			t.Errorf("a poll that had lapsed renewed the lease: %+v", got)
@@ -106,7 +106,7 @@ func TestAPollingWaiterGetsAReservationHoweverShortTheGrace(t *testing.T) {
 			time.Sleep(sec)
 			synctest.Wait()
 			if got := w.offers("m", "b"); len(got) != 1 {
-				w.t.Fatalf("grace %v: b got the notices %q", grace, got)
+				w.t.Fatalf("grace %v: b got the notices %q, want one", grace, got)
 			}
 			time.Sleep(testWindow - 1)
 			if o := w.acquire("m", "c", sec, 0); o.Status != simba.StatusQueued {
@@ -196,7 +196,7 @@ func TestTheEndOfASessionLeavesTheQueueAlone(t *testing.T) {
 		w.acquire("m", "b", sec, 0)
 		w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "b", Session: 7})
 		if q := w.queue("m"); !slices.Equal(q, []string{"b"}) {
-			w.t.Errorf("queue %v", q)
+			w.t.Errorf("queue %v, want b alone", q)
 		}
 	})
 }
@@ -219,7 +219,7 @@ func TestTheHistoryOfEarlierRunsIsThere(t *testing.T) {
 		}})
 		w.acquire("m", "new", sec, 0)
 		if got := w.history("m"); !slices.Equal(got, []string{"acquired old", "released old", "acquired new"}) {
-			t.Errorf("history %q", got)
+			t.Errorf("history %q, want the events of both runs", got)
 		}
 	})
 }

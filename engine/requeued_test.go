@@ -36,7 +36,7 @@ func TestAWaiterWhoseLeaseEndedUnseenKeepsItsQueueEntry(t *testing.T) {
 				w.audit()
 				// b may never call End, so other waiters get the mutex.
 				if o := c.granted(); o.Token != a.Token+end.others {
-					w.t.Errorf("c was granted %+v", o)
+					w.t.Errorf("c was granted %+v; want the next token", o)
 				}
 				if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting || o.Owner != "c" || o.Position != 1 {
 					w.t.Errorf("End of b before its second grant: %+v", o)
@@ -44,7 +44,7 @@ func TestAWaiterWhoseLeaseEndedUnseenKeepsItsQueueEntry(t *testing.T) {
 				w.block("m", "d", sec, 0)
 				w.release("m", "c")
 				if o := b.granted(); o.Token != a.Token+end.others+1 || o.TTL != 10*ms {
-					w.t.Errorf("b was granted %+v", o)
+					w.t.Errorf("b was granted %+v; want the token after c's and its own TTL", o)
 				}
 				w.audit()
 				time.Sleep(10 * ms) // b has seen this lease, so it is not queued again
@@ -124,7 +124,7 @@ func TestARequeuedWaiterHasOneEntryWhateverAScriptDoes(t *testing.T) {
 		}
 		time.Sleep(sec)
 		if o := b.granted(); o.TTL != 10*sec { // granted waits until all goroutines are idle
-			w.t.Errorf("b was granted %+v", o)
+			w.t.Errorf("b was granted %+v; want a TTL of 10 s", o)
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestRequeuedWaitersKeepTheirOrder(t *testing.T) {
 		}
 		for _, x := range []*blocked{d, c} { // these call End first, but do not come before b
 			if o := x.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-				w.t.Errorf("End of a requeued waiter: %+v", o)
+				w.t.Errorf("End of a requeued waiter: %+v; want waiting", o)
 			}
 		}
 		for _, x := range []*blocked{b, c, d} {
@@ -173,10 +173,10 @@ func TestAWaiterWhoseLeaseEndedBeforeItsFsyncComesFirstAgain(t *testing.T) {
 		}
 		time.Sleep(sec)
 		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-			w.t.Errorf("End of b: %+v", o)
+			w.t.Errorf("End of b: %+v; want waiting", o)
 		}
 		if o := b.granted(); o.Owner != "b" {
-			w.t.Errorf("b was granted %+v", o)
+			w.t.Errorf("b was granted %+v; want b as the owner", o)
 		}
 	})
 }
@@ -224,10 +224,10 @@ func TestAnAbsentWaiterGetsOneOfferHoweverOftenTheDiskHangs(t *testing.T) {
 		}
 		g.set(true)
 		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-			w.t.Errorf("End of b: %+v", o)
+			w.t.Errorf("End of b: %+v; want waiting", o)
 		}
 		if o := b.granted(); o.Owner != "b" {
-			w.t.Errorf("b was granted %+v", o)
+			w.t.Errorf("b was granted %+v; want b as the owner", o)
 		}
 	})
 }
@@ -239,7 +239,7 @@ func TestAReleaseEndsTheWaitOfATenureThatIsNotDurable(t *testing.T) {
 		w.release("m", "a")
 		w.release("m", "b")
 		if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout || o.Owner != "" {
-			w.t.Errorf("End of b after its release: %+v", o)
+			w.t.Errorf("End of b after its release: %+v; want timeout", o)
 		}
 	})
 }

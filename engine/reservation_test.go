@@ -15,19 +15,19 @@ func TestAReachablePollingWaiterGetsAReservationAndANotice(t *testing.T) {
 		w.poll("m", "b", sec)
 		w.release("m", "a")
 		if got := w.offers("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
-			w.t.Fatalf("b got the notices %q", got)
+			w.t.Fatalf("b got the notices %q, want the release of a", got)
 		}
 		time.Sleep(testWindow / 4)
 		o := w.acquire("m", "c", sec, 0)
 		if o.Status != simba.StatusQueued || o.Owner != "" || o.Position != 2 {
-			w.t.Errorf("c, which has no reservation, got %+v", o)
+			w.t.Errorf("ACQUIRE of c, which has no reservation: %+v; want queued at position 2", o)
 		}
 		if o.Transition != testWindow*3/4 {
 			w.t.Errorf("the reply to c says %v until the mutex may be free", o.Transition)
 		}
 		time.Sleep(testWindow*3/4 - 1)
 		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-			w.t.Errorf("b, which has the reservation, got %+v", o)
+			w.t.Errorf("ACQUIRE of b, which has the reservation: %+v; want acquired", o)
 		}
 	})
 }
@@ -41,7 +41,7 @@ func TestAMissedReservationGoesToTheNextWaiter(t *testing.T) {
 		start := time.Now()
 		<-c.woken
 		if took := time.Since(start); took != testWindow {
-			w.t.Errorf("c got its reservation after %v", took)
+			w.t.Errorf("c got its reservation after %v, want the whole handoff window", took)
 		}
 		c.granted()
 	})
@@ -69,7 +69,7 @@ func TestBrokenConnectionIsStillReachableByItsSubscription(t *testing.T) {
 		w.block("m", "b", sec, 0).end(simba.EndGone)
 		w.release("m", "a")
 		if got := w.offers("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
-			w.t.Errorf("b got the notices %q", got)
+			w.t.Errorf("b got the notices %q, want the release of a", got)
 		}
 	})
 }
@@ -94,7 +94,7 @@ func TestAnUnreachablePollingWaiterIsSkippedAndKeepsItsEntry(t *testing.T) {
 		w.release("m", "a")
 		c.granted()
 		if q := w.queue("m"); !slices.Equal(q, []string{"mute"}) {
-			w.t.Errorf("queue %v", q)
+			w.t.Errorf("queue %v, want mute alone", q)
 		}
 	})
 }
@@ -109,7 +109,7 @@ func TestAWaiterThatSubscribesWhileTheMutexIsFreeIsNotified(t *testing.T) {
 		}
 		w.listen("m", "b")
 		if got := w.offers("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
-			w.t.Errorf("b got the notices %q", got)
+			w.t.Errorf("b got the notices %q, want the release of a", got)
 		}
 	})
 }
@@ -126,7 +126,7 @@ func TestHandoffWindowOfZeroIsFreeForAll(t *testing.T) {
 			w.t.Error("not every waiter got a notice")
 		}
 		if o := w.acquire("m", "stranger", time.Hour, 0); o.Status != simba.StatusAcquired {
-			w.t.Errorf("a contender without a notice got %+v", o)
+			w.t.Errorf("ACQUIRE of a contender without a notice: %+v; want acquired", o)
 		}
 		d := w.block("m", "d", time.Hour, 0)
 		w.release("m", "stranger")
@@ -173,7 +173,7 @@ func TestNoQueueAddsNoEntryAndKeepsAnExistingOne(t *testing.T) {
 		}
 		w.acquire("m", "b", sec, 0)
 		if o := w.ask(r); o.Status != simba.StatusBusy || o.Position != 1 {
-			w.t.Errorf("NoQueue request of a waiter: %+v", o)
+			w.t.Errorf("NOQUEUE request of a waiter: %+v; want busy at position 1", o)
 		}
 	})
 }
@@ -186,13 +186,13 @@ func TestAMissedReservationAfterTheRecoveryDelayGoesToTheNextAtOnce(t *testing.T
 		for _, c := range []string{"a", "b"} {
 			w.listen("m", c)
 			if o := w.acquire("m", c, sec, 0); o.Status != simba.StatusQueued {
-				t.Fatalf("request of %s: %+v", c, o)
+				t.Fatalf("ACQUIRE of %s: %+v; want queued", c, o)
 			}
 		}
 		time.Sleep(2 * sec)
 		synctest.Wait()
 		if got := w.recorder.published(simba.ContenderChannel("m", "b")); len(got) != 1 {
-			t.Errorf("the next waiter got the notices %q", got)
+			t.Errorf("the next waiter got the notices %q, want one", got)
 		}
 	})
 }

@@ -221,7 +221,7 @@ func randomWalk(t *testing.T, seed uint64) {
 		// An earlier reply to the same owner may have shown the same tenure.
 		fresh := claims[mutex].owner != contender
 		if o.Token < tokens[mutex] || fresh && o.Token == tokens[mutex] {
-			t.Fatalf("%s: token %d after %d", mutex, o.Token, tokens[mutex])
+			t.Fatalf("%s: token %d after %d; want a larger one, or the owner's own again", mutex, o.Token, tokens[mutex])
 		}
 		tokens[mutex] = o.Token
 		claims[mutex] = claim{contender, time.Now().Add(o.Transition)}

@@ -11,24 +11,24 @@ import (
 
 func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 	for name, begin := range map[string]func(tx simba.Tx) uint64{
-		"taken, then counted": func(tx simba.Tx) uint64 {
+		"taken, then NextToken": func(tx simba.Tx) uint64 {
 			tx.Take("m", str("a", sec))
 			return tx.NextToken("m")
 		},
-		"counted, then taken": func(tx simba.Tx) uint64 {
+		"NextToken, then taken": func(tx simba.Tx) uint64 {
 			n := tx.NextToken("m")
 			tx.Take("m", str("a", sec))
 			return n
 		},
-		"taken, then asked for": func(tx simba.Tx) uint64 {
+		"taken, then Token": func(tx simba.Tx) uint64 {
 			tx.Take("m", str("a", sec))
 			return tx.Token("m")
 		},
-		"the fence of one that is taken": func(tx simba.Tx) uint64 {
+		"taken, then Fence": func(tx simba.Tx) uint64 {
 			tx.Take("m", str("a", sec))
 			return tx.Fence("m")
 		},
-		"counted twice": func(tx simba.Tx) uint64 {
+		"taken, then NextToken twice": func(tx simba.Tx) uint64 {
 			tx.Take("m", str("a", sec))
 			tx.NextToken("m")
 			return tx.NextToken("m")
@@ -64,7 +64,7 @@ func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 				events, _, _ := w.e.History(context.Background(), simba.HistoryRequest{Mutex: "m", Count: 100})
 				for _, e := range events {
 					if e.Kind == simba.EventAcquired && e.Token < last {
-						t.Errorf("token %d after token %d", e.Token, last)
+						t.Errorf("token %d after token %d; want a larger one", e.Token, last)
 					}
 					last = max(last, e.Token)
 				}

@@ -16,10 +16,10 @@ func TestDroppingAKeyHandsTheMutexOff(t *testing.T) {
 		b := w.block("m", "b", 3*sec, sec)
 		w.commit(func(tx simba.Tx) { tx.Drop("m") })
 		if o := b.granted(); o.Owner != "b" || o.Transition != 4*sec {
-			w.t.Errorf("b was granted %+v", o)
+			w.t.Errorf("b was granted %+v; want b as the owner, with its windows", o)
 		}
 		if got, want := w.history("m"), []string{"acquired a", "queued b", "released a", "acquired b"}; !slices.Equal(got, want) {
-			w.t.Errorf("history %q", got)
+			w.t.Errorf("history %q, want the release before b's tenure", got)
 		}
 	})
 }
@@ -48,7 +48,7 @@ func TestOverwritingBreaksTheTenure(t *testing.T) {
 			w.t.Errorf("owner %+v, want b in a new tenure", o)
 		}
 		if got, want := w.history("m"), []string{"acquired a", "broken a", "acquired b"}; !slices.Equal(got, want) {
-			w.t.Errorf("history %q", got)
+			w.t.Errorf("history %q, want the break before b's tenure", got)
 		}
 	})
 }
@@ -87,11 +87,11 @@ func TestAKeyThatIsChangedAgainAndAgainIsChangedOnce(t *testing.T) {
 			want    simba.Lock
 		}{
 			{"the last value and lease", []op{{lock: str("b", 2*sec), renew: true}, {lock: str("c", 3*sec), renew: true}}, str("c", 3*sec)},
-			{"the last value, the only lease", []op{{lock: str("d", 4*sec), renew: true}, {lock: str("e", 9*sec)}}, str("e", 4*sec)},
+			{"the last value, and the only lease", []op{{lock: str("d", 4*sec), renew: true}, {lock: str("e", 9*sec)}}, str("e", 4*sec)},
 			{"a lease after a value", []op{{lock: str("f", 9*sec)}, {lock: str("g", 5*sec), renew: true}}, str("g", 5*sec)},
 			{"values only", []op{{lock: str("h", 9*sec)}, {lock: str("i", 8*sec)}}, str("i", 5*sec)},
-			{"an end after none", []op{{lock: str("j", simba.Endless), renew: true}, {lock: str("j", 6*sec), renew: true}}, str("j", 6*sec)},
-			{"no end", []op{{lock: str("k", 6*sec), renew: true}, {lock: str("k", simba.Endless), renew: true}, {lock: str("l", sec)}}, str("l", simba.Endless)},
+			{"an expiry after none", []op{{lock: str("j", simba.Endless), renew: true}, {lock: str("j", 6*sec), renew: true}}, str("j", 6*sec)},
+			{"no expiry", []op{{lock: str("k", 6*sec), renew: true}, {lock: str("k", simba.Endless), renew: true}, {lock: str("l", sec)}}, str("l", simba.Endless)},
 		} {
 			w.commit(func(t simba.Tx) {
 				for _, o := range c.changes {
@@ -142,7 +142,7 @@ func TestALeaseMayBeLongOrWithoutEnd(t *testing.T) {
 		}
 		time.Sleep(longestLapse + testGrace - 1)
 		if got := w.queue("endless"); !slices.Equal(got, []string{"b"}) {
-			w.t.Errorf("queue %q", got)
+			w.t.Errorf("queue %q, want b alone", got)
 		}
 		time.Sleep(time.Nanosecond)
 		if got := w.queue("endless"); len(got) != 0 {

@@ -39,7 +39,7 @@ func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.commit(func(tx simba.Tx) {
 			if tx.Lock("m").Exists() || !tx.MayTake("m", "a") {
-				w.t.Error("the mutex is not free")
+				w.t.Error("the transaction may not take a free mutex")
 			}
 			tx.Take("m", str("a", 10*sec))
 			if l := tx.Lock("m"); l.Owner != "a" || l.TTL != 10*sec || tx.MayTake("m", "b") {
@@ -55,10 +55,10 @@ func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 		}
 		l := w.lock("m")
 		if l.Token != o.Token || l.EndsAt != o.TransitionAt {
-			w.t.Errorf("lock %+v of owner %+v", l, o)
+			w.t.Errorf("lock %+v does not match the owner %+v", l, o)
 		}
 		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
-			w.t.Errorf("notices %q", got)
+			w.t.Errorf("notices %q, want the grant of a", got)
 		}
 		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusQueued {
 			w.t.Errorf("b got %+v, want queued", o)
@@ -145,7 +145,7 @@ func TestAWatchedKeyMustNotChangeAtAll(t *testing.T) {
 					w.t.Errorf("Unchanged is %t after the change", test.fails)
 				}
 				if _, err := before.commit(); errors.Is(err, simba.ErrConflict) != test.fails {
-					w.t.Errorf("commit returned %v", err)
+					w.t.Errorf("commit returned %v after the change", err)
 				}
 				w.e.Unwatch("m")
 			})

@@ -200,10 +200,10 @@ func TestUpdateRunsAgainUntilItDoesNotConflict(t *testing.T) {
 					return test.err
 				})
 				if !errors.Is(err, test.want) || runs != test.runs {
-					w.t.Errorf("%d runs, error %v", runs, err)
+					w.t.Errorf("Update ran %d times and returned %v", runs, err)
 				}
 				if w.lock("x").Exists() != (err == nil) {
-					w.t.Errorf("x is taken: %t", err != nil)
+					w.t.Errorf("x was taken: %t; want it taken only if Update succeeds", err != nil)
 				}
 				if test.conflicts > 0 && seq == 0 {
 					w.t.Error("Update returned no Seq")

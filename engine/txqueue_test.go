@@ -11,22 +11,22 @@ import (
 )
 
 func TestAnOwnerIsNotInItsOwnQueue(t *testing.T) {
-	t.Run("that a script gives it", func(t *testing.T) {
+	t.Run("a script enqueues the owner", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			w.commit(func(tx simba.Tx) { tx.Enqueue("m", "a", 1) })
 			if got := w.queue("m"); len(got) != 0 {
-				w.t.Errorf("queue %q", got)
+				w.t.Errorf("queue %q, want nobody", got)
 			}
 		})
 	})
-	t.Run("and a waiter that becomes the owner is woken", func(t *testing.T) {
+	t.Run("a waiter that becomes the owner is woken", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.commit(func(tx simba.Tx) { tx.Take("m", str("1", 9*sec)) })
 			two := w.block("m", "2", sec, 0)
 			w.commit(func(tx simba.Tx) { tx.Change("m", str("2", 0), false) })
 			if o := two.granted(); o.Owner != "2" || o.TTL != 9*sec {
-				w.t.Errorf("2 was granted %+v", o)
+				w.t.Errorf("2 was granted %+v; want 2 as the owner, with a TTL of 9 s", o)
 			}
 		})
 	})
@@ -39,7 +39,7 @@ func TestEntriesOfTheSameScoreAreOfDifferentContenders(t *testing.T) {
 		blocks := w.block("m", "blocks", sec, 0)
 		w.commit(func(tx simba.Tx) { tx.Dequeue("m", "polls") })
 		if got := w.queue("m"); !slices.Equal(got, []string{"blocks"}) {
-			w.t.Errorf("queue %q", got)
+			w.t.Errorf("queue %q, want blocks alone", got)
 		}
 		w.release("m", "a")
 		blocks.granted()
@@ -196,7 +196,7 @@ func TestAReadOfAQueueAloneDoesNotConflict(t *testing.T) {
 		tx := w.e.beginTx()
 		defer tx.end()
 		if q := contenders(tx.Queue("m")); q != "b" {
-			w.t.Errorf("the queue is %s", q)
+			w.t.Errorf("the transaction reads the queue %s, want b alone", q)
 		}
 		w.acquire("m", "c", sec, 0)
 		w.mustCommit(tx.commit())
@@ -265,7 +265,7 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			tx.Publish(simba.ContenderChannel("m", next), "released@@a")
 		})
 	}
-	t.Run("a blocked one is granted it", func(t *testing.T) {
+	t.Run("a blocked waiter is granted the mutex", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			b := w.block("m", "b", sec, 0)
@@ -273,18 +273,18 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			release(w, "b")
 			b.granted()
 			if got := w.offers("m", "c"); len(got) != 0 {
-				w.t.Errorf("c got the notices %q", got)
+				w.t.Errorf("c got the notices %q, want none", got)
 			}
 		})
 	})
-	t.Run("for a polling one it is reserved, with one notice", func(t *testing.T) {
+	t.Run("a polling waiter gets the reservation and one notice", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			w.poll("m", "b", sec)
 			c := w.block("m", "c", sec, 0)
 			release(w, "b")
 			if got := w.offers("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
-				w.t.Errorf("b got the notices %q", got)
+				w.t.Errorf("b got the notices %q, want the release of a", got)
 			}
 			w.commit(func(tx simba.Tx) {
 				if tx.Lock("m").Exists() || !tx.MayTake("m", "b") || tx.MayTake("m", "x") || !tx.MayTake("m", "b") {
@@ -306,13 +306,13 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			w.commit(func(tx simba.Tx) { tx.Drop("m") })
 			w.commit(func(tx simba.Tx) { tx.Dequeue("m", "b") })
 			if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-				w.t.Errorf("b, which has the reservation, got %+v", o)
+				w.t.Errorf("ACQUIRE of b, which has the reservation: %+v; want acquired", o)
 			}
 			time.Sleep(sec)
 			c.granted()
 		})
 	})
-	t.Run("one that nobody can reach is passed over", func(t *testing.T) {
+	t.Run("an unreachable waiter is skipped", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			w.acquire("m", "b", sec, 0)
@@ -321,13 +321,13 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			c.granted()
 		})
 	})
-	t.Run("of a mutex that is held it only leaves the queue", func(t *testing.T) {
+	t.Run("a waiter of an owned mutex only leaves the queue", func(t *testing.T) {
 		inBubble(t, func(w *world) {
 			w.acquire("m", "a", 9*sec, 0)
 			b := w.block("m", "b", sec, 0)
 			w.commit(func(tx simba.Tx) { tx.Dequeue("m", "b") })
 			if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout || o.Owner != "a" {
-				w.t.Errorf("End of b: %+v", o)
+				w.t.Errorf("End of b: %+v; want timeout with a as the owner", o)
 			}
 		})
 	})

@@ -17,7 +17,7 @@ func TestKeepsTheLastEventsOnly(t *testing.T) {
 	}
 	got := r.Find(new(sync.Mutex), simba.HistoryRequest{Mutex: "m", Count: 10000})
 	if len(got) != 1000 || got[0].Seq != 1501 || got[999].Seq != 2500 {
-		t.Errorf("%d events from %d", len(got), got[0].Seq)
+		t.Errorf("Find returned %d events from Seq %d on, want 1000 from 1501 on", len(got), got[0].Seq)
 	}
 }
 
@@ -37,12 +37,12 @@ func TestFindsTheNewestOfOneMutexSince(t *testing.T) {
 	} {
 		got := r.Find(new(sync.Mutex), c.q)
 		if len(got) != len(c.want) {
-			t.Errorf("%+v: %v", c.q, got)
+			t.Errorf("Find(%+v): %v; want another number of events", c.q, got)
 			continue
 		}
 		for i := range got {
 			if got[i].Seq != c.want[i] {
-				t.Errorf("%+v: %v", c.q, got)
+				t.Errorf("Find(%+v): %v; want other events", c.q, got)
 			}
 		}
 	}
@@ -52,6 +52,6 @@ func TestZeroRingKeepsNothing(t *testing.T) {
 	var r Ring
 	r.Push(simba.Event{Seq: 1, Mutex: "m"})
 	if got := r.Find(new(sync.Mutex), simba.HistoryRequest{Mutex: "m", Count: 1}); len(got) != 0 {
-		t.Errorf("kept %v", got)
+		t.Errorf("a zero Ring kept %v, want nothing", got)
 	}
 }

@@ -464,7 +464,8 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 		}
 		for seq := max(1, int(kept)-6); seq <= int(kept); seq++ {
 			if got := leases[fmt.Sprint("m", seq%7)].Token; got != uint64(seq) {
-				t.Fatalf("picture %d: the tokens are %v after change %d", i, slices.Collect(maps.Keys(leases)), kept)
+				t.Fatalf("picture %d: the mutexes are %v; a token is not that of change %d",
+					i, slices.Collect(maps.Keys(leases)), kept)
 			}
 		}
 		mustClose(t, s)

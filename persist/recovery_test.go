@@ -249,7 +249,7 @@ func TestTheHistoryKeepsTheLastEventsInOrder(t *testing.T) {
 			t.Errorf("history %v, want the last 5 events", r.History)
 		}
 		if n := countRows(t, s); n > 2 {
-			t.Errorf("%d rows are stored for 5 events", n)
+			t.Errorf("%d rows are stored for 5 events, want at most 2", n)
 		}
 		mustClose(t, s)
 	}

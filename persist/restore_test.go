@@ -36,7 +36,7 @@ func TestARestoredStoreKeepsTokensAndBeginsLeasesAnewAfterAQuietTime(t *testing.
 		t.Errorf("the lease is %+v, want %+v", got, want)
 	}
 	if len(r.History) != 3 || r.History[2].Kind != simba.EventReleased {
-		t.Errorf("the history is %v", r.History)
+		t.Errorf("the history is %v, want 3 events, the last a release", r.History)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestARestoredStoreWithStoppedOwnersGivesEachLeaseANewToken(t *testing.T) {
 	before := uint64(time.Now().UnixMicro())
 	done, r := restored(t, readAll(t, mustBackup(t, s)), RestoreOptions{OwnersStopped: true})
 	if r.Delay != 0 {
-		t.Errorf("the recovery delay is %v", r.Delay)
+		t.Errorf("the recovery delay is %v, want none", r.Delay)
 	}
 	tokens := map[uint64]bool{}
 	for _, l := range leasesOf(t, r) {
@@ -109,11 +109,11 @@ func TestRestoreRefuses(t *testing.T) {
 		want   error
 		text   string
 	}{
-		"no way":          {func(o *RestoreOptions) { o.Quiet = 0 }, nil, "give either"},
-		"both ways":       {func(o *RestoreOptions) { o.OwnersStopped = true }, nil, "give either"},
-		"a negative time": {func(o *RestoreOptions) { o.Quiet = -1 }, nil, "above 0"},
-		"too long a time": {func(o *RestoreOptions) { o.Quiet = MaxQuiet + 1 }, nil, "at most 48h"},
-		"a time that is shorter than a lease": {
+		"neither Quiet nor OwnersStopped": {func(o *RestoreOptions) { o.Quiet = 0 }, nil, "give either"},
+		"both Quiet and OwnersStopped":    {func(o *RestoreOptions) { o.OwnersStopped = true }, nil, "give either"},
+		"a negative quiet time":           {func(o *RestoreOptions) { o.Quiet = -1 }, nil, "above 0"},
+		"a quiet time that is too long":   {func(o *RestoreOptions) { o.Quiet = MaxQuiet + 1 }, nil, "at most 48h"},
+		"a quiet time shorter than a lease": {
 			func(o *RestoreOptions) { o.Quiet = 12*time.Second - 1 }, ErrQuietShort, `mutex "b" has 12s`},
 		"no directory": {func(o *RestoreOptions) { o.Dir = "" }, nil, "no data directory"},
 		"no backup":    {func(o *RestoreOptions) { o.From = "nowhere" }, fs.ErrNotExist, "nowhere"},

@@ -137,7 +137,7 @@ func TestNoMessageFollowsAnUnsubscribeConfirmation(t *testing.T) {
 		cl.expect(message("b", "2") + message("a", "3") + "+LEFT\r\n+PONG\r\n" + message("c", "4") + confirmation("unsubscribe", "c", 0))
 		cl.expectSilence()
 		if c := s.Conns()[0]; c.OutputQueued() != 0 {
-			t.Errorf("%d bytes are still queued", c.OutputQueued())
+			t.Errorf("%d bytes are still queued for output", c.OutputQueued())
 		}
 	})
 }

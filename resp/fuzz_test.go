@@ -42,7 +42,7 @@ func FuzzReader(f *testing.F) {
 			whole, wholeErr := parse(t, l, unauth, string(data), 0)
 			split, splitErr := parse(t, l, unauth, string(data), max(piece, 1))
 			if !slices.Equal(whole, split) || !sameError(wholeErr, splitErr) {
-				t.Errorf("whole: %v, %v\nin pieces of %d: %v, %v", whole, wholeErr, piece, split, splitErr)
+				t.Errorf("read whole: %v, %v\nread in pieces of %d: %v, %v", whole, wholeErr, piece, split, splitErr)
 			}
 		}
 	})

@@ -107,7 +107,7 @@ func TestHostilePacketsGetRedisErrors(t *testing.T) {
 		{"count that is no number", "*a\r\n", "invalid multibulk length"},
 		{"count without carriage return", "*1\n", "invalid multibulk length"},
 		{"lone newline as count", "*1\r\n\n", "expected '$', got '\n'"},
-		{"bulk longer than its length says", "*1\r\n$2\r\nPING\r\n", "invalid bulk length"},
+		{"payload longer than its bulk length", "*1\r\n$2\r\nPING\r\n", "invalid bulk length"},
 		{"bulk that ends with a newline only", "*1\r\n$4\r\nPINGx\n", "invalid bulk length"},
 		{"no dollar", "*1\r\n:4\r\n", "expected '$', got ':'"},
 		{"too long count without a line end", "*" + long, "too big mbulk count string"},
@@ -118,7 +118,7 @@ func TestHostilePacketsGetRedisErrors(t *testing.T) {
 		{"too many words", strings.Repeat("a ", 1025) + "\r\n", "invalid multibulk length"},
 		{"open quote", "PING \"a\r\n", "unbalanced quotes in request"},
 		{"open single quote", "PING 'a\r\n", "unbalanced quotes in request"},
-		{"text after a quote", "PING \"a\"b\r\n", "unbalanced quotes in request"},
+		{"text directly after a quote", "PING \"a\"b\r\n", "unbalanced quotes in request"},
 	}
 	for _, tt := range tests {
 		for _, piece := range []int{0, 1, 7} {
@@ -143,12 +143,12 @@ func TestLimitsBeforeAuthenticationAreLower(t *testing.T) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		}
 		if _, err := parse(t, defaults(), false, tt.data, 0); err != nil {
-			t.Errorf("%s, once authenticated: %v", tt.name, err)
+			t.Errorf("%s, once authenticated: %v; want no error", tt.name, err)
 		}
 	}
 	within := bulk("1", "2", "3", "4", "5", "6", "7", "8", "9", arg)
 	if got, err := parse(t, defaults(), true, within, 0); len(got) != 1 || err != nil {
-		t.Errorf("within the limits: %d commands, %v", len(got), err)
+		t.Errorf("arguments within the limits: %d commands, %v; want 1", len(got), err)
 	}
 }
 
@@ -158,14 +158,14 @@ func TestTheLargestCommandIsRead(t *testing.T) {
 		words[i] = strings.Repeat("x", 1024)
 	}
 	if got, err := parse(t, defaults(), false, bulk(words...), 0); len(got) != 1 || err != nil {
-		t.Errorf("%d commands, error %v", len(got), err)
+		t.Errorf("the largest command: %d commands, error %v; want 1", len(got), err)
 	}
 }
 
 func TestCommandLimitIsPerCommand(t *testing.T) {
 	l := Limits{Command: 100}.withDefaults()
 	if got, err := parse(t, l, false, strings.Repeat(bulk("PING", strings.Repeat("x", 90)), 10), 0); len(got) != 10 || err != nil {
-		t.Errorf("%d commands, error %v", len(got), err)
+		t.Errorf("commands within the limit: %d commands, error %v; want 10", len(got), err)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestEachByteIsScannedOnce(t *testing.T) {
 			}
 		}
 		if moves > 10 {
-			t.Errorf("%d bytes were moved %d times", len(data), moves)
+			t.Errorf("the reader moved %d bytes %d times, want at most 10", len(data), moves)
 		}
 	}
 }
@@ -296,7 +296,7 @@ func TestInputDuringABlockedCommandIsBounded(t *testing.T) {
 		}
 	}
 	if len(r.buf) > 4000+4*headerSize+1000 {
-		t.Errorf("the buffer has %d bytes", len(r.buf))
+		t.Errorf("the reader's buffer grew to %d bytes during the blocked command", len(r.buf))
 	}
 }
 
@@ -344,17 +344,17 @@ func TestSomeCommandsMayHaveLongArguments(t *testing.T) {
 		data string
 		ok   bool
 	}{
-		"one that may":                       {fmt.Sprintf("*2\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n", long), true},
-		"one that may not":                   {fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
-		"the name itself":                    {fmt.Sprintf("*2\r\n$50\r\n%s\r\n$1\r\na\r\n", long), false},
-		"arguments beyond the command limit": {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n$50\r\n%s\r\n", long, long), false},
-		"the next command":                   {fmt.Sprintf("*1\r\n$4\r\nEVAL\r\n*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
-		"a shorter name":                     {fmt.Sprintf("*2\r\n$3\r\nEVA\r\n$50\r\n%s\r\n", long), false},
-		"its last argument":                  {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$1\r\na\r\n$50\r\n%s\r\n", long), true},
+		"a command that may":                      {fmt.Sprintf("*2\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n", long), true},
+		"a command that may not":                  {fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
+		"the name of the command":                 {fmt.Sprintf("*2\r\n$50\r\n%s\r\n$1\r\na\r\n", long), false},
+		"arguments beyond the command limit":      {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n$50\r\n%s\r\n", long, long), false},
+		"the next command":                        {fmt.Sprintf("*1\r\n$4\r\nEVAL\r\n*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
+		"a shorter name":                          {fmt.Sprintf("*2\r\n$3\r\nEVA\r\n$50\r\n%s\r\n", long), false},
+		"the last argument of a command that may": {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$1\r\na\r\n$50\r\n%s\r\n", long), true},
 	} {
 		for piece := range 8 {
 			if _, err := parse(t, l, false, test.data, piece); (err == nil) != test.ok {
-				t.Errorf("%s, in pieces of %d: %v", name, piece, err)
+				t.Errorf("%s, in pieces of %d: error %v", name, piece, err)
 			}
 		}
 	}

@@ -32,7 +32,7 @@ func serveOn(t *testing.T, s *Server, config *tls.Config) (addr string, done <-c
 	go func() {
 		defer close(returned)
 		if err := s.acceptLoop(ln, config); err != nil {
-			t.Errorf("serve: %v", err)
+			t.Errorf("acceptLoop: %v", err)
 		}
 	}()
 	return ln.Addr().String(), returned
@@ -64,7 +64,7 @@ func TestAServerOverTCP(t *testing.T) {
 		t.Error("the server still accepts after Shutdown")
 	}
 	if st := s.Stats(); st.ConnectionsReceived != 1 || st.Connected != 0 || st.BytesIn == 0 || st.BytesOut == 0 {
-		t.Errorf("stats %+v", st)
+		t.Errorf("Stats after Shutdown: %+v", st)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestAcceptBacksOffWithoutDescriptors(t *testing.T) {
 		go func() { served <- s.Serve(ln) }()
 		time.Sleep(5 * time.Second)
 		if n := ln.accepts.Load(); n > 15 {
-			t.Errorf("%d calls of Accept in 5 s", n)
+			t.Errorf("Accept was called %d times in 5 s, want at most 15", n)
 		}
 		cl := &client{t: t, Conn: near}
 		cl.call("PING\r\n", "+PONG\r\n") // the server accepts again when descriptors are free

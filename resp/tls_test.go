@@ -56,7 +56,7 @@ func TestHandshakeTimeout(t *testing.T) {
 				// A connection in its handshake counts as a client.
 				dial(t, s).expectEnd("-ERR max number of clients reached\r\n")
 				if _, err := io.ReadAll(nc); err != nil || time.Since(start) != DefaultHandshakeTimeout {
-					t.Errorf("the handshake ended after %v: %v", time.Since(start), err)
+					t.Errorf("the handshake ended after %v: %v; want the handshake timeout", time.Since(start), err)
 				}
 				synctest.Wait()
 				if st := s.Stats(); st.Connected != 0 {
@@ -87,7 +87,7 @@ func TestHandshakeBlocksNoOther(t *testing.T) {
 	stopServer(t, s) // a handshake does not delay a shutdown either
 	<-done
 	if d := time.Since(start); d >= DefaultHandshakeTimeout {
-		t.Errorf("shutdown took %v", d)
+		t.Errorf("Shutdown took %v, as long as the handshake timeout", d)
 	}
 }
 

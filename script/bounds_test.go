@@ -21,7 +21,7 @@ func within(t *testing.T, r *Runner, source string) string {
 		return string(w.Bytes())
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("%.200s\ndoes not end", source)
+		t.Fatalf("the script does not end: %.200s", source)
 	}
 	return err.Error()
 }
@@ -71,7 +71,7 @@ func TestScriptsThatExceedABoundFail(t *testing.T) {
 				r = large
 			}
 			if got := within(t, r, c.source); !strings.Contains(got, c.want) {
-				t.Errorf("%s\n got %.300q\nwant %q", c.source, got, c.want)
+				t.Errorf("script %s\n got %.300q\nwant %q", c.source, got, c.want)
 			}
 			expect(t, r, `return {1,'a'..#'b'}`, "*2\r\n:1\r\n$2\r\na1\r\n")
 		})
@@ -110,7 +110,7 @@ func TestOversizedSourceIsRefused(t *testing.T) {
 			sha, err := r.Load(source)
 			var e Error
 			if !errors.As(err, &e) || !strings.HasPrefix(err.Error(), "ERR Error compiling script (new function): user_script:") {
-				t.Fatalf("got %q, %.300v", sha, err)
+				t.Fatalf("Load of an oversized script: %q, %.300v; want a compiler error", sha, err)
 			}
 		})
 	}
@@ -120,7 +120,7 @@ func TestOversizedSourceIsRefused(t *testing.T) {
 		"chains":       strings.Repeat("a=b..c a=-b\n", 10_000) + strings.Repeat("f(a..b)\n", 10_000),
 	} {
 		if _, err := r.Load(source); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("Load of the script with %s: %v; want no error", name, err)
 		}
 	}
 }
@@ -140,19 +140,19 @@ func spinning(t *testing.T, r *Runner, ctx context.Context, source string) (ende
 }
 
 var endless = map[string]string{
-	"a loop":         `while true do end`,
-	"caught":         `while true do pcall(function() while true do end end) end`,
-	"in a coroutine": `coroutine.wrap(function() while true do end end)()`,
-	"many":           `while true do coroutine.resume(coroutine.create(function() while true do end end)) end`,
-	"a pattern":      `string.find(string.rep('a',1e6), '.-b')`,
-	"patterns":       `string.find(string.rep('a',1e6), string.rep('a*',50)..'b')`,
-	"a back one":     `string.find(string.rep('a',1e6), '(.-)%1b')`,
-	"balance":        `string.find(string.rep('(',1e6), '%b()')`,
-	"sets":           `string.find(string.rep('a',1e6), '['..string.rep('b-c',3e5)..']')`,
-	"sort":           `local t={} for i=1,1000 do t[i]=i end while true do table.sort(t, function(a,b) return a<b end) end`,
-	"concat":         `local s=string.rep('x',5e5) while true do local t=s..s end`,
-	"handler":        `while true do xpcall(function() while true do end end, function() while true do end end) end`,
-	"loading":        `while true do loadstring('return 1') end`,
+	"a loop":                          `while true do end`,
+	"caught":                          `while true do pcall(function() while true do end end) end`,
+	"in a coroutine":                  `coroutine.wrap(function() while true do end end)()`,
+	"many":                            `while true do coroutine.resume(coroutine.create(function() while true do end end)) end`,
+	"a pattern":                       `string.find(string.rep('a',1e6), '.-b')`,
+	"patterns":                        `string.find(string.rep('a',1e6), string.rep('a*',50)..'b')`,
+	"a pattern with a back reference": `string.find(string.rep('a',1e6), '(.-)%1b')`,
+	"balance":                         `string.find(string.rep('(',1e6), '%b()')`,
+	"sets":                            `string.find(string.rep('a',1e6), '['..string.rep('b-c',3e5)..']')`,
+	"sort":                            `local t={} for i=1,1000 do t[i]=i end while true do table.sort(t, function(a,b) return a<b end) end`,
+	"concat":                          `local s=string.rep('x',5e5) while true do local t=s..s end`,
+	"handler":                         `while true do xpcall(function() while true do end end, function() while true do end end) end`,
+	"loading":                         `while true do loadstring('return 1') end`,
 }
 
 func TestEndlessScriptsCanBeKilled(t *testing.T) {
@@ -160,7 +160,7 @@ func TestEndlessScriptsCanBeKilled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := New(Config{BusyAfter: func() time.Duration { return time.Nanosecond }})
 			if err := r.Kill(); !errors.Is(err, ErrNotBusy) {
-				t.Fatalf("Kill with nothing to kill: %v", err)
+				t.Fatalf("Kill while no script runs: %v; want ErrNotBusy", err)
 			}
 			ended := spinning(t, r, t.Context(), source)
 			for r.Kill() != nil {
@@ -168,7 +168,7 @@ func TestEndlessScriptsCanBeKilled(t *testing.T) {
 			}
 			err := <-ended
 			if err == nil || !strings.HasPrefix(err.Error(), "ERR Script killed by user with SCRIPT KILL... script: ") {
-				t.Errorf("got %v", err)
+				t.Errorf("Run of the killed script returned %v, want the error of SCRIPT KILL", err)
 			}
 			expect(t, r, "return 1", ":1\r\n")
 		})
@@ -183,7 +183,7 @@ func TestScriptEndsWithItsContext(t *testing.T) {
 			ended := spinning(t, r, ctx, source)
 			cancel()
 			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v", err)
+				t.Errorf("Run returned %v after its context ended, want context.Canceled", err)
 			}
 		})
 	}
@@ -202,11 +202,11 @@ func TestRunFailsWithBusyIfAllSlotsAreBusy(t *testing.T) {
 	giveUp()
 	var w resp.Writer
 	if err := r.Run(impatient, Call{Source: "return 1", Proto: 2}, echo, &w); !errors.Is(err, context.Canceled) {
-		t.Errorf("while all wait: %v", err)
+		t.Errorf("Run whose context ends while it waits for a slot: %v; want context.Canceled", err)
 	}
 	after = time.Nanosecond
 	if err := r.Run(context.Background(), Call{Source: "return 1", Proto: 2}, echo, &w); !errors.Is(err, ErrBusy) {
-		t.Errorf("while all are busy: %v", err)
+		t.Errorf("Run while all slots are busy: %v; want ErrBusy", err)
 	}
 	if err := r.Kill(); err != nil {
 		t.Error(err)

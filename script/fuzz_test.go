@@ -27,7 +27,7 @@ func FuzzScript(f *testing.F) {
 			w.SetProto(proto)
 			err := r.Run(ctx, Call{Source: source, Proto: proto}, echo, &w)
 			if (err == nil) == (w.Len() == 0) {
-				t.Errorf("error %v and reply %q", err, w.Bytes())
+				t.Errorf("Run returned the error %v and the reply %q; want one of them", err, w.Bytes())
 			}
 		}
 	})

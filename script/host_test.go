@@ -35,7 +35,7 @@ func eval(t testing.TB, r *Runner, h Host, c Call) string {
 	w.SetProto(c.Proto)
 	if err := r.Run(context.Background(), c, h, &w); err != nil {
 		if w.Len() > 0 {
-			t.Errorf("%q has failed and left %q", c.Source, w.Bytes())
+			t.Errorf("%q has failed, but left the reply %q", c.Source, w.Bytes())
 		}
 		w.Error(err.Error())
 	}
@@ -51,6 +51,6 @@ func run(t testing.TB, r *Runner, source string) string {
 func expect(t *testing.T, r *Runner, source, want string) {
 	t.Helper()
 	if got := run(t, r, source); got != want {
-		t.Errorf("%s\n got %q\nwant %q", source, got, want)
+		t.Errorf("script %s\n got %q\nwant %q", source, got, want)
 	}
 }

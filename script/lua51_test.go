@@ -96,7 +96,7 @@ func TestRedisComputesAsLua51(t *testing.T) {
 	for _, c := range computed {
 		want := fmt.Sprintf("$%d\r\n%s\r\n", len(c.want), c.want)
 		if got := conn.do(t, "EVAL", c.source, "0"); got != want {
-			t.Errorf("%s\n got %q\nwant %q", c.source, got, want)
+			t.Errorf("script %s\n got %q\nwant %q", c.source, got, want)
 		}
 	}
 }
@@ -132,12 +132,12 @@ func TestInvalidLuaIsRefused(t *testing.T) {
 	r := New(Config{})
 	for _, source := range noLua {
 		if _, err := r.Load(source); err == nil {
-			t.Errorf("taken: %s", source)
+			t.Errorf("Load accepts what is no Lua: %s", source)
 		}
 	}
 	for _, source := range nearLua {
 		if _, err := r.Load(source); err != nil {
-			t.Errorf("%s: %v", source, err)
+			t.Errorf("Load refuses %s: %v", source, err)
 		}
 	}
 }
@@ -146,12 +146,12 @@ func TestRedisRefusesInvalidLua(t *testing.T) {
 	conn := realRedis(t)(2)
 	for _, source := range noLua {
 		if got := conn.do(t, "SCRIPT", "LOAD", source); !strings.HasPrefix(got, "-ERR Error compiling script") {
-			t.Errorf("%s: %q", source, got)
+			t.Errorf("Redis accepts what is no Lua: %s: %q", source, got)
 		}
 	}
 	for _, source := range nearLua {
 		if got := conn.do(t, "SCRIPT", "LOAD", source); strings.HasPrefix(got, "-") {
-			t.Errorf("%s: %q", source, got)
+			t.Errorf("Redis refuses %s: %q", source, got)
 		}
 	}
 }

@@ -210,7 +210,7 @@ func TestRandomProgramsAnswerAsOnRedis(t *testing.T) {
 	}
 	for construct := range constructs {
 		if *programs >= 1000 && made[construct] < *programs/100 {
-			t.Errorf("%s: only in %d of %d programs", construct, made[construct], *programs)
+			t.Errorf("the construct %s is only in %d of %d programs", construct, made[construct], *programs)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func (w *wire) do(t *testing.T, args ...string) string {
 	}
 	var reply strings.Builder
 	if err := w.copy(&reply); err != nil {
-		t.Fatalf("%q: %v", args, err)
+		t.Fatalf("cannot read the reply to %q: %v", args, err)
 	}
 	return reply.String()
 }

@@ -29,7 +29,7 @@ func TestScriptIsCachedUntilFlush(t *testing.T) {
 			t.Errorf("%s: Exists is not %v", when, known)
 		}
 		if got := eval(t, r, echo, bySHA); got != want {
-			t.Errorf("%s: got %q", when, got)
+			t.Errorf("%s: EVALSHA replied %q", when, got)
 		}
 	}
 	check("at first", false)
@@ -38,11 +38,11 @@ func TestScriptIsCachedUntilFlush(t *testing.T) {
 	r.Flush()
 	check("after a flush", false)
 	if got, err := r.Load(source); got != sha || err != nil {
-		t.Errorf("Load: %q %v", got, err)
+		t.Errorf("Load after the flush: %q %v; want the same SHA1", got, err)
 	}
 	check("after a load", true)
 	if _, err := r.Load("return ("); err == nil || !strings.HasPrefix(err.Error(), "ERR Error compiling script (new function): user_script:1:") {
-		t.Errorf("Load of what does not compile: %v", err)
+		t.Errorf("Load of what does not compile: %v; want a compiler error", err)
 	}
 	expect(t, r, "", "$-1\r\n")
 }
@@ -70,7 +70,7 @@ func TestCacheEvictsEvalsButNoLoadedScripts(t *testing.T) {
 		t.Errorf("%d scripts are kept, the first of EVAL among them: %v", len(r.cache.bySHA), r.Exists(shaOf(early)))
 	}
 	if bytes := r.cache.bytes; bytes <= 0 || bytes > maxScripts*1000 {
-		t.Errorf("%d bytes are counted", bytes)
+		t.Errorf("the cache counts %d bytes for its scripts", bytes)
 	}
 }
 
@@ -114,7 +114,7 @@ return show(redis.pcall('x'))`
 	} {
 		got := eval(t, r, answer(reply), Call{Source: show, Proto: 2})
 		if want = fmt.Sprintf("$%d\r\n%s\r\n", len(want), want); got != want {
-			t.Errorf("%q\n got %q\nwant %q", reply, got, want)
+			t.Errorf("the Lua value of the reply %q\n got %q\nwant %q", reply, got, want)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestSetRespSelectsTheProtocolOfCalls(t *testing.T) {
 	eval(t, r, h, Call{Source: "redis.call('a') redis.setresp(3) redis.call('a') redis.setresp(2) redis.call('a')", Proto: 3})
 	eval(t, r, h, Call{Source: "redis.call('a')", Proto: 3})
 	if fmt.Sprint(asked) != "[2 3 2 2]" {
-		t.Errorf("asked in %v", asked)
+		t.Errorf("the calls asked for the protocols %v, want [2 3 2 2]", asked)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestArgumentsReachTheHostUnchanged(t *testing.T) {
 	for range 2 {
 		eval(t, r, h, c)
 		if want := [][]byte{[]byte("set"), c.Keys[0], long, {}, []byte("7"), {}}; fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Fatalf("got %.200q", got)
+			t.Fatalf("the host received %.200q, want the arguments unchanged", got)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func TestRedisLogWritesToTheLog(t *testing.T) {
 	r := New(Config{Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))})
 	run(t, r, "redis.log(redis.LOG_WARNING, 'hot', 1) redis.log(redis.LOG_DEBUG, 'cold')")
 	if text := out.String(); !strings.Contains(text, `level=WARN msg=redis.log message="hot 1"`) || strings.Contains(text, "cold") {
-		t.Errorf("logged %q", text)
+		t.Errorf("redis.log wrote %q, want one WARN line", text)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestScriptYields(t *testing.T) {
 			t.Fatal(err)
 		}
 		if gave < least || least == 0 && gave > 0 {
-			t.Errorf("%s: %d times", source, gave)
+			t.Errorf("%s: the script yielded %d times", source, gave)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func TestParallelScriptsAreIsolated(t *testing.T) {
 				want := fmt.Sprintf("%d-1", i)
 				want = fmt.Sprintf("$%d\r\n%s\r\n", len(want), want)
 				if err := r.Run(context.Background(), c, echo, &w); err != nil || string(w.Bytes()) != want {
-					t.Errorf("got %q, %v", w.Bytes(), err)
+					t.Errorf("one of the parallel scripts replied %q, %v; want its own arguments", w.Bytes(), err)
 				}
 			}
 		})
@@ -204,6 +204,6 @@ func TestShebangIsReadAsInRedis(t *testing.T) {
 	expect(t, r, "#!lua x=1\nreturn 1", "-ERR Unknown lua shebang option: x=1\r\n")
 	expect(t, r, "#!lua flags=x\nreturn 1", "-ERR Unexpected flag in script shebang: x\r\n")
 	if _, err := r.Load("#!foo\nreturn 1"); !errors.As(err, new(Error)) {
-		t.Errorf("Load: %v", err)
+		t.Errorf("Load of an unknown shebang: %v; want an Error", err)
 	}
 }

@@ -12,15 +12,15 @@ func TestProxiesOfTheSandboxAreEmpty(t *testing.T) {
 	r := New(Config{})
 	s := newState(nil, newMeter(r.clock, 1, nil))
 	if len(s.contents) < 8 {
-		t.Errorf("only %d proxies", len(s.contents))
+		t.Errorf("the sandbox has only %d proxies", len(s.contents))
 	}
 	for proxy, t1 := range s.contents {
 		if k, _ := proxy.Next(lua.LNil); k != lua.LNil {
-			t.Errorf("%v is in a proxy", k)
+			t.Errorf("the proxy of the sandbox has the key %v, want none", k)
 		}
 		t1.ForEach(func(k, v lua.LValue) {
 			if inner, ok := v.(*lua.LTable); ok && s.contents[inner] == nil && k != lua.LString("__index") {
-				t.Errorf("%v is a table without protection", k)
+				t.Errorf("the table %v of the sandbox has no proxy", k)
 			}
 		})
 	}
@@ -45,10 +45,10 @@ func TestScriptsCannotChangeTheSandbox(t *testing.T) {
 	r.free <- r.slots[0]
 	for _, source := range tampering {
 		if got := run(t, r, source); !strings.HasPrefix(got, "-ERR") {
-			t.Errorf("%s\nis allowed: %q", source, got)
+			t.Errorf("the script %s\nmay change the sandbox: %q", source, got)
 		}
 		if got := run(t, r, "pcall(function() "+source+" end)"); got != "$-1\r\n" {
-			t.Errorf("%s\ncaught: %q", source, got)
+			t.Errorf("the script %s\nin pcall replied %q, want nil", source, got)
 		}
 		expect(t, r, `return {('x'):rep(2), tostring(rawget(_G,'x')), type(KEYS), redis.call('echo','e'), tostring(rawget(string,'x')), math.floor(math.pi), tostring(cjson.null==nil)}`,
 			"*7\r\n$2\r\nxx\r\n$3\r\nnil\r\n$5\r\ntable\r\n$1\r\ne\r\n$3\r\nnil\r\n:3\r\n$5\r\nfalse\r\n")
@@ -69,10 +69,10 @@ func TestStateIsUsableAfterAFailedScript(t *testing.T) {
 		`setmetatable({}, {__index = function(t, k) error(k) end}).x()`, `xpcall(function() error('x') end, function(e) error(e) end) error('y')`,
 	} {
 		if got := run(t, r, source); !strings.HasPrefix(got, "-") {
-			t.Errorf("%s: %q", source, got)
+			t.Errorf("the failing script %s: %q; want an error", source, got)
 		}
 		if r.slots[0].state != state {
-			t.Errorf("%s: its state is gone", source)
+			t.Errorf("after the failing script %s the Lua state was replaced", source)
 			state = r.slots[0].state
 		}
 		expect(t, r, `local a, x = 3, 5 local function f() x = x + a return x end f() return {f(), x, select('#', ...)}`, "*3\r\n:11\r\n:11\r\n:0\r\n")
@@ -93,7 +93,7 @@ func TestFailedCoroutineKeepsTheMeter(t *testing.T) {
 			t.Fatal(got)
 		}
 		if s := r.slots[0].state; s != nil && s.lua.Context() == nil {
-			t.Fatalf("%d: %s: the next script has no meter", n, got)
+			t.Fatalf("round %d, %s: the next script has no meter", n, got)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func TestEachRunHasItsOwnRandomNumbers(t *testing.T) {
 	r := New(Config{})
 	const draw = `local t = {} for i = 1, 4 do t[i] = tostring(math.random()) end return table.concat(t, ' ')`
 	if a, b := run(t, r, draw), run(t, r, draw); a == b {
-		t.Errorf("twice %q", a)
+		t.Errorf("two runs drew the same random numbers: %q", a)
 	}
 	expect(t, r, `math.randomseed(5) return {math.random(100),math.random(100),math.floor(math.random()*100)}`, "*3\r\n:53\r\n:28\r\n:78\r\n")
 	expect(t, r, `setresp_gone = redis.setresp(3)`, "-ERR user_script:1: Attempt to modify a readonly table script: "+shaOf(`setresp_gone = redis.setresp(3)`)+", on @user_script:1.\r\n")

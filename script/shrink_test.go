@@ -14,11 +14,12 @@ func TestCacheCountsTheSizeOfScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.bytes < 512*functions || c.bytes > 2000*functions {
-		t.Errorf("%d bytes", c.bytes)
+		t.Errorf("the cache counts %d bytes for the script", c.bytes)
 	}
 	for _, f := range c.proto.FunctionPrototypes {
 		if cap(f.Code) > 16 || cap(f.DbgSourcePositions) > 16 {
-			t.Fatalf("room for %d instructions, %d positions", cap(f.Code), cap(f.DbgSourcePositions))
+			t.Fatalf("a function keeps room for %d instructions and %d positions, want at most 16",
+				cap(f.Code), cap(f.DbgSourcePositions))
 		}
 	}
 }

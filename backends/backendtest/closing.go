@@ -88,7 +88,7 @@ func lifeRules() []rule {
 			}, calls...)
 			for _, c := range all {
 				if err := c.do(ctx, s.b, m); !errors.Is(err, simba.ErrStopped) {
-					tc.t.Errorf("%s: %v", c.name, err)
+					tc.t.Errorf("%s after Close: %v; want ErrStopped", c.name, err)
 				}
 			}
 		}},
@@ -103,7 +103,8 @@ func lifeRules() []rule {
 							if unavailable := (*simba.UnavailableError)(nil); errors.Is(err, simba.ErrStopped) {
 								return
 							} else if err != nil && !errors.As(err, &unavailable) {
-								tc.t.Errorf("%s: %v", c.name, err)
+								tc.t.Errorf("%s during Close: %v; want ErrStopped or an UnavailableError",
+									c.name, err)
 								return
 							}
 						}

@@ -23,7 +23,8 @@ func cutOffRules() []rule {
 					// A busy machine may delay the test itself after the answer, but hardly each
 					// time.
 					if tooLong++; tooLong == 3 {
-						tc.t.Errorf("%s: another contender owns it, and a's lease has %v left: %s", how, excess, show(o))
+						tc.t.Errorf("%s: another contender is the owner, and a's lease has %v left: %s",
+							how, excess, show(o))
 					}
 					return tooLong == 3
 				})
@@ -41,12 +42,13 @@ func cutOffRules() []rule {
 				tc.await("the lease ends", func() bool {
 					o := near.acquireNoQueue(m, "b", long, 0)
 					if o.Status == simba.StatusBusy && (o.Owner != "a" || o.Token != a.Token) && time.Since(sent) < lease-rounding {
-						tc.t.Errorf("%v after a's lease began: %s", time.Since(sent), show(o))
+						tc.t.Errorf("ACQUIRE of b, %v after a's lease began: %s; want busy with a as the owner",
+							time.Since(sent), show(o))
 					}
 					return o.Status == simba.StatusAcquired
 				})
 				if took := time.Since(sent); took < lease-rounding {
-					tc.t.Errorf("b got it after %v", took)
+					tc.t.Errorf("b acquired the mutex %v after a's request, before a's lease had ended", took)
 				}
 				tc.engine.Link.Heal()
 				var o simba.Outcome
@@ -55,10 +57,10 @@ func cutOffRules() []rule {
 					return 0, err
 				})
 				if o.Status != simba.StatusLost || o.Owner != "b" {
-					tc.t.Errorf("a comes back: %s", show(o))
+					tc.t.Errorf("GUARD of a after the partition: %s; want lost with b as the owner", show(o))
 				}
 				if t := far.owner(m); t.Owner != "b" {
-					tc.t.Errorf("%+v", t)
+					tc.t.Errorf("OWNER at a's server after the partition: %+v; want b", t)
 				}
 				return true
 			})
@@ -74,7 +76,7 @@ func cutOffRules() []rule {
 			b.awaitWake()
 			o := b.end(simba.EndWoken)
 			if o.Status != simba.StatusAcquired {
-				tc.t.Fatalf("%s", show(o))
+				tc.t.Fatalf("b, woken: %s; want acquired", show(o))
 			}
 			sure := time.Now().Add(o.Transition)
 			tc.engine.Link.Heal()

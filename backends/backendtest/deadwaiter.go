@@ -28,11 +28,11 @@ func deadWaiterRules() []rule {
 			s.mustRelease(m, "a")
 			dead.awaitWake()
 			if o := dead.end(simba.EndGone); o.Status == simba.StatusAcquired {
-				tc.t.Errorf("the disconnected waiter: %s", show(o))
+				tc.t.Errorf("the end of the disconnected waiter: %s; want no grant", show(o))
 			}
 			b.granted()
 			if o := s.owner(m); o.Owner != "b" {
-				tc.t.Errorf("%+v", o)
+				tc.t.Errorf("OWNER: %+v; want b", o)
 			}
 		}},
 		{"6", "waiters that disconnect during a handoff are all skipped", 0, func(tc *testCase) {
@@ -73,7 +73,7 @@ func deadWaiterRules() []rule {
 			b.granted()
 			dead.abandon() // too late to have an effect
 			if o := s.owner(m); o.Owner != "b" {
-				tc.t.Errorf("%+v", o)
+				tc.t.Errorf("OWNER: %+v; want b", o)
 			}
 			tc.equal("queue", s.queue(m), nil)
 		}},
@@ -91,7 +91,7 @@ func deadWaiterRules() []rule {
 					dead.end(simba.EndGone)
 				}
 				if o := s.owner(m); o.Owner != "" {
-					tc.t.Errorf("%+v", o)
+					tc.t.Errorf("OWNER: %+v; want no owner", o)
 				}
 			}
 		}},
@@ -109,7 +109,7 @@ func deadWaiterRules() []rule {
 				}
 				o := s.acquire(m, "b", long, 0)
 				if o.Status != simba.StatusRenewed || o.Owner != "b" {
-					tc.t.Fatalf("%s: b asks again: %s", how, show(o))
+					tc.t.Fatalf("%s: ACQUIRE of b after its grant: %s; want renewed", how, show(o))
 				}
 				if how == "abandon" {
 					b.abandon()
@@ -117,10 +117,10 @@ func deadWaiterRules() []rule {
 					b.end(simba.EndGone)
 				}
 				if t := s.owner(m); t.Owner != "b" || t.Token != o.Token {
-					tc.t.Errorf("%s: taken from a contender that got the reply: %+v", how, t)
+					tc.t.Errorf("%s: OWNER reports %+v; want b, which had received its reply", how, t)
 				}
 				if c.isWoken() {
-					tc.t.Errorf("%s: c was woken", how)
+					tc.t.Errorf("%s: c was woken while b was the owner", how)
 				}
 			}
 		}},
@@ -130,11 +130,11 @@ func deadWaiterRules() []rule {
 			b := s.block(m, "b", long, 0)
 			s.block(m, "c", long, 0)
 			if o := b.end(simba.EndGone); o.Status != simba.StatusQueued {
-				tc.t.Errorf("%s", show(o))
+				tc.t.Errorf("the reply to the disconnected waiter: %s; want queued", show(o))
 			}
 			tc.equal("queue", s.queue(m), []string{"b", "c"})
 			if q := s.queueEntries(m, 2); len(q) == 2 && (q[0].Blocked || !q[1].Blocked) {
-				tc.t.Errorf("blocked waiters: %+v", q)
+				tc.t.Errorf("QUEUE: %+v; want b not blocked and c blocked", q)
 			}
 			b = s.block(m, "b", long, 0)
 			tc.equal("queue after its return", s.queue(m), []string{"b", "c"})

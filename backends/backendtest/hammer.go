@@ -100,7 +100,7 @@ func rush(tc *testCase, contenders int, servers ...*server) {
 				err = s.b.Commit(ctx, o.Seq)
 			}
 			if err != nil || o.Status != simba.StatusAcquired || o.Owner != name {
-				tc.t.Errorf("%s: %s, %v", name, show(o), err)
+				tc.t.Errorf("%s, end of the wait: %s, %v; want acquired", name, show(o), err)
 				return
 			}
 			tokens[i] = o.Token
@@ -109,7 +109,7 @@ func rush(tc *testCase, contenders int, servers ...*server) {
 				err = s.b.Commit(ctx, seq)
 			}
 			if err != nil || !owned {
-				tc.t.Errorf("%s releases: %v, %v", name, owned, err)
+				tc.t.Errorf("RELEASE of %s: %v, %v; want true", name, owned, err)
 			}
 		})
 	}
@@ -223,7 +223,7 @@ func (tc *testCase) mustBeSafe(d time.Duration, disturb func(stop <-chan struct{
 	tenures, violations := tc.hammer(d, disturb, servers...)
 	tc.t.Logf("%d tenures", tenures)
 	if tenures < enoughTenures {
-		tc.t.Errorf("only %d tenures in %v", tenures, d)
+		tc.t.Errorf("the contenders had only %d tenures in %v", tenures, d)
 	}
 	for _, f := range violations {
 		tc.t.Error(f)

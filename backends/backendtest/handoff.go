@@ -19,15 +19,15 @@ func handoffRules() []rule {
 			s.mustRelease(m, "a")
 			o := b.granted()
 			if o.Token <= a.Token || o.Position != 0 {
-				tc.t.Errorf("%s", show(o))
+				tc.t.Errorf("b, granted after the release: %s; want a larger token and no queue position", show(o))
 			}
 			tc.checkLeft("ttl", o.TTL, 30*sec, sent)
 			tc.checkLeft("transition", o.Transition, 50*sec, sent)
 			if c.isWoken() {
-				tc.t.Error("c was woken too")
+				tc.t.Error("c was woken, but only b, the first waiter, should be")
 			}
 			if t := s.owner(m); t.Owner != "b" || t.Token != o.Token || t.Waiters != 1 || t.TransitionAt-t.AcquiredAt != 50_000 {
-				tc.t.Errorf("owner %+v", t)
+				tc.t.Errorf("OWNER after the handoff: %+v; want b with its token and windows, and 1 waiter", t)
 			}
 		}},
 		{"8", "expiry grants the next waiter by itself, and not before transition_at", 0, func(tc *testCase) {
@@ -38,10 +38,10 @@ func handoffRules() []rule {
 			s.shorten(m, "a", 150*ms, 150*ms)
 			o := b.granted()
 			if took := time.Since(sent); took < 300*ms-rounding {
-				tc.t.Errorf("b got it after %v", took)
+				tc.t.Errorf("b acquired the mutex %v after a's renewal, before a's lease had ended", took)
 			}
 			if o.Token <= a.Token {
-				tc.t.Errorf("%s after token %d", show(o), a.Token)
+				tc.t.Errorf("b's reply: %s; want a larger token than a's, %d", show(o), a.Token)
 			}
 		}},
 		{"8", "each expiry grants the next waiter", 0, func(tc *testCase) {
@@ -88,7 +88,7 @@ func handoffRules() []rule {
 			b, c := s.block(m, "b", long, 0), s.block(m, "c", long, 0)
 			s.mustRelease(m, "a")
 			if o := s.acquire(m, "late", sec, 0); o.Status != simba.StatusQueued {
-				tc.t.Errorf("%s", show(o))
+				tc.t.Errorf("ACQUIRE of a contender behind blocked waiters: %s; want queued", show(o))
 			}
 			b.granted()
 			s.mustRelease(m, "b")
@@ -101,7 +101,8 @@ func handoffRules() []rule {
 				b := s.block(m, "b", long, 0)
 				o := b.end(why)
 				if o.Status != simba.StatusTimeout || o.Owner != "a" || o.Token != a.Token || o.Position != 0 {
-					tc.t.Errorf("%s", show(o))
+					tc.t.Errorf("the reply to the waiter that ends its wait: %s; want timeout with a as the owner",
+						show(o))
 				}
 				tc.equal("queue", s.queue(m), nil)
 			}
@@ -119,10 +120,11 @@ func handoffRules() []rule {
 				b.awaitWake()
 				o := b.end(why)
 				if o.Status != simba.StatusAcquired || o.Owner != "b" {
-					tc.t.Errorf("%s", show(o))
+					tc.t.Errorf("the reply to a waiter that ends its wait after the grant: %s; want acquired",
+						show(o))
 				}
 				if t := s.owner(m); t.Owner != "b" || t.Token != o.Token {
-					tc.t.Errorf("%+v", t)
+					tc.t.Errorf("OWNER after that: %+v; want b with its token", t)
 				}
 			}
 		}},
@@ -142,14 +144,14 @@ func handoffRules() []rule {
 				}
 				o := b.end(simba.EndTimeout)
 				if !<-released {
-					tc.t.Fatal("a could not release")
+					tc.t.Fatal("RELEASE of the owner a returned 0, want 1")
 				}
 				switch o.Status {
 				case simba.StatusAcquired:
 					s.mustRelease(m, "b")
 				case simba.StatusTimeout:
 				default:
-					tc.t.Fatalf("%s", show(o))
+					tc.t.Fatalf("b's reply: %s; want acquired or timeout", show(o))
 				}
 				c.granted()
 			}
@@ -159,11 +161,12 @@ func handoffRules() []rule {
 			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
 			if s.release(m, "b") {
-				tc.t.Error("b owned nothing")
+				tc.t.Error("RELEASE of the waiter b returned 1, want 0")
 			}
 			b.awaitWake()
 			if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout || o.Owner != "a" {
-				tc.t.Errorf("%s", show(o))
+				tc.t.Errorf("the reply to the waiter that RELEASE ended: %s; want timeout with a as the owner",
+					show(o))
 			}
 			tc.equal("queue", s.queue(m), nil)
 		}},
@@ -178,7 +181,8 @@ func handoffRules() []rule {
 			pause(2 * rounding) // by this server's clock too
 			s.mustAcquire(m, "c", long, 0)
 			if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-				tc.t.Errorf("%s after %+v", show(o), first)
+				tc.t.Errorf("b's end after its lease had expired: %s; want waiting; the tenure it missed: %+v",
+					show(o), first)
 			}
 			tc.equal("queue", s.queue(m), []string{"b"})
 			d := s.block(m, "d", long, 0)
@@ -194,7 +198,8 @@ func handoffRules() []rule {
 				s.mustRelease(m, last)
 			}
 			if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= first.Token {
-				tc.t.Errorf("%s after %+v", show(o), first)
+				tc.t.Errorf("b's reply to its next grant: %s; want acquired with a larger token than in %+v",
+					show(o), first)
 			}
 			d.granted()
 		}},
@@ -207,7 +212,7 @@ func handoffRules() []rule {
 			tc.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
 			pause(2 * rounding) // by this server's clock too
 			if o := b.end(simba.EndTimeout); o.Status != simba.StatusTimeout || o.Owner != "" || o.Token != 0 {
-				tc.t.Errorf("%s", show(o))
+				tc.t.Errorf("b's end after its lease had expired: %s; want timeout without an owner", show(o))
 			}
 			tc.equal("queue", s.queue(m), nil)
 		}},
@@ -235,13 +240,13 @@ func handoffRules() []rule {
 			now := s.block(m, "b", 20*sec, 10*sec)
 			old.awaitWake()
 			if o := old.end(simba.EndWoken); o.Status != simba.StatusQueued || o.Position != 1 || o.Owner != "a" {
-				tc.t.Errorf("the first connection: %s", show(o))
+				tc.t.Errorf("the reply to the older connection: %s; want queued at position 1", show(o))
 			}
 			tc.equal("queue", s.queue(m), []string{"b", "c"})
 			s.mustRelease(m, "a")
 			now.granted()
 			if t := s.owner(m); t.TransitionAt-t.AcquiredAt != 30_000 {
-				tc.t.Errorf("not the windows of the second connection: %+v", t)
+				tc.t.Errorf("OWNER after the grant: %+v; want the windows that the second connection asked for", t)
 			}
 			s.mustRelease(m, "b")
 			c.granted()
@@ -251,12 +256,12 @@ func handoffRules() []rule {
 			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", 20*sec, 10*sec)
 			if o := s.acquire(m, "b", long, 0); o.Status != simba.StatusQueued || o.Position != 1 {
-				tc.t.Errorf("%s", show(o))
+				tc.t.Errorf("ACQUIRE of the waiter without WAIT: %s; want queued at position 1", show(o))
 			}
 			s.mustRelease(m, "a")
 			b.granted()
 			if t := s.owner(m); t.TransitionAt-t.AcquiredAt != 30_000 {
-				tc.t.Errorf("not the windows of the blocked connection: %+v", t)
+				tc.t.Errorf("OWNER after the grant: %+v; want the windows that the blocked connection asked for", t)
 			}
 		}},
 	}

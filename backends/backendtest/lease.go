@@ -24,19 +24,20 @@ func leaseRules() []rule {
 			a := s.mustAcquire(m, "a", 10*sec, 5*sec)
 			o := s.owner(m)
 			if o.Owner != "a" || o.Token != a.Token || o.Waiters != 0 {
-				tc.t.Errorf("%+v", o)
+				tc.t.Errorf("OWNER: %+v; want a with its token and no waiters", o)
 			}
 			if o.TTLAt != o.AcquiredAt+10_000 || o.TransitionAt != o.TTLAt+5_000 {
-				tc.t.Errorf("the windows do not add up: %+v", o)
+				tc.t.Errorf("OWNER: %+v; want a TTL window of 10 s and a transition window of 5 s", o)
 			}
 			if o.Now < o.AcquiredAt || o.Now-o.AcquiredAt > (time.Since(sent)+rounding).Milliseconds() {
-				tc.t.Errorf("now is %d ms after the grant, %v after it was asked for", o.Now-o.AcquiredAt, time.Since(sent))
+				tc.t.Errorf("OWNER reports that the grant was %d ms ago, but ACQUIRE was sent %v ago",
+					o.Now-o.AcquiredAt, time.Since(sent))
 			}
 			if d := time.Until(time.UnixMilli(o.Now)).Abs(); d > time.Minute {
-				tc.t.Errorf("now is %v off", d)
+				tc.t.Errorf("OWNER reports a time that is %v off", d)
 			}
 			if o.StartedAt != 0 && o.StartedAt != o.AcquiredAt {
-				tc.t.Errorf("the tenure began with its first lease: %+v", o)
+				tc.t.Errorf("OWNER: %+v; want the tenure to begin with its first lease", o)
 			}
 			tc.checkLeft("ttl", o.TTL, 10*sec, sent)
 			tc.checkLeft("transition", o.Transition, 15*sec, sent)
@@ -49,30 +50,30 @@ func leaseRules() []rule {
 			s.mustAcquire(m, "a", long, 0)
 			first := s.owner(m)
 			if first.StartedAt == 0 || first.StartedAt != first.AcquiredAt {
-				tc.t.Errorf("a new tenure: %+v", first)
+				tc.t.Errorf("OWNER of a new tenure: %+v; want StartedAt equal to AcquiredAt", first)
 			}
 			tc.await("a renewal begins later", func() bool {
 				s.guard(m, "a", long, 0, first.Token)
 				return s.owner(m).AcquiredAt > first.AcquiredAt
 			})
 			if o := s.owner(m); o.StartedAt != first.StartedAt {
-				tc.t.Errorf("%+v after a renewal of %+v", o, first)
+				tc.t.Errorf("OWNER after a renewal: %+v; want the StartedAt of %+v", o, first)
 			}
 			s.mustRelease(m, "a")
 			s.mustAcquire(m, "a", long, 0)
 			if o := s.owner(m); o.StartedAt != o.AcquiredAt || o.StartedAt == first.StartedAt {
-				tc.t.Errorf("%+v in the tenure after %+v", o, first)
+				tc.t.Errorf("OWNER of the next tenure: %+v; want a new StartedAt; the tenure before: %+v", o, first)
 			}
 		}},
 		{"2", "a free mutex has no owner", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			if o := s.owner(m); o != (simba.Tenure{}) {
-				tc.t.Errorf("never held: %+v", o)
+				tc.t.Errorf("OWNER of a mutex that was never held: %+v; want nothing", o)
 			}
 			s.mustAcquire(m, "a", long, 0)
 			s.mustRelease(m, "a")
 			if o := s.owner(m); o != (simba.Tenure{}) {
-				tc.t.Errorf("released: %+v", o)
+				tc.t.Errorf("OWNER after the release: %+v; want nothing", o)
 			}
 		}},
 		{"1", "a mutex is free at transition_at and not before", 0, func(tc *testCase) {
@@ -87,15 +88,16 @@ func leaseRules() []rule {
 					o = s.acquireNoQueue(m, "b", long, 0)
 					// An ended lease may take a moment to disappear.
 					if o.Status == simba.StatusBusy && o.Owner != "a" && (o.Owner != "" || time.Since(sent) < lease-rounding) {
-						tc.t.Errorf("%v after a's lease began: %s", time.Since(sent), show(o))
+						tc.t.Errorf("ACQUIRE of b, %v after a's lease began: %s; want busy with a as the owner",
+							time.Since(sent), show(o))
 					}
 					return o.Status == simba.StatusAcquired
 				})
 				if took := time.Since(sent); took < lease-rounding {
-					tc.t.Errorf("b got it after %v", took)
+					tc.t.Errorf("b acquired the mutex %v after a's request, before a's lease had ended", took)
 				}
 				if got := s.owner(m); got.Owner != "b" || got.Token != o.Token {
-					tc.t.Errorf("%+v after %s", got, show(o))
+					tc.t.Errorf("OWNER: %+v; want the owner and token of b's reply: %s", got, show(o))
 				}
 				return true
 			})
@@ -110,13 +112,13 @@ func leaseRules() []rule {
 				}
 				s.awaitNoOwner(m)
 				if took := time.Since(sent); took < lease-rounding {
-					tc.t.Errorf("no owner after %v", took)
+					tc.t.Errorf("OWNER reports no owner %v after a's request, before a's lease had ended", took)
 				}
 				if s.check(m, a.Token) {
-					tc.t.Error("its token is still good")
+					tc.t.Error("CHECK of the expired lease's token returned 1, want 0")
 				}
 				if s.release(m, "a") {
-					tc.t.Error("it was released after its end")
+					tc.t.Error("RELEASE of the expired lease returned 1, want 0")
 				}
 				return true
 			})
@@ -125,16 +127,16 @@ func leaseRules() []rule {
 			s, m := tc.server(), tc.mutex()
 			a := s.mustAcquire(m, "a", long, 0)
 			if o := s.acquireNoQueue(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Owner != "a" || o.Token != a.Token || o.Position != 0 {
-				tc.t.Errorf("b: %s", show(o))
+				tc.t.Errorf("ACQUIRE of b with NOQUEUE: %s; want busy with a as the owner", show(o))
 			}
 			if o := s.guard(m, "b", sec, 0, 0); o.Status != simba.StatusLost || o.Owner != "a" || o.Token != a.Token {
-				tc.t.Errorf("b guards: %s", show(o))
+				tc.t.Errorf("GUARD of b: %s; want lost with a as the owner", show(o))
 			}
 			if s.release(m, "b") {
-				tc.t.Error("b released a's mutex")
+				tc.t.Error("RELEASE of b returned 1, but a is the owner")
 			}
 			if o := s.owner(m); o.Owner != "a" || o.Token != a.Token {
-				tc.t.Errorf("%+v", o)
+				tc.t.Errorf("OWNER after the requests of b: %+v; want a with its token", o)
 			}
 		}},
 		{"3", "the owner may renew in the transition window", 0, func(tc *testCase) {
@@ -144,7 +146,7 @@ func leaseRules() []rule {
 			sent := time.Now()
 			o := s.guard(m, "a", 10*sec, 5*sec, 0)
 			if o.Status != simba.StatusRenewed || o.Token != a.Token || o.Owner != "a" {
-				tc.t.Errorf("%s", show(o))
+				tc.t.Errorf("GUARD in the transition window: %s; want renewed with the same token", show(o))
 			}
 			tc.checkLeft("ttl", o.TTL, 10*sec, sent)
 			tc.checkLeft("transition", o.Transition, 15*sec, sent)
@@ -159,11 +161,11 @@ func leaseRules() []rule {
 				s.awaitNoOwner(m)
 				for _, token := range []uint64{0, a.Token} {
 					if o := s.guard(m, "a", long, 0, token); o.Status != simba.StatusLost || o.Owner != "" || o.Token != 0 {
-						tc.t.Errorf("%s", show(o))
+						tc.t.Errorf("GUARD after the lease had expired: %s; want lost without an owner", show(o))
 					}
 				}
 				if o := s.owner(m); o.Owner != "" {
-					tc.t.Errorf("%+v", o)
+					tc.t.Errorf("OWNER after that GUARD: %+v; want no owner", o)
 				}
 				return true
 			})
@@ -171,10 +173,10 @@ func leaseRules() []rule {
 		{"3", "GUARD of a free mutex begins nothing", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			if o := s.guard(m, "a", long, 0, 0); o.Status != simba.StatusLost || o.Owner != "" || o.Token != 0 {
-				tc.t.Errorf("%s", show(o))
+				tc.t.Errorf("GUARD of a free mutex: %s; want lost without an owner", show(o))
 			}
 			if o := s.owner(m); o.Owner != "" {
-				tc.t.Errorf("%+v", o)
+				tc.t.Errorf("OWNER after that GUARD: %+v; want no owner", o)
 			}
 		}},
 		{"3", "a renewal sets both windows, shorter or longer", 0, func(tc *testCase) {
@@ -188,13 +190,13 @@ func leaseRules() []rule {
 					sent := time.Now()
 					o := renew()
 					if o.Status != simba.StatusRenewed || o.Token != a.Token {
-						tc.t.Errorf("%s: %s", how, show(o))
+						tc.t.Errorf("%s: %s; want renewed with the same token", how, show(o))
 					}
 					tc.checkLeft(how+": ttl", o.TTL, d.ttl, sent)
 					tc.checkLeft(how+": transition", o.Transition, d.ttl+d.transition, sent)
 					t := s.owner(m)
 					if t.TTLAt-t.AcquiredAt != d.ttl.Milliseconds() || t.TransitionAt-t.TTLAt != d.transition.Milliseconds() {
-						tc.t.Errorf("%s: %+v", how, t)
+						tc.t.Errorf("%s: OWNER reports %+v; want the windows of this renewal", how, t)
 					}
 				}
 			}
@@ -207,7 +209,7 @@ func leaseRules() []rule {
 			s.shorten(m, "a", 100*ms, 0)
 			b.granted()
 			if took := time.Since(sent); took < 100*ms-rounding {
-				tc.t.Errorf("b got it after %v", took)
+				tc.t.Errorf("b acquired the mutex %v after a's renewal, before a's lease had ended", took)
 			}
 		}},
 		{"3", "a renewal postpones the handoff", 0, func(tc *testCase) {
@@ -230,7 +232,7 @@ func leaseRules() []rule {
 				}
 				b.granted()
 				if took := time.Since(sent); took < lease+sec-rounding {
-					tc.t.Errorf("b got it %v after the renewal", took)
+					tc.t.Errorf("b acquired the mutex %v after a's renewal, before a's lease had ended", took)
 				}
 				return true
 			})
@@ -239,30 +241,30 @@ func leaseRules() []rule {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, long)
 			if !s.release(m, "a") {
-				tc.t.Error("the owner's release is 0")
+				tc.t.Error("RELEASE of the owner returned 0, want 1")
 			}
 			if s.release(m, "a") {
-				tc.t.Error("a second release is 1")
+				tc.t.Error("a second RELEASE returned 1, want 0")
 			}
 			s.mustAcquire(m, "b", long, 0)
 			if s.release(m, "a") {
-				tc.t.Error("a released b's mutex")
+				tc.t.Error("RELEASE of a returned 1, but b is the owner")
 			}
 		}},
 		{"1", "BREAK frees the mutex whoever owns it", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			if s.breakTenure(m, "") {
-				tc.t.Error("there was nothing to break")
+				tc.t.Error("BREAK of a free mutex returned 1, want 0")
 			}
 			a := s.mustAcquire(m, "a", long, long)
 			if !s.breakTenure(m, "stuck") {
-				tc.t.Error("break is 0")
+				tc.t.Error("BREAK of an owned mutex returned 0, want 1")
 			}
 			if s.breakTenure(m, "") {
-				tc.t.Error("a second break is 1")
+				tc.t.Error("a second BREAK returned 1, want 0")
 			}
 			if o := s.guard(m, "a", long, 0, a.Token); o.Status != simba.StatusLost {
-				tc.t.Errorf("the broken owner guards: %s", show(o))
+				tc.t.Errorf("GUARD of the owner whose tenure was broken: %s; want lost", show(o))
 			}
 			s.mustAcquire(m, "b", long, 0)
 		}},

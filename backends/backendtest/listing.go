@@ -15,7 +15,7 @@ func listingRules() []rule {
 		{"7", "QUEUE lists the waiters in order, and whether they are blocked", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			if q := s.queue(m); len(q) != 0 {
-				tc.t.Errorf("of a new mutex: %v", q)
+				tc.t.Errorf("QUEUE of a new mutex: %v; want nothing", q)
 			}
 			s.mustAcquire(m, "a", long, 0)
 			s.block(m, "b", long, 0)
@@ -26,17 +26,17 @@ func listingRules() []rule {
 			tc.equal("queue", s.queue(m), []string{"b", "c", "d"})
 			for i, e := range q {
 				if e.Blocked != (e.Contender != "c") || e.Waiting < 15*ms || e.Waiting > patience {
-					tc.t.Errorf("%+v", e)
+					tc.t.Errorf("QUEUE entry %+v: want only c not blocked, and a waiting time of 15 ms or more", e)
 				}
 				if i > 0 && e.Waiting > q[i-1].Waiting+rounding {
-					tc.t.Errorf("%s waits longer than the one before it: %+v", e.Contender, q)
+					tc.t.Errorf("QUEUE: %s waits longer than the contender before it: %+v", e.Contender, q)
 				}
 			}
 			if q := s.queueEntries(m, 2); len(q) != 2 || q[1].Contender != "c" {
-				tc.t.Errorf("the first two: %+v", q)
+				tc.t.Errorf("QUEUE of the first two waiters: %+v; want b and c", q)
 			}
 			if o := s.owner(m); o.Waiters != 3 {
-				tc.t.Errorf("OWNER reports %d waiters", o.Waiters)
+				tc.t.Errorf("OWNER reports %d waiters, want 3", o.Waiters)
 			}
 		}},
 		{"scan", "SCAN returns every mutex that is held or waited for", 0, func(tc *testCase) {
@@ -68,7 +68,8 @@ func listingRules() []rule {
 			s.expire(expired, "a", 50*ms)
 			for _, held := range []bool{true, false} {
 				if got := scan(s, simba.ScanRequest{Match: func(n string) bool { return n == m || n == expired }, Held: held}); len(got) != 0 {
-					tc.t.Errorf("held %v: %v", held, got)
+					tc.t.Errorf("SIMBA.SCAN with held %v: %v; want none of the released and expired mutexes",
+						held, got)
 				}
 			}
 		}},
@@ -125,13 +126,13 @@ func listingRules() []rule {
 					served[k] = true
 					s.commit(o.Seq, err)
 					if o.Status != simba.StatusAcquired || o.Owner != pair[k] {
-						tc.t.Errorf("%q by %q: %s", name, pair[k], show(o))
+						tc.t.Errorf("ACQUIRE of %q by %q: %s; want acquired", name, pair[k], show(o))
 					}
 					if got := s.owner(name); got.Owner != pair[k] {
 						tc.t.Errorf("%q: owner %q, want %q", name, got.Owner, pair[k])
 					}
 					if got := scan(s, simba.ScanRequest{Match: func(n string) bool { return n == name }}); !slices.Equal(got, []string{name}) {
-						tc.t.Errorf("%q: scan finds %q", name, got)
+						tc.t.Errorf("SIMBA.SCAN for %q: %q; want only that mutex", name, got)
 					}
 				}
 				for k, name := range m {
@@ -142,7 +143,7 @@ func listingRules() []rule {
 						tc.t.Errorf("%q, after %q: owner %q, want %q", name, m[1-k], got.Owner, pair[k])
 					}
 					if served[1-k] && s.release(name, pair[1-k]) {
-						tc.t.Errorf("%q: %q released what %q owns", name, pair[1-k], pair[k])
+						tc.t.Errorf("RELEASE of %q by %q returned 1, but %q is the owner", name, pair[1-k], pair[k])
 					}
 					s.mustRelease(name, pair[k])
 				}
@@ -156,21 +157,21 @@ func listingRules() []rule {
 			o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: a, TTL: long})
 			if refused := (*simba.NameError)(nil); errors.As(err, &refused) {
 				if refused.Argument != "mutex" && refused.Argument != "contender" || refused.Problem == "" {
-					tc.t.Errorf("the error has no cause: %v", err)
+					tc.t.Errorf("the refusal names no argument or no problem: %v", err)
 				}
 				return
 			}
 			s.commit(o.Seq, err)
 			s.subscribeContender(m, b)
 			if o := s.mustQueue(m, b, long); o.Owner != a {
-				tc.t.Errorf("%s", show(o))
+				tc.t.Errorf("ACQUIRE of the second long name: %s; want the first as the owner", show(o))
 			}
 			tc.equal("queue", s.queue(m), []string{b})
 			s.mustRelease(m, a)
 			s.awaitNotices(simba.ContenderChannel(m, b), simba.ReleasedNotice(a))
 			s.mustAcquire(m, b, long, 0)
 			if got := s.owner(m).Owner; got != b {
-				tc.t.Errorf("owner %q", got)
+				tc.t.Errorf("OWNER reports %q, want the second long name", got)
 			}
 			s.mustRelease(m, b)
 		}},
@@ -180,14 +181,15 @@ func listingRules() []rule {
 			s.guard(m, "a", long, 0, 0)
 			b := s.block(m, "b", long, 0)
 			if n := s.b.Stats().Blocked; n != 1 {
-				tc.t.Errorf("%d blocked", n)
+				tc.t.Errorf("Stats reports %d blocked waiters, want 1", n)
 			}
 			s.mustRelease(m, "a")
 			b.granted()
 			s.breakTenure(m, "")
 			got := s.b.Stats()
 			if got.Acquired != 2 || got.Renewed != 1 || got.Released != 1 || got.Broken != 1 || got.Handoffs != 1 || got.Blocked != 0 {
-				tc.t.Errorf("%+v", got)
+				tc.t.Errorf("Stats: %+v; want 2 acquired, 1 each of renewed, released, broken and handoffs, 0 blocked",
+					got)
 			}
 			s.mustAcquire(m, "c", long, 0)
 			s.expire(m, "c", 30*ms)
@@ -210,6 +212,6 @@ func scan(s *server, r simba.ScanRequest) []string {
 		}
 		r.Cursor = page.Cursor
 	}
-	s.tc.t.Fatal("the scan never ends")
+	s.tc.t.Fatal("SIMBA.SCAN never returns the cursor 0")
 	return nil
 }

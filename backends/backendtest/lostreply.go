@@ -20,7 +20,7 @@ func (tc *testCase) loseReply(m string, do func() error) error {
 	select {
 	case <-lost:
 	case <-time.After(tc.patience()):
-		tc.t.Fatal("no request names the mutex")
+		tc.t.Fatal("no request that names the mutex was sent")
 	}
 	return err
 }
@@ -43,23 +43,24 @@ func lostReplyRules() []rule {
 					return err
 				})
 				if err == nil && (o.Owner != "a" || o.Token == 0) {
-					tc.t.Fatalf("%s", show(o))
+					tc.t.Fatalf("ACQUIRE whose reply was lost: %s; want a as the owner, or an error", show(o))
 				}
 				seen := other.ownerAgain(m)
 				if seen.Owner != "" && seen.Owner != "a" || err == nil && seen.Token != o.Token {
-					tc.t.Fatalf("owner %+v after %s, %v", seen, show(o), err)
+					tc.t.Fatalf("OWNER: %+v; ACQUIRE had returned %s, %v", seen, show(o), err)
 				}
 				again := s.acquireAgain(m, "a", long)
 				switch {
 				case again.Owner != "a":
-					tc.t.Fatalf("again: %s", show(again))
+					tc.t.Fatalf("ACQUIRE repeated: %s; want a as the owner", show(again))
 				case seen.Owner == "a" && (again.Status != simba.StatusRenewed || again.Token != seen.Token):
-					tc.t.Errorf("again: %s, the owner was %+v", show(again), seen)
+					tc.t.Errorf("ACQUIRE repeated: %s; want renewed with the token that OWNER had reported: %+v",
+						show(again), seen)
 				}
 				tc.equal("queue", s.queue(m), nil)
 				s.mustRelease(m, "a")
 				if o := other.owner(m); o.Owner != "" {
-					tc.t.Errorf("after one release: %+v", o)
+					tc.t.Errorf("OWNER after one release: %+v; want no owner", o)
 				}
 			}
 		}},
@@ -77,7 +78,7 @@ func lostReplyRules() []rule {
 					return 0, err
 				})
 				if o.Status != simba.StatusRenewed || o.Token != a.Token {
-					tc.t.Errorf("%s", show(o))
+					tc.t.Errorf("GUARD whose reply was lost: %s; want renewed with a's token", show(o))
 				}
 			}
 		}},
@@ -93,17 +94,17 @@ func lostReplyRules() []rule {
 				b.awaitWake()
 				o := b.endAgain()
 				if o.Owner != "b" {
-					tc.t.Errorf("%s", show(o))
+					tc.t.Errorf("b, granted by a release whose reply was lost: %s; want b as the owner", show(o))
 				}
 				s.untilServed("release", func(ctx context.Context) (simba.Seq, error) {
 					owned, _, err := s.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "a"})
 					if owned {
-						tc.t.Error("a released twice")
+						tc.t.Error("RELEASE repeated after the handoff returned 1, want 0")
 					}
 					return 0, err
 				})
 				if o := s.owner(m); o.Owner != "b" {
-					tc.t.Errorf("%+v", o)
+					tc.t.Errorf("OWNER after the repeated release: %+v; want b", o)
 				}
 			}
 		}},
@@ -130,7 +131,7 @@ func lostReplyRules() []rule {
 			})
 			b.awaitWake()
 			if o := b.endAgain(); o.Owner != "b" {
-				tc.t.Errorf("%s", show(o))
+				tc.t.Errorf("b, woken: %s; want b as the owner", show(o))
 			}
 		}},
 		{"lost", "a waiter whose reply was lost may ask again", link, func(tc *testCase) {
@@ -153,7 +154,7 @@ func lostReplyRules() []rule {
 				})
 				o := s.acquireAgain(m, "b", long)
 				if !held && o.Owner != "b" {
-					tc.t.Errorf("%s", show(o))
+					tc.t.Errorf("ACQUIRE of b repeated: %s; want b as the owner", show(o))
 				}
 				if held {
 					tc.equal("queue", s.queue(m), []string{"b"})
@@ -165,7 +166,7 @@ func lostReplyRules() []rule {
 				}
 				s.mustRelease(m, "b")
 				if o := s.owner(m); o.Owner != "" {
-					tc.t.Errorf("after one release: %+v", o)
+					tc.t.Errorf("OWNER after one release: %+v; want no owner", o)
 				}
 			}
 		}},
@@ -181,7 +182,7 @@ func lostReplyRules() []rule {
 				if err != nil {
 					tc.mustBeUnavailable("the end", err)
 				} else if o.Status == simba.StatusAcquired {
-					tc.t.Errorf("%s", show(o))
+					tc.t.Errorf("b's end after it had left: %s; want no grant", show(o))
 				}
 				s.untilServed("release", func(ctx context.Context) (simba.Seq, error) {
 					_, seq, err := s.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "a"})
@@ -189,7 +190,7 @@ func lostReplyRules() []rule {
 				})
 				c.awaitWake()
 				if o := c.endAgain(); o.Owner != "c" {
-					tc.t.Errorf("%s", show(o))
+					tc.t.Errorf("c, woken after b had left: %s; want c as the owner", show(o))
 				}
 				tc.engine.Link.Heal()
 			}
@@ -203,11 +204,11 @@ func lostReplyRules() []rule {
 			b.awaitWake()
 			tc.engine.Link.DropReplyTo(m) // if it makes a request at all
 			if o := b.endAgain(); o.Owner != "b" {
-				tc.t.Errorf("%s", show(o))
+				tc.t.Errorf("b, woken: %s; want b as the owner", show(o))
 			}
 			tc.engine.Link.Heal()
 			if o := one.ownerAgain(m); o.Owner != "b" {
-				tc.t.Errorf("%+v", o)
+				tc.t.Errorf("OWNER after the handoff: %+v; want b", o)
 			}
 		}},
 	}

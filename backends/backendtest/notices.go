@@ -95,7 +95,7 @@ func noticeRules() []rule {
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a")
 			if took := time.Since(sent); took < 300*ms-rounding {
-				tc.t.Errorf("announced as free after %v, during b's reservation", took)
+				tc.t.Errorf("the notice that the mutex is free was published after %v, during b's reservation", took)
 			}
 			s.mustAcquire(m, "c", long, 0)
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a", "acquired@@c")
@@ -168,7 +168,7 @@ func noticeRules() []rule {
 			}
 			s.awaitNotices(simba.EventChannel(m), lines...)
 			if len(lines) != 7 {
-				tc.t.Errorf("%d events: %q", len(lines), lines)
+				tc.t.Errorf("%d events, want 7: %q", len(lines), lines)
 			}
 			var last struct {
 				Event, Mutex, Owner, Reason string
@@ -178,7 +178,7 @@ func noticeRules() []rule {
 				tc.t.Error(err)
 			}
 			if last.Event != "broken" || last.Mutex != m || last.Owner != "b" || last.Reason != `stuck "twice"` || last.Token == 0 {
-				tc.t.Errorf("%+v", last)
+				tc.t.Errorf("the last event: %+v; want broken, with b, its token and the reason", last)
 			}
 		}},
 		{"history", "the history has every change in order", 0, func(tc *testCase) {
@@ -197,20 +197,21 @@ func noticeRules() []rule {
 			}
 			for i, e := range all {
 				if e.Mutex != m || e.At == 0 || i > 0 && e.Seq <= all[i-1].Seq {
-					tc.t.Errorf("event %d: %+v", i, e)
+					tc.t.Errorf("event %d of the history: %+v; want the mutex, a time and a growing Seq", i, e)
 				}
 			}
 			if all[5].Reason != "stuck" || all[5].Token != all[4].Token || all[3].Token != all[0].Token || all[1].Token != 0 {
-				tc.t.Errorf("%+v", all)
+				tc.t.Errorf("HISTORY: %+v; want the reason of the break, and the token of each tenure in its events",
+					all)
 			}
 			if got := s.history(simba.HistoryRequest{Mutex: m, Count: 2}); !slices.Equal(got, all[4:]) {
-				tc.t.Errorf("the newest two: %+v", got)
+				tc.t.Errorf("HISTORY of the newest two: %+v; want the last two events", got)
 			}
 			if got := s.history(simba.HistoryRequest{Mutex: m, Count: 100, Since: all[3].Seq}); !slices.Equal(got, all[4:]) {
-				tc.t.Errorf("since %d: %+v", all[3].Seq, got)
+				tc.t.Errorf("HISTORY since %d: %+v; want the last two events", all[3].Seq, got)
 			}
 			if got := s.history(simba.HistoryRequest{Mutex: tc.mutex()}); len(got) != 0 {
-				tc.t.Errorf("of a mutex that nobody used: %+v", got)
+				tc.t.Errorf("HISTORY of a mutex that nobody used: %+v; want nothing", got)
 			}
 		}},
 		{"history", "a given reason is in the history", 0, func(tc *testCase) {
@@ -219,7 +220,7 @@ func noticeRules() []rule {
 			s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Reason: "session ended"})
 			got := s.history(simba.HistoryRequest{Mutex: m, Count: 1})
 			if len(got) != 1 || got[0].Kind != simba.EventReleased || got[0].Reason != "session ended" {
-				tc.t.Errorf("%+v", got)
+				tc.t.Errorf("HISTORY: %+v; want released with the reason \"session ended\"", got)
 			}
 		}},
 		{"history", "the history has no left event for a granted waiter", 0, func(tc *testCase) {

@@ -44,12 +44,12 @@ func outageRules() (rules []rule) {
 				tc.during(tc.engine.Timeout+500*ms, "nobody is woken", func() bool { return !b.isWoken() && !c.isWoken() })
 				tc.engine.Link.Heal()
 				if o := s.ownerAgain(m); o.Owner != "a" {
-					tc.t.Fatalf("owner %+v", o)
+					tc.t.Fatalf("OWNER after the outage: %+v; want a", o)
 				}
 				s.mustRelease(m, "a")
 				b.granted()
 				if c.isWoken() {
-					tc.t.Error("c was woken too")
+					tc.t.Error("c was woken, but only b, the first waiter, should be")
 				}
 				s.mustRelease(m, "b")
 				c.granted()
@@ -94,7 +94,7 @@ func outageRules() (rules []rule) {
 			asked := time.Now()
 			_, _, err := s.b.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: "b", TTL: sec})
 			if took := time.Since(asked); took > tc.engine.Timeout {
-				tc.t.Errorf("answered after %v", took)
+				tc.t.Errorf("ACQUIRE with a deadline was answered after %v, later than the engine's timeout", took)
 			}
 			tc.mustBeUnavailable("acquire", err)
 		}},
@@ -107,7 +107,8 @@ func outageRules() (rules []rule) {
 				broken := time.Now()
 				s.ownerAgain(m)
 				if took := time.Since(broken); took > recoveryLimit {
-					tc.t.Errorf("the next success is after %v", took)
+					tc.t.Errorf("the first request that succeeds comes %v after the connections broke, too late",
+						took)
 				}
 			}
 			tc.equal("queue", s.queue(m), []string{"b", "c"})
@@ -134,7 +135,7 @@ func outageRules() (rules []rule) {
 			asked := time.Now()
 			_, err := one.b.Subscribed(context.Background(), simba.MutexChannel(m), false)
 			if took := time.Since(asked); took > tc.engine.Timeout+answerSlack {
-				tc.t.Errorf("answered after %v (%v)", took, err)
+				tc.t.Errorf("Subscribed returned after %v (%v), later than the engine's timeout", took, err)
 			}
 			tc.engine.Link.Heal()
 			awaitTenures(tc, one, two, m)
@@ -148,7 +149,7 @@ func outageRules() (rules []rule) {
 			asked := time.Now()
 			s.close()
 			if took := time.Since(asked); took > tc.engine.Timeout+2*answerSlack {
-				tc.t.Errorf("closed after %v", took)
+				tc.t.Errorf("Close returned after %v, later than the engine's timeout", took)
 			}
 		}},
 	)
@@ -159,12 +160,12 @@ func (tc *testCase) mustBeUnavailable(what string, err error) {
 	tc.t.Helper()
 	var unavailable *simba.UnavailableError
 	if !errors.As(err, &unavailable) {
-		tc.t.Errorf("%s: %v, not an UnavailableError", what, err)
+		tc.t.Errorf("%s: %v; want an UnavailableError", what, err)
 		return
 	}
 	name, _, _ := strings.Cut(tc.engine.Name, "-")
 	if unavailable.Engine != name || unavailable.Err == nil || strings.Contains(err.Error(), "\n") {
-		tc.t.Errorf("%s: %q", what, err)
+		tc.t.Errorf("%s: %q; want one line that names the engine, with a cause", what, err)
 	}
 }
 
@@ -179,7 +180,7 @@ func checkUnavailable(tc *testCase, cut func(*stores.Link)) {
 			asked := time.Now()
 			err := c.do(context.Background(), s.b, m)
 			if took := time.Since(asked); took > tc.engine.Timeout+answerSlack {
-				tc.t.Errorf("%s: answered after %v", c.name, took)
+				tc.t.Errorf("%s: answered after %v, later than the engine's timeout", c.name, took)
 			}
 			tc.mustBeUnavailable(c.name, err)
 		})
@@ -204,10 +205,10 @@ func checkUnavailable(tc *testCase, cut func(*stores.Link)) {
 		tc.t.Errorf("requests succeed %v after the network has healed; they take %v now", took, usual)
 	}
 	if o := s.owner(m); o.Owner != "owner" || o.Token != token {
-		tc.t.Errorf("the owner is %+v, its token was %d", o, token)
+		tc.t.Errorf("OWNER after the outage: %+v; want the owner with its token, %d", o, token)
 	}
 	if o := s.guard(m, "owner", long, 0, token); o.Status != simba.StatusRenewed || o.Token != token {
-		tc.t.Errorf("the owner guards: %s", show(o))
+		tc.t.Errorf("GUARD of the owner after the outage: %s; want renewed", show(o))
 	}
 }
 
@@ -226,18 +227,18 @@ func checkAbandoned(tc *testCase, cut func(*stores.Link)) {
 		asked := time.Now()
 		o, err := x.ticket.End(why)
 		if took := time.Since(asked); took > tc.engine.Timeout+answerSlack {
-			tc.t.Errorf("%s: answered after %v", x.name, took)
+			tc.t.Errorf("the end of %s's wait returned after %v, later than the engine's timeout", x.name, took)
 		}
 		switch {
 		case err != nil:
 			tc.mustBeUnavailable(x.name, err)
 		case o.Status == simba.StatusAcquired:
-			tc.t.Errorf("%s: %s", x.name, show(o))
+			tc.t.Errorf("the end of %s's wait: %s; want no grant", x.name, show(o))
 		}
 	}
 	tc.engine.Link.Heal()
 	if o := s.ownerAgain(m); o.Owner != "a" {
-		tc.t.Fatalf("owner %+v", o)
+		tc.t.Fatalf("OWNER after the outage: %+v; want a", o)
 	}
 	s.mustRelease(m, "a")
 	d.granted()
@@ -271,7 +272,7 @@ func awaitTenures(tc *testCase, one, two *server, m string) {
 	})
 	for _, got := range one.broker.publishedOn(channel) {
 		if got != "acquired@@a" && got != "released@@a" {
-			tc.t.Errorf("published %q", got)
+			tc.t.Errorf("notice %q, want acquired or released by a", got)
 		}
 	}
 }

@@ -17,13 +17,14 @@ func pollingRules() []rule {
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 			o := s.acquire(m, "c", sec, 0)
 			if o.Status != simba.StatusQueued || o.Owner != "" || o.Token != 0 || o.Position != 2 {
-				tc.t.Errorf("c during b's reservation: %s", show(o))
+				tc.t.Errorf("ACQUIRE of c during b's reservation: %s; want queued at position 2 without an owner",
+					show(o))
 			}
 			if o.Transition <= 0 || o.Transition > long {
-				tc.t.Errorf("c would ask again after %v", o.Transition)
+				tc.t.Errorf("ACQUIRE of c during b's reservation reports %v left; want more than 0", o.Transition)
 			}
 			if t := s.owner(m); t.Owner != "" {
-				tc.t.Errorf("a reserved mutex has owner %q", t.Owner)
+				tc.t.Errorf("OWNER of a reserved mutex reports %q, want none", t.Owner)
 			}
 			s.mustAcquire(m, "b", sec, 0)
 		}},
@@ -52,7 +53,7 @@ func pollingRules() []rule {
 			s.mustRelease(m, "a")
 			c.granted()
 			if took := time.Since(sent); took < 200*ms-rounding {
-				tc.t.Errorf("c was granted after %v", took)
+				tc.t.Errorf("c was granted %v after the release, before b's reservation had ended", took)
 			}
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 		}},
@@ -83,7 +84,7 @@ func pollingRules() []rule {
 			s.mustRelease(m, "a")
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 			if s.release(m, "b") {
-				tc.t.Error("b owned nothing")
+				tc.t.Error("RELEASE of the waiter b returned 1, want 0")
 			}
 			c.granted()
 		}},
@@ -117,7 +118,7 @@ func pollingRules() []rule {
 			s.mustQueue(m, "b", sec)
 			s.mustRelease(m, "a")
 			if got := s.broker.publishedOn(simba.ContenderChannel(m, "b")); len(got) != 0 {
-				tc.t.Errorf("notified without a subscription: %q", got)
+				tc.t.Errorf("notices to a contender without a subscription: %q; want none", got)
 			}
 			s.subscribeContender(m, "b")
 			s.awaitOnly(simba.ContenderChannel(m, "b"), "released@@a")
@@ -157,7 +158,7 @@ func pollingRules() []rule {
 				}
 				tc.await("b's entry expires", func() bool { return len(s.queue(m)) == 0 })
 				if took := time.Since(sent); took < lease+300*ms-rounding {
-					tc.t.Errorf("b's entry expired after %v", took)
+					tc.t.Errorf("b's queue entry expired %v after its request, too early", took)
 				}
 				return true
 			})
@@ -171,7 +172,7 @@ func pollingRules() []rule {
 			tc.await("b is skipped", func() bool { return s.acquireNoQueue(m, "c", long, 0).Status == simba.StatusAcquired })
 			for range 20 {
 				if o := s.acquire(m, "b", sec, 0); o.Status != simba.StatusQueued || o.Position != 1 {
-					tc.t.Fatalf("%s", show(o))
+					tc.t.Fatalf("ACQUIRE of b, which was skipped: %s; want queued at position 1", show(o))
 				}
 				pause(20 * ms)
 			}

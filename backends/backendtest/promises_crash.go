@@ -46,7 +46,7 @@ func Crash(t *testing.T, e Engine, rounds int, kill, start func()) {
 		select {
 		case <-r.enough:
 		case <-time.After(tc.patience()):
-			tc.t.Error("the contenders are not answered")
+			tc.t.Error("the contenders received too few replies in time")
 		}
 		kill()
 		close(r.stop)
@@ -71,7 +71,7 @@ func Crash(t *testing.T, e Engine, rounds int, kill, start func()) {
 	}
 	t.Logf("%d crashes, %d mutexes", rounds, all)
 	if all < rounds*crashContenders {
-		t.Errorf("only %d mutexes were used", all)
+		t.Errorf("the contenders used only %d mutexes", all)
 	}
 }
 
@@ -115,7 +115,7 @@ func (r *crashRound) work(contender string) {
 			continue
 		}
 		if unavailable := (*simba.UnavailableError)(nil); !errors.As(err, &unavailable) {
-			r.w.t.Errorf("%s: %v", contender, err)
+			r.w.t.Errorf("%s: %v; want no error, or an UnavailableError", contender, err)
 		}
 		return
 	}
@@ -133,7 +133,7 @@ func (r *crashRound) use(h *belief) error {
 		return err
 	}
 	if o.Status != simba.StatusAcquired {
-		return fmt.Errorf("it acquires a new mutex: %s", show(o))
+		return fmt.Errorf("ACQUIRE of a new mutex: %s; want acquired", show(o))
 	}
 	h.token, h.until = o.Token, asked.Add(ttl)
 	if rand.IntN(3) == 0 {
@@ -143,7 +143,7 @@ func (r *crashRound) use(h *belief) error {
 			return err
 		}
 		if o.Status != simba.StatusRenewed || o.Token != h.token {
-			return fmt.Errorf("it renews token %d: %s", h.token, show(o))
+			return fmt.Errorf("GUARD with token %d: %s; want renewed with that token", h.token, show(o))
 		}
 		h.until = asked.Add(2 * ttl)
 	}
@@ -153,7 +153,7 @@ func (r *crashRound) use(h *belief) error {
 			return err
 		}
 		if !owned {
-			return fmt.Errorf("it releases token %d, which it does not own", h.token)
+			return fmt.Errorf("RELEASE with token %d returned 0, want 1", h.token)
 		}
 		h.released = true
 	}
@@ -196,6 +196,6 @@ func (tc *testCase) checkNextToken(s *server, h belief) {
 	tc.t.Helper()
 	s.release(h.mutex, h.contender)
 	if o := s.mustAcquire(h.mutex, "next", long, 0); o.Token <= h.token {
-		tc.t.Errorf("%s: token %d comes after %d", h.mutex, o.Token, h.token)
+		tc.t.Errorf("%s: the next token is %d, the one before was %d; want a larger one", h.mutex, o.Token, h.token)
 	}
 }

@@ -49,7 +49,8 @@ func refusedRules() []rule {
 				mend()
 				s.awaitAcquire(m, "x")
 				if o := s.owner(m); o.Owner != "x" || o.Token <= a.Token {
-					tc.t.Errorf("the owner is %+v, after token %d", o, a.Token)
+					tc.t.Errorf("OWNER after the fault was mended: %+v; want x with a larger token than %d",
+						o, a.Token)
 				}
 				return true
 			})
@@ -106,11 +107,11 @@ func (tc *testCase) mustBeMisconfigured(what string, err error) {
 	tc.t.Helper()
 	var refusal *simba.MisconfiguredError
 	if !errors.As(err, &refusal) {
-		tc.t.Errorf("%s: %v, not a MisconfiguredError", what, err)
+		tc.t.Errorf("%s: %v; want a MisconfiguredError", what, err)
 		return
 	}
 	name, _, _ := strings.Cut(tc.engine.Name, "-")
 	if refusal.Engine != name || refusal.Err == nil || strings.Contains(err.Error(), "\n") {
-		tc.t.Errorf("%s: %q", what, err)
+		tc.t.Errorf("%s: %q; want one line that names the engine, with a cause", what, err)
 	}
 }

@@ -14,26 +14,26 @@ func requestRules() []rule {
 			a := s.mustAcquire(m, "a", long, sec)
 			for range 3 {
 				if o := s.acquire(m, "a", long, sec); o.Status != simba.StatusRenewed || o.Owner != "a" || o.Token != a.Token {
-					tc.t.Errorf("acquire again: %s", show(o))
+					tc.t.Errorf("ACQUIRE of the owner: %s; want renewed with the same token", show(o))
 				}
 			}
 			if x, o := s.acquireWait(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long}); x != nil || o.Status != simba.StatusRenewed || o.Token != a.Token {
-				tc.t.Errorf("acquire again, with WAIT: %s", show(o))
+				tc.t.Errorf("ACQUIRE … WAIT of the owner: %s; want renewed with the same token", show(o))
 			}
 			if o := s.acquireNoQueue(m, "a", long, 0); o.Status != simba.StatusRenewed || o.Token != a.Token {
-				tc.t.Errorf("acquire again, with NOQUEUE: %s", show(o))
+				tc.t.Errorf("ACQUIRE … NOQUEUE of the owner: %s; want renewed with the same token", show(o))
 			}
 			for range 2 {
 				if o := s.guard(m, "a", long, 0, a.Token); o.Status != simba.StatusRenewed || o.Token != a.Token {
-					tc.t.Errorf("guard: %s", show(o))
+					tc.t.Errorf("GUARD repeated: %s; want renewed with the same token", show(o))
 				}
 			}
 			tc.equal("the owner queues for itself", s.queue(m), nil)
 			if !s.release(m, "a") || s.release(m, "a") {
-				tc.t.Error("release and its repetition are not 1 and 0")
+				tc.t.Error("RELEASE and its repetition did not return 1 and 0")
 			}
 			if b := s.mustAcquire(m, "a", long, 0); b.Token == a.Token {
-				tc.t.Error("a new tenure has the old token")
+				tc.t.Error("the next tenure has the token of the one before")
 			}
 		}},
 		{"retry", "a queued contender that asks again keeps its queue entry", 0, func(tc *testCase) {
@@ -42,12 +42,13 @@ func requestRules() []rule {
 			for i, c := range []string{"b", "c", "d"} {
 				o := s.mustQueue(m, c, sec)
 				if o.Position != i+1 || o.Owner != "a" || o.Token != a.Token || o.TTL <= 0 || o.Transition <= long {
-					tc.t.Errorf("%s: %s", c, show(o))
+					tc.t.Errorf("ACQUIRE of %s: %s; want queued at the next position, with a as the owner",
+						c, show(o))
 				}
 			}
 			for i, c := range []string{"b", "c", "d", "b"} {
 				if o := s.mustQueue(m, c, sec); o.Position != i%3+1 {
-					tc.t.Errorf("%s again: %s", c, show(o))
+					tc.t.Errorf("ACQUIRE of %s repeated: %s; want its position unchanged", c, show(o))
 				}
 			}
 			tc.equal("queue", s.queue(m), []string{"b", "c", "d"})
@@ -56,12 +57,12 @@ func requestRules() []rule {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			if o := s.acquireNoQueue(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Position != 0 || o.Owner != "a" {
-				tc.t.Errorf("%s", show(o))
+				tc.t.Errorf("ACQUIRE … NOQUEUE: %s; want busy with a as the owner and no position", show(o))
 			}
 			tc.equal("queue", s.queue(m), nil)
 			s.mustQueue(m, "b", sec)
 			if o := s.acquireNoQueue(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Position != 1 {
-				tc.t.Errorf("of one that waits: %s", show(o))
+				tc.t.Errorf("ACQUIRE … NOQUEUE of a queued contender: %s; want busy at position 1", show(o))
 			}
 			tc.equal("queue", s.queue(m), []string{"b"})
 		}},
@@ -77,7 +78,7 @@ func requestRules() []rule {
 			s.mustAcquire(m, "b", long, 0)
 			tc.equal("queue", s.queue(m), nil)
 			if o := s.owner(m); o.Waiters != 0 {
-				tc.t.Errorf("%d waiters", o.Waiters)
+				tc.t.Errorf("OWNER reports %d waiters, want 0", o.Waiters)
 			}
 		}},
 		{"9", "RELEASE by a waiter leaves the queue", 0, func(tc *testCase) {
@@ -86,11 +87,11 @@ func requestRules() []rule {
 			s.mustQueue(m, "b", sec)
 			s.mustQueue(m, "c", sec)
 			if s.release(m, "b") {
-				tc.t.Error("b owned nothing")
+				tc.t.Error("RELEASE of the waiter b returned 1, want 0")
 			}
 			tc.equal("queue", s.queue(m), []string{"c"})
 			if o := s.mustQueue(m, "b", sec); o.Position != 2 {
-				tc.t.Errorf("b comes back: %s", show(o))
+				tc.t.Errorf("ACQUIRE of b after it had left the queue: %s; want queued at position 2", show(o))
 			}
 		}},
 	}
@@ -121,20 +122,21 @@ func acquireAtOnce(tc *testCase, m string, servers ...*server) {
 		case o.Status == simba.StatusAcquired:
 			acquired++
 		case o.Status != simba.StatusRenewed:
-			tc.t.Errorf("%s", show(o))
+			tc.t.Errorf("one of the concurrent ACQUIREs of a: %s; want acquired or renewed", show(o))
 		}
 		if o.Owner != "a" || o.Token != outcomes[0].Token {
-			tc.t.Errorf("%s, another had token %d", show(o), outcomes[0].Token)
+			tc.t.Errorf("one of the concurrent ACQUIREs of a: %s; want a as the owner with the token of the first reply, %d",
+				show(o), outcomes[0].Token)
 		}
 	}
 	if acquired != 1 {
-		tc.t.Errorf("%d acquired", acquired)
+		tc.t.Errorf("%d of the concurrent ACQUIREs of a returned acquired, want 1", acquired)
 	}
 	for _, s := range servers {
 		tc.equal("the owner queues for itself", s.queue(m), nil)
 	}
 	servers[0].mustRelease(m, "a")
 	if o := servers[0].owner(m); o.Owner != "" {
-		tc.t.Errorf("after one release: %+v", o)
+		tc.t.Errorf("OWNER after one release: %+v; want no owner", o)
 	}
 }

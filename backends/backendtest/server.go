@@ -43,7 +43,7 @@ func (s *server) end() {
 func (s *server) close() {
 	s.tc.t.Helper()
 	if err := s.b.Close(); err != nil {
-		s.tc.t.Errorf("close: %v", err)
+		s.tc.t.Errorf("Close: %v; want no error", err)
 	}
 	for _, x := range s.waits {
 		x.ended = true
@@ -104,7 +104,7 @@ func (s *server) mustAcquire(mutex, contender string, ttl, transition time.Durat
 	o, repeated := s.acquireRepeated(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
 	acquired := o.Status == simba.StatusAcquired || repeated && o.Status == simba.StatusRenewed
 	if !acquired || o.Owner != contender || o.Token == 0 {
-		s.tc.t.Fatalf("%s should acquire %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("ACQUIRE: %s should acquire %s, got %s", contender, mutex, show(o))
 	}
 	return o
 }
@@ -120,7 +120,7 @@ func (s *server) mustQueue(mutex, contender string, ttl time.Duration) simba.Out
 	s.tc.t.Helper()
 	o := s.acquire(mutex, contender, ttl, 0)
 	if o.Status != simba.StatusQueued || o.Position == 0 {
-		s.tc.t.Fatalf("%s should be queued for %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("ACQUIRE: %s should be queued for %s, got %s", contender, mutex, show(o))
 	}
 	return o
 }
@@ -202,7 +202,7 @@ func (s *server) ownerAgain(mutex string) (o simba.Tenure) {
 func (s *server) mustRelease(mutex, contender string) {
 	s.tc.t.Helper()
 	if owned, repeated := s.releaseRepeated(simba.ReleaseRequest{Mutex: mutex, Contender: contender}); !owned && !repeated {
-		s.tc.t.Fatalf("%s should own %s before its release", contender, mutex)
+		s.tc.t.Fatalf("RELEASE returned 0: %s should be the owner of %s", contender, mutex)
 	}
 }
 
@@ -301,15 +301,15 @@ func (s *server) awaitNotices(channel string, want ...string) {
 			return
 		}
 		if len(got) >= len(want) && !slices.Equal(got[:len(want)], want) {
-			s.tc.t.Fatalf("%s has %q, want %q", channel, got, want)
+			s.tc.t.Fatalf("notices on %s: %q, want %q", channel, got, want)
 		}
 		if len(got) > len(want) {
-			s.tc.t.Fatalf("%s has too many notices: %q, want %q", channel, got, want)
+			s.tc.t.Fatalf("too many notices on %s: %q, want %q", channel, got, want)
 		}
 		select {
 		case <-more:
 		case <-deadline.C:
-			s.tc.t.Fatalf("%s has %q, want %q", channel, got, want)
+			s.tc.t.Fatalf("notices on %s: %q, want %q", channel, got, want)
 		}
 	}
 }
@@ -323,7 +323,7 @@ func (s *server) awaitOnly(channel, want string) {
 	for {
 		got, more := s.broker.payloadsOn(channel)
 		if slices.ContainsFunc(got, func(payload string) bool { return payload != want }) {
-			s.tc.t.Fatalf("%s has %q, want only %q", channel, got, want)
+			s.tc.t.Fatalf("notices on %s: %q, want only %q", channel, got, want)
 		}
 		if len(got) > 0 {
 			return
@@ -331,7 +331,7 @@ func (s *server) awaitOnly(channel, want string) {
 		select {
 		case <-more:
 		case <-deadline.C:
-			s.tc.t.Fatalf("%s has no notice, want %q", channel, want)
+			s.tc.t.Fatalf("no notice on %s, want %q", channel, want)
 		}
 	}
 }
@@ -375,7 +375,7 @@ func (s *server) block(mutex, contender string, ttl, transition time.Duration) *
 	s.tc.t.Helper()
 	x, o := s.acquireWait(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
 	if x == nil {
-		s.tc.t.Fatalf("%s did not have to wait for %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("ACQUIRE … WAIT: %s should wait for %s, got %s", contender, mutex, show(o))
 	}
 	return x
 }
@@ -395,7 +395,8 @@ func (s *server) acquireWait(r simba.AcquireRequest) (*waiter, simba.Outcome) {
 		return o.Seq, err
 	})
 	if (ticket != nil) != (o.Status == simba.StatusWaiting) {
-		s.tc.t.Fatalf("status %v with ticket %v", o.Status, ticket)
+		s.tc.t.Fatalf("ACQUIRE … WAIT returned status %v with ticket %v; want a ticket only with waiting",
+			o.Status, ticket)
 	}
 	if ticket == nil {
 		return nil, o
@@ -444,7 +445,7 @@ func (x *waiter) granted() simba.Outcome {
 		o = x.end(simba.EndWoken)
 	}
 	if o.Status != simba.StatusAcquired || o.Owner != x.name || o.Token == 0 {
-		x.s.tc.t.Fatalf("%s was woken with %s", x.name, show(o))
+		x.s.tc.t.Fatalf("%s was woken; its reply: %s; want acquired", x.name, show(o))
 	}
 	return o
 }

@@ -17,24 +17,25 @@ func sharedRules() []rule {
 			m := tc.mutex()
 			a := one.mustAcquire(m, "a", long, sec)
 			if o := two.owner(m); o.Owner != "a" || o.Token != a.Token || o.TransitionAt-o.TTLAt != 1000 {
-				tc.t.Errorf("the other server reports %+v", o)
+				tc.t.Errorf("OWNER at the other server: %+v; want owner a with its token and a transition of 1 s", o)
 			}
 			if !two.check(m, a.Token) || two.check(m, a.Token+1) {
-				tc.t.Error("the other's check")
+				tc.t.Error("CHECK at the other server: want 1 for a's token only")
 			}
 			if o := two.acquireNoQueue(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Owner != "a" || o.Token != a.Token {
-				tc.t.Errorf("through the other: %s", show(o))
+				tc.t.Errorf("ACQUIRE of b at the other server: %s; want busy with a as the owner", show(o))
 			}
 			one.mustRelease(m, "a")
 			if o := two.owner(m); o.Owner != "" {
-				tc.t.Errorf("after the release: %+v", o)
+				tc.t.Errorf("OWNER at the other server after the release: %+v; want no owner", o)
 			}
 			b := two.mustAcquire(m, "b", long, 0)
 			if b.Token <= a.Token {
-				tc.t.Errorf("token %d after %d", b.Token, a.Token)
+				tc.t.Errorf("the next tenure has token %d, the one before had %d; want a larger one",
+					b.Token, a.Token)
 			}
 			if one.check(m, a.Token) || !one.check(m, b.Token) {
-				tc.t.Error("the first's check")
+				tc.t.Error("CHECK at the first server: want 1 for b's token only")
 			}
 		}},
 		{"retry-s", "an owner may ask through any server", shared, func(tc *testCase) {
@@ -42,31 +43,31 @@ func sharedRules() []rule {
 			m := tc.mutex()
 			a := one.mustAcquire(m, "a", long, 0)
 			if o := two.guard(m, "a", 10*sec, sec, 0); o.Status != simba.StatusRenewed || o.Token != a.Token {
-				tc.t.Errorf("guard: %s", show(o))
+				tc.t.Errorf("GUARD at the other server: %s; want renewed", show(o))
 			}
 			if o := one.owner(m); o.TransitionAt-o.AcquiredAt != 11_000 {
-				tc.t.Errorf("the first server does not report the renewal: %+v", o)
+				tc.t.Errorf("OWNER at the first server: %+v; want the windows of the renewal", o)
 			}
 			if o := two.guard(m, "a", long, 0, a.Token); o.Status != simba.StatusRenewed || o.Token != a.Token {
-				tc.t.Errorf("guard with the token: %s", show(o))
+				tc.t.Errorf("GUARD with the tenure's token: %s; want renewed", show(o))
 			}
 			if o := two.guard(m, "a", long, 0, a.Token+1); o.Status != simba.StatusLost {
-				tc.t.Errorf("guard with another token: %s", show(o))
+				tc.t.Errorf("GUARD with another token: %s; want lost", show(o))
 			}
 			if o := two.acquire(m, "a", long, 0); o.Status != simba.StatusRenewed || o.Token != a.Token {
-				tc.t.Errorf("acquire: %s", show(o))
+				tc.t.Errorf("ACQUIRE of the owner at the other server: %s; want renewed", show(o))
 			}
 			if x, o := two.acquireWait(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long}); x != nil || o.Status != simba.StatusRenewed || o.Token != a.Token {
-				tc.t.Errorf("acquire with WAIT: %s", show(o))
+				tc.t.Errorf("ACQUIRE … WAIT of the owner at the other server: %s; want renewed", show(o))
 			}
 			if two.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: a.Token + 1}) {
-				tc.t.Error("released with another token")
+				tc.t.Error("RELEASE with another token returned 1, want 0")
 			}
 			if !two.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: a.Token}) {
-				tc.t.Error("the release through the other is 0")
+				tc.t.Error("RELEASE of the owner at the other server returned 0, want 1")
 			}
 			if o := one.guard(m, "a", long, 0, 0); o.Status != simba.StatusLost {
-				tc.t.Errorf("guard after the release: %s", show(o))
+				tc.t.Errorf("GUARD after the release: %s; want lost", show(o))
 			}
 			two.mustAcquire(m, "b", long, 0)
 		}},
@@ -86,7 +87,7 @@ func sharedRules() []rule {
 				}
 				tc.await("the lease ends", func() bool { return one.acquireNoQueue(m, "b", long, 0).Status == simba.StatusAcquired })
 				if took := time.Since(sent); took < lease+sec-rounding {
-					tc.t.Errorf("it ended %v after the renewal", took)
+					tc.t.Errorf("the renewed lease ended %v after the renewal, too early", took)
 				}
 				return true
 			})
@@ -106,13 +107,14 @@ func sharedRules() []rule {
 			b.awaitWake()
 			o := b.end(simba.EndWoken)
 			if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= a.Token || o.TTL > 10*sec || o.Transition > 15*sec {
-				tc.t.Errorf("%s", show(o))
+				tc.t.Errorf("b, granted after the release at the other server: %s; want acquired with a larger token",
+					show(o))
 			}
 			if t := one.owner(m); t.Owner != "b" || t.Token != o.Token || t.TransitionAt-t.AcquiredAt != 15_000 {
-				tc.t.Errorf("the other sees %+v", t)
+				tc.t.Errorf("OWNER at the other server: %+v; want b with its token and windows", t)
 			}
 			if t := one.guard(m, "b", long, 0, o.Token); t.Status != simba.StatusRenewed {
-				tc.t.Errorf("guard through the other: %s", show(t))
+				tc.t.Errorf("GUARD of b at the other server: %s; want renewed", show(t))
 			}
 		}},
 		{"8s", "a waiter on one server is granted a mutex that expires on the other", shared, func(tc *testCase) {
@@ -127,7 +129,7 @@ func sharedRules() []rule {
 					b.granted()
 				}
 				if took := time.Since(sent); took < lease-rounding {
-					tc.t.Errorf("b got it after %v", took)
+					tc.t.Errorf("b acquired the mutex %v after a's request, before a's lease had ended", took)
 				}
 				return b != nil
 			})
@@ -138,7 +140,7 @@ func sharedRules() []rule {
 			one.mustAcquire(m, "a", long, 0)
 			b := one.block(m, "b", long, 0)
 			if !two.breakTenure(m, "stuck") {
-				tc.t.Error("there was nothing to break")
+				tc.t.Error("BREAK of an owned mutex returned 0, want 1")
 			}
 			b.granted()
 		}},
@@ -153,7 +155,8 @@ func sharedRules() []rule {
 				servers[i%2].mustRelease(m, last)
 				o := x.granted()
 				if o.Token <= token {
-					tc.t.Errorf("token %d after %d", o.Token, token)
+					tc.t.Errorf("the next tenure has token %d, the one before had %d; want a larger one",
+						o.Token, token)
 				}
 				last, token = o.Owner, o.Token
 			}
@@ -184,7 +187,7 @@ func sharedRules() []rule {
 				tc.t.Error("another server's session ended the lease")
 			}
 			if !one.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Session: 7}) {
-				tc.t.Error("the session's end did not release")
+				tc.t.Error("the end of a's own session returned 0, want 1")
 			}
 		}},
 		{"scan", "SCAN finds the mutexes that clients of other servers hold", shared, func(tc *testCase) {
@@ -192,7 +195,7 @@ func sharedRules() []rule {
 			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)
 			if got := scan(two, simba.ScanRequest{Held: true, Match: func(n string) bool { return n == m }}); !slices.Equal(got, []string{m}) {
-				tc.t.Errorf("%v", got)
+				tc.t.Errorf("SIMBA.SCAN of held mutexes at the other server: %v; want only a's mutex", got)
 			}
 		}},
 		{"9s", "waiters of a crashed server delay nobody", shared, func(tc *testCase) {
@@ -220,7 +223,7 @@ func sharedRules() []rule {
 				one.close()
 				b.granted()
 				if took := time.Since(sent); took < lease-rounding {
-					tc.t.Errorf("b got it after %v", took)
+					tc.t.Errorf("b acquired the mutex %v after a's request, before a's lease had ended", took)
 				}
 				return true
 			})

@@ -40,11 +40,11 @@ func sharedQueueRules() []rule {
 				tc.equal("queue", s.queue(m), []string{"b", "c", "d", "e"})
 				for _, q := range s.queueEntries(m, 10) {
 					if q.Blocked != (q.Contender <= "c") {
-						tc.t.Errorf("%+v", q)
+						tc.t.Errorf("QUEUE entry %+v: want b and c blocked, d and e not", q)
 					}
 				}
 				if o := s.owner(m); o.Waiters != 4 {
-					tc.t.Errorf("%d waiters", o.Waiters)
+					tc.t.Errorf("OWNER reports %d waiters, want 4", o.Waiters)
 				}
 			}
 		}},
@@ -56,7 +56,7 @@ func sharedQueueRules() []rule {
 			c := one.block(m, "c", long, 0)
 			b.end(simba.EndGone)
 			if o := two.mustQueue(m, "b", long); o.Position != 1 {
-				tc.t.Errorf("%s", show(o))
+				tc.t.Errorf("ACQUIRE of b at the other server: %s; want queued at its old position 1", show(o))
 			}
 			b = two.block(m, "b", long, 0)
 			tc.equal("queue", two.queue(m), []string{"b", "c"})
@@ -79,7 +79,7 @@ func sharedQueueRules() []rule {
 			case <-second.woken:
 				got = second
 			case <-time.After(tc.patience()):
-				tc.t.Fatal("neither was woken")
+				tc.t.Fatal("neither of b's connections was woken")
 			}
 			o := got.end(simba.EndWoken)
 			// The second connection may have taken over the first one's queue entry.
@@ -87,13 +87,13 @@ func sharedQueueRules() []rule {
 				o = second.granted()
 			}
 			if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= a.Token {
-				tc.t.Fatalf("%s", show(o))
+				tc.t.Fatalf("the woken connection of b: %s; want acquired with a larger token", show(o))
 			}
 			if t := two.owner(m); t.Owner != "b" || t.Token != o.Token {
-				tc.t.Errorf("%+v", t)
+				tc.t.Errorf("OWNER: %+v; want b with its token", t)
 			}
 			if o := two.acquire(m, "b", long, 0); o.Status != simba.StatusRenewed {
-				tc.t.Errorf("b asks again: %s", show(o))
+				tc.t.Errorf("ACQUIRE of b after its grant: %s; want renewed", show(o))
 			}
 			two.mustRelease(m, "b")
 			other := first
@@ -121,7 +121,7 @@ func sharedQueueRules() []rule {
 			two.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 			for _, s := range []*server{one, two} {
 				if o := s.acquire(m, "c", sec, 0); o.Status != simba.StatusQueued || o.Owner != "" || o.Transition <= 0 {
-					tc.t.Errorf("c during b's reservation: %s", show(o))
+					tc.t.Errorf("ACQUIRE of c during b's reservation: %s; want queued without an owner", show(o))
 				}
 			}
 			two.mustAcquire(m, "b", long, 0)
@@ -221,7 +221,7 @@ func sharedNoticeRules() []rule {
 					// A store that does not record how a tenure ended reports a release.
 					last := strings.Replace(got[len(got)-1], `"broken"`, `"released"`, 1)
 					if len(got) != i+1 || !strings.Contains(last, strings.Replace(step.want, `"broken"`, `"released"`, 1)) || !strings.Contains(last, m) {
-						tc.t.Errorf("server %d after %s: %q", k+1, step.want, got)
+						tc.t.Errorf("server %d, event %s: the notices are %q", k+1, step.want, got)
 					}
 				}
 			}

@@ -28,7 +28,7 @@ func (s *server) shorten(mutex, contender string, ttl, transition time.Duration)
 	}
 	s.commit(o.Seq, err)
 	if o.Status != simba.StatusRenewed {
-		s.tc.t.Fatalf("%s should renew %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("GUARD: %s should renew %s, got %s", contender, mutex, show(o))
 	}
 }
 
@@ -55,7 +55,7 @@ func (s *server) acquireIfInTime(mutex, contender string, ttl, transition time.D
 	}
 	s.commit(o.Seq, err)
 	if o.Status != simba.StatusAcquired || o.Owner != contender || o.Token == 0 {
-		s.tc.t.Fatalf("%s should acquire %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("ACQUIRE: %s should acquire %s, got %s", contender, mutex, show(o))
 	}
 	return o, true
 }
@@ -66,7 +66,7 @@ func (s *server) blockIfInTime(mutex, contender string) *waiter {
 	s.tc.t.Helper()
 	x, o := s.acquireWait(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: long})
 	if x == nil && o.Status != simba.StatusAcquired {
-		s.tc.t.Fatalf("%s should wait for %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("ACQUIRE … WAIT: %s should wait for %s, got %s", contender, mutex, show(o))
 	}
 	return x
 }

@@ -12,7 +12,8 @@ func tokenRules() []rule {
 			begin := func(how string, o simba.Outcome) {
 				tc.t.Helper()
 				if o.Token <= last {
-					tc.t.Errorf("token %d after %d, when the tenure before was %s", o.Token, last, how)
+					tc.t.Errorf("the new tenure has token %d, the one before had %d and ended by %s; want a larger one",
+						o.Token, last, how)
 				}
 				last = o.Token
 			}
@@ -33,14 +34,14 @@ func tokenRules() []rule {
 			a := s.mustAcquire(m, "a", long, 0)
 			for range 5 {
 				if o := s.guard(m, "a", long, sec, 0); o.Token != a.Token {
-					tc.t.Errorf("guard: %s", show(o))
+					tc.t.Errorf("GUARD of the owner: %s; want the same token", show(o))
 				}
 				if o := s.acquire(m, "a", long, 0); o.Token != a.Token {
-					tc.t.Errorf("acquire: %s", show(o))
+					tc.t.Errorf("ACQUIRE of the owner: %s; want the same token", show(o))
 				}
 			}
 			if o := s.owner(m); o.Token != a.Token {
-				tc.t.Errorf("owner: %+v", o)
+				tc.t.Errorf("OWNER after the renewals: %+v; want the same token", o)
 			}
 		}},
 		{"4t", "GUARD and RELEASE with a token act only on that tenure", 0, func(tc *testCase) {
@@ -50,20 +51,20 @@ func tokenRules() []rule {
 			now := s.mustAcquire(m, "a", long, 0).Token
 			for _, token := range []uint64{old, now + 1, 1} {
 				if o := s.guard(m, "a", long, 0, token); o.Status != simba.StatusLost || o.Owner != "a" || o.Token != now {
-					tc.t.Errorf("guard with token %d of %d: %s", token, now, show(o))
+					tc.t.Errorf("GUARD with token %d in the tenure with token %d: %s; want lost", token, now, show(o))
 				}
 				if s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: token}) {
-					tc.t.Errorf("release with token %d released %d", token, now)
+					tc.t.Errorf("RELEASE with token %d ended the tenure with token %d", token, now)
 				}
 			}
 			if o := s.guard(m, "a", long, 0, now); o.Status != simba.StatusRenewed || o.Token != now {
-				tc.t.Errorf("guard with the token: %s", show(o))
+				tc.t.Errorf("GUARD with the tenure's token: %s; want renewed", show(o))
 			}
 			if s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "b", Token: now}) {
-				tc.t.Error("another released with the owner's token")
+				tc.t.Error("RELEASE of another contender with the owner's token returned 1, want 0")
 			}
 			if !s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: now}) {
-				tc.t.Error("release with the token did not release")
+				tc.t.Error("RELEASE of the owner with its token returned 0, want 1")
 			}
 		}},
 		{"4t", "a late RELEASE with a token does not change the queue", 0, func(tc *testCase) {
@@ -73,34 +74,34 @@ func tokenRules() []rule {
 			s.mustAcquire(m, "b", long, 0)
 			s.mustQueue(m, "a", sec) // so that a waits for its next tenure
 			if s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: old}) {
-				tc.t.Error("it released")
+				tc.t.Error("RELEASE with the token of an earlier tenure returned 1, want 0")
 			}
 			tc.equal("queue", s.queue(m), []string{"a"})
 			if s.release(m, "a") {
-				tc.t.Error("a waiter's release is 1")
+				tc.t.Error("RELEASE of a waiter returned 1, want 0")
 			}
 			tc.equal("queue after a release without token", s.queue(m), nil)
 		}},
 		{"4t", "CHECK holds only for the current tenure", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			if s.check(m, 0) || s.check(m, 1) {
-				tc.t.Error("check of a mutex that was never held")
+				tc.t.Error("CHECK of a mutex that was never held returned 1, want 0")
 			}
 			token := s.mustAcquire(m, "a", ms, long).Token
 			tc.await("the ttl window ends", func() bool { return s.owner(m).TTL == 0 })
 			if !s.check(m, token) {
-				tc.t.Error("in the transition window the lease still runs")
+				tc.t.Error("CHECK in the transition window returned 0, want 1: the lease still runs")
 			}
 			if s.check(m, token-1) || s.check(m, token+1) || s.check(m, 0) {
-				tc.t.Error("check of another token")
+				tc.t.Error("CHECK of another token returned 1, want 0")
 			}
 			s.mustRelease(m, "a")
 			if s.check(m, token) || s.check(m, 0) {
-				tc.t.Error("check after the end")
+				tc.t.Error("CHECK after the release returned 1, want 0")
 			}
 			s.mustAcquire(m, "b", long, 0)
 			if s.check(m, token) {
-				tc.t.Error("check of the tenure before")
+				tc.t.Error("CHECK of the token of the tenure before returned 1, want 0")
 			}
 		}},
 		{"session", "the end of a session releases only the leases bound to it", 0, func(tc *testCase) {
@@ -116,11 +117,11 @@ func tokenRules() []rule {
 			ask(7)
 			ask(8) // by another connection, before the server knows that the first is closed
 			if end(7) {
-				tc.t.Error("the old session ended the lease")
+				tc.t.Error("the end of the closed connection's session ended the lease of the new one")
 			}
 			s.guard(m, "a", long, 0, 0)
 			if !end(8) {
-				tc.t.Error("the session's end did not release")
+				tc.t.Error("the end of the owner's session returned 0, want 1")
 			}
 			ask(8)
 			ask(0)
@@ -128,7 +129,7 @@ func tokenRules() []rule {
 				tc.t.Error("the end of a session ended a lease that was acquired again without it")
 			}
 			if !s.release(m, "a") {
-				tc.t.Error("a's lease is gone")
+				tc.t.Error("RELEASE of a returned 0, want 1: its lease is bound to no session")
 			}
 		}},
 		{"session", "OWNER reports the session", 0, func(tc *testCase) {
@@ -137,21 +138,22 @@ func tokenRules() []rule {
 				s.acquireAs(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: session})
 				s.guard(m, "a", long, 0, 0)
 				if o := s.owner(m); o.Session != session {
-					tc.t.Errorf("session %d, want %d", o.Session, session)
+					tc.t.Errorf("OWNER reports session %d, want %d", o.Session, session)
 				}
 			}
 			w, _ := s.acquireWait(simba.AcquireRequest{Mutex: m, Contender: "b", TTL: long, Session: 10})
 			s.mustRelease(m, "a")
 			w.granted()
 			if o := s.owner(m); o.Owner != "b" || o.Session != 10 {
-				tc.t.Errorf("%+v after the grant to a waiter with session 10", o)
+				tc.t.Errorf("OWNER after the grant to a waiter with session 10: %+v; want b and session 10", o)
 			}
 		}},
 		{"session", "OWNER reports no session of another server", shared, func(tc *testCase) {
 			s, other, m := tc.server(), tc.server(), tc.mutex()
 			s.acquireAs(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: 7})
 			if mine, theirs := s.owner(m), other.owner(m); mine.Session != 7 || theirs.Session != 0 || theirs.Owner != "a" {
-				tc.t.Errorf("%+v, and at the other server %+v", mine, theirs)
+				tc.t.Errorf("OWNER at the owner's server: %+v, at the other: %+v; want session 7 and none",
+					mine, theirs)
 			}
 		}},
 		{"session", "the end of a session hands off, and does not change the queue", 0, func(tc *testCase) {
@@ -160,15 +162,15 @@ func tokenRules() []rule {
 			x, _ := s.acquireWait(simba.AcquireRequest{Mutex: m, Contender: "b", TTL: long, Session: 8})
 			s.mustQueue(m, "c", sec)
 			if s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "c", Session: 9}) {
-				tc.t.Error("c owned nothing")
+				tc.t.Error("the end of the session of the waiter c returned 1, want 0")
 			}
 			tc.equal("queue", s.queue(m), []string{"b", "c"})
 			if !s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Session: 7}) {
-				tc.t.Error("the session's end did not release")
+				tc.t.Error("the end of a's session returned 0, want 1")
 			}
 			x.granted()
 			if !s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "b", Session: 8}) {
-				tc.t.Error("a waiter's lease is not bound to its session")
+				tc.t.Error("the end of b's session returned 0, want 1: the lease of a waiter is bound to its session")
 			}
 		}},
 	}

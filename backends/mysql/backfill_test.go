@@ -41,7 +41,7 @@ func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 			// The early contender's tenure began before a server could meet the column.
 			early := jvm{db: db, mutex: "m7", id: "early", ttl: long, fenced: true}
 			if token := early.mustAcquire(t); token != 1 {
-				t.Fatalf("the early contender has token %d", token)
+				t.Fatalf("the early contender has token %d, want 1", token)
 			}
 
 			meet(t, b, store.Addr)
@@ -54,14 +54,14 @@ func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 			})
 			for i := 1; i <= 350; i++ {
 				if token := fencingOf(t, db, fmt.Sprint("m", i)); token != uint64(i)*tokenUnit+legacyMark && i != 7 {
-					t.Errorf("m%d has token %d", i, token)
+					t.Errorf("m%d has token %d, want that of its version", i, token)
 				}
 			}
 			now := jvm{db: db, mutex: "m", id: "now", ttl: long, fenced: true}
 			k.begin(t, "now", now.mustAcquire(t), b, serve(t, store.Addr, withoutMigration))
 			running.goOn(t, "r", b)
 			if token := fencingOf(t, db, "m7"); token != 1 || early.mustAcquire(t) != 1 {
-				t.Errorf("the early contender's token became %d", token)
+				t.Errorf("the early contender's token became %d, want 1", token)
 			}
 		})
 	}
@@ -82,11 +82,11 @@ func TestBackfillWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 		a := take(t, b, mutex, "a", long)
 		g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "a", TTL: long, Token: a.Token})
 		if err != nil || g.Status != simba.StatusRenewed || g.Token != a.Token {
-			t.Errorf("%+v, %v", g, err)
+			t.Errorf("GUARD: %+v, %v; want renewed with the same token", g, err)
 		}
 	}
 	if token := fencingOf(t, db, "m007"); token != 0 {
-		t.Errorf("the locked row has token %d", token)
+		t.Errorf("the locked row has token %d, want 0", token)
 	}
 	tx.Rollback()
 	await(t, "the row is done", func() bool { return fencingOf(t, db, "m007") == 7_000_002 })
@@ -104,6 +104,6 @@ func TestBackfillSkipsRowsOfVersionZero(t *testing.T) {
 	must(t, db, seeds.MySQLInit, "m")
 	b := serve(t, store.Addr, withoutMigration)
 	if last, more, err := b.store.nextLegacyPage(t.Context(), ""); last != "" || more || err != nil {
-		t.Errorf("%q, %v, %v", last, more, err)
+		t.Errorf("nextLegacyPage returned %q, %v, %v; want nothing", last, more, err)
 	}
 }

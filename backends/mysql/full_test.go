@@ -44,11 +44,11 @@ func TestOwnerRenewsInAFullDatabase(t *testing.T) {
 			},
 		} {
 			if o, err := renew(); err != nil || o.Status != simba.StatusRenewed || o.Token != owned.Token {
-				t.Errorf("%d: %s: %+v, %v", round, name, o, err)
+				t.Errorf("round %d, %s of the owner: %+v, %v; want renewed", round, name, o, err)
 			}
 		}
 		if n := insertsOf(t, db) - inserts; n > 0 {
-			t.Errorf("%d: the renewals inserted %d times", round, n)
+			t.Errorf("round %d: the renewals inserted %d rows, want 0", round, n)
 		}
 		for _, w := range []simba.Waiter{nil, &waiter{woken: make(chan struct{})}} {
 			tries := 0
@@ -62,7 +62,7 @@ func TestOwnerRenewsInAFullDatabase(t *testing.T) {
 					return false
 				}
 				if !isUnavailable(err) || !strings.Contains(err.Error(), "no space for a new mutex") {
-					t.Errorf("%d: a new mutex: %v", round, err)
+					t.Errorf("round %d, ACQUIRE of a new mutex: %v; want that there is no space", round, err)
 				}
 				return true
 			})

@@ -38,7 +38,7 @@ func TestConcurrentFirstAcquiresDoNotDeadlock(t *testing.T) {
 		}
 		all.Wait()
 		if won != 1 {
-			t.Fatalf("%d contenders acquired %s", won, mutex)
+			t.Fatalf("%d contenders acquired %s, want 1", won, mutex)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func TestNamesThatTheCollationEquatesAreKeptApart(t *testing.T) {
 		check := func(what string, err error) {
 			t.Helper()
 			if !isNameError(err, "mutex") {
-				t.Errorf("%s of %q beside %q: %v", what, second, first, err)
+				t.Errorf("%s of %q beside %q: %v; want a NameError", what, second, first, err)
 			}
 		}
 		_, _, err := b.Acquire(t.Context(), request(second, "A", long))
@@ -69,13 +69,13 @@ func TestNamesThatTheCollationEquatesAreKeptApart(t *testing.T) {
 		check("owner", err)
 
 		if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: first, Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusLost {
-			t.Errorf("%d: a guards what A owns: %+v, %v", i, o, err)
+			t.Errorf("round %d, GUARD of a, while A is the owner: %+v, %v; want lost", i, o, err)
 		}
 		if ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: first, Contender: "a"}); ok || err != nil {
-			t.Errorf("%d: a releases what A owns: %v", i, err)
+			t.Errorf("round %d, RELEASE of a, while A is the owner: %v; want false", i, err)
 		}
 		if o, _, err := b.Acquire(t.Context(), request(first, "a", long)); err != nil || o.Status != simba.StatusQueued {
-			t.Errorf("%d: a renews what A owns: %+v, %v", i, o, err)
+			t.Errorf("round %d, ACQUIRE of a, while A is the owner: %+v, %v; want queued", i, o, err)
 		}
 		release(t, b, first, "A")
 	}
@@ -97,7 +97,7 @@ func TestNamesAreNeverTruncated(t *testing.T) {
 		{"m", "\u65e5\u672c", "contender"},
 	} {
 		if _, _, err := b.Acquire(t.Context(), request(c.mutex, c.contender, long)); !isNameError(err, c.argument) {
-			t.Errorf("%q by %q: %v", c.mutex, c.contender, err)
+			t.Errorf("ACQUIRE of %q by %q: %v; want a NameError", c.mutex, c.contender, err)
 		}
 	}
 	ours := serve(t, stores.MariaDB(t).Addr, nil)
@@ -125,7 +125,8 @@ func TestLockWaitNeverGrantsAnExpiredLease(t *testing.T) {
 			t.Fatal(err, err2)
 		}
 		if o.Transition <= 0 || o.Transition > ttl {
-			t.Errorf("after a wait of %v it has %v", wait, o.Transition)
+			t.Errorf("the lease that was granted after a wait of %v has %v left; want at most its TTL",
+				wait, o.Transition)
 		}
 		// The lease in the answer has not ended yet, so the database must still show it.
 		if s.Owner != "a" && time.Since(answered) < o.Transition-time.Duration(clockError)*time.Millisecond {
@@ -147,7 +148,7 @@ func TestLateGrantIsReportedAsAcquired(t *testing.T) {
 		time.AfterFunc(500*time.Millisecond, store.Resume)
 		o, _, err := b.Acquire(t.Context(), request(mutex, "a", 300*time.Millisecond))
 		if err != nil || o.Status != simba.StatusAcquired {
-			t.Errorf("%+v, %v", o, err)
+			t.Errorf("ACQUIRE: %+v, %v; want acquired", o, err)
 		}
 	}
 }
@@ -160,14 +161,14 @@ func TestLockedRowWaitEndsAtTheDeadline(t *testing.T) {
 	defer tx.Rollback()
 	began := time.Now()
 	if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "locked", Contender: "a", TTL: long}); !isUnavailable(err) {
-		t.Errorf("%v", err)
+		t.Errorf("GUARD of the locked row: %v; want an UnavailableError", err)
 	}
 	if took := time.Since(began); took > testTimeout+patience {
-		t.Errorf("it took %v", took)
+		t.Errorf("GUARD of the locked row returned after %v, too late", took)
 	}
 	tx.Rollback()
 	if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "locked", Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusRenewed {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("GUARD of the unlocked row: %+v, %v; want renewed", o, err)
 	}
 }
 
@@ -182,7 +183,7 @@ func TestLosingContenderDoesNotBlockTheOwnersRenewal(t *testing.T) {
 	var version int64
 	row := direct(t, store, "").QueryRow("SELECT version FROM simba_mutex WHERE mutex = 'busy' FOR UPDATE NOWAIT")
 	if err := row.Scan(&version); err != nil {
-		t.Errorf("someone holds the row: %v", err)
+		t.Errorf("the contender that did not get the mutex keeps its row locked: %v", err)
 	}
 }
 
@@ -214,17 +215,17 @@ func TestRequestAfterItsDeadlineHasNoEffect(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		if _, _, err := b.Acquire(t.Context(), request("free", "late", long)); !isUnavailable(err) {
-			t.Errorf("acquire: %v", err)
+			t.Errorf("ACQUIRE at a stopped database: %v; want an UnavailableError", err)
 		}
 	})
 	all.Go(func() {
 		if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "mine", Contender: "x", TTL: time.Minute}); !isUnavailable(err) {
-			t.Errorf("guard: %v", err)
+			t.Errorf("GUARD at a stopped database: %v; want an UnavailableError", err)
 		}
 	})
 	all.Go(func() {
 		if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "mine", Contender: "x"}); !isUnavailable(err) {
-			t.Errorf("release: %v", err)
+			t.Errorf("RELEASE at a stopped database: %v; want an UnavailableError", err)
 		}
 	})
 	all.Wait()
@@ -240,10 +241,10 @@ func TestRequestAfterItsDeadlineHasNoEffect(t *testing.T) {
 	// All requests have been answered when their connections are closed.
 	await(t, "the old connections are gone", func() bool { return link.Connections() <= b.store.db.Stats().OpenConnections })
 	if o := ownerOf(t, observer, "free"); o.Owner != "" {
-		t.Errorf("a late acquire had effect: %+v", o)
+		t.Errorf("OWNER after the late ACQUIRE: %+v; want no owner", o)
 	}
 	if o := ownerOf(t, observer, "mine"); o.Owner != "x" || o.Token != before.Token || o.TTLAt != before.TTLAt {
-		t.Errorf("a late request had effect: %+v, before %+v", o, before)
+		t.Errorf("OWNER after the late requests: %+v; want the same as before: %+v", o, before)
 	}
 }
 
@@ -275,7 +276,7 @@ func TestLeaseSurvivesADatabaseRestart(t *testing.T) {
 	waiting := block(t, b, "restart", "b", long)
 	store.Kill()
 	if _, _, err := b.Acquire(t.Context(), request("restart", "c", long)); !isUnavailable(err) {
-		t.Errorf("without a database: %v", err)
+		t.Errorf("ACQUIRE without a database: %v; want an UnavailableError", err)
 	}
 	store.Start()
 	await(t, "the owner renews", func() bool {
@@ -284,7 +285,7 @@ func TestLeaseSurvivesADatabaseRestart(t *testing.T) {
 	})
 	release(t, b, "restart", "a")
 	if o := waiting.granted(t); o.Token <= a.Token {
-		t.Errorf("%+v after token %d", o, a.Token)
+		t.Errorf("the waiter b: %+v; want a token above %d", o, a.Token)
 	}
 }
 
@@ -300,12 +301,12 @@ func TestVersionOverflowIsAnError(t *testing.T) {
 	for _, r := range []simba.AcquireRequest{request("old", "a", long), r} {
 		_, _, err := b.Acquire(t.Context(), r)
 		if err == nil || !strings.Contains(err.Error(), "version") || !strings.Contains(err.Error(), "BIGINT UNSIGNED") {
-			t.Errorf("%v", err)
+			t.Errorf("ACQUIRE: %v; want an error that names the column and its new type", err)
 		}
 	}
 	must(t, db, "ALTER TABLE simba_mutex MODIFY version BIGINT UNSIGNED NOT NULL")
 	if o := take(t, b, "old", "a", long); o.Token != 4294967296 {
-		t.Errorf("%+v", o)
+		t.Errorf("ACQUIRE: %+v; want token 4294967296", o)
 	}
 }
 
@@ -327,14 +328,14 @@ func TestTimesAreUTC(t *testing.T) {
 		}
 		var now int64
 		if err := conn.QueryRowContext(t.Context(), "SELECT "+dbNow).Scan(&now); err != nil || now != at*1000 {
-			t.Errorf("at %d it is %d, %v", at, now, err)
+			t.Errorf("dbNow at %d is %d, %v; want the same time", at, now, err)
 		}
 	}
 	must(t, db, "SET GLOBAL time_zone = '+05:30'")
 	b := serve(t, store.Addr, nil)
 	take(t, b, "utc", "a", long)
 	if o := ownerOf(t, b, "utc"); time.Since(time.UnixMilli(o.AcquiredAt)).Abs() > time.Minute {
-		t.Errorf("acquired at %d", o.AcquiredAt)
+		t.Errorf("OWNER reports the mutex as acquired at %d, more than a minute off", o.AcquiredAt)
 	}
 }
 
@@ -355,13 +356,13 @@ func TestDatabaseClockStepIsNoticed(t *testing.T) {
 		w := block(t, b, mutex, "b", long)
 		astray()
 		if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusRenewed {
-			t.Errorf("%+v, %v", o, err)
+			t.Errorf("GUARD: %+v, %v; want renewed", o, err)
 		}
 		astray()
 		release(t, b, mutex, "a")
 		w.granted(t)
 		if o := ownerOf(t, b, mutex); o.Owner != "b" || o.Transition > long || o.Transition < long-time.Minute {
-			t.Errorf("%+v", o)
+			t.Errorf("OWNER: %+v; want b with its whole lease", o)
 		}
 	}
 }
@@ -379,11 +380,11 @@ func TestReadOnlyServerIsUnavailable(t *testing.T) {
 	take(t, b, "ro", "a", long)
 	must(t, db, "SET GLOBAL read_only = ON")
 	if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "ro", Contender: "a", TTL: long}); !isUnavailable(err) {
-		t.Errorf("%v", err)
+		t.Errorf("GUARD at a read-only server: %v; want an UnavailableError", err)
 	}
 	must(t, db, "SET GLOBAL read_only = OFF")
 	if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "ro", Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusRenewed {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("GUARD at a writable server: %+v, %v; want renewed", o, err)
 	}
 }
 
@@ -427,7 +428,7 @@ func TestReservedWaiterMayAcquireWithWait(t *testing.T) {
 	r := request("reserved", "b", long)
 	r.Waiter = &waiter{woken: make(chan struct{})}
 	if o, _, err := b.Acquire(t.Context(), r); err != nil || o.Status != simba.StatusAcquired {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("ACQUIRE … WAIT of b during its reservation: %+v, %v; want acquired", o, err)
 	}
 }
 
@@ -442,10 +443,10 @@ func TestWaiterThatAcquiresThroughAnotherServerIsWoken(t *testing.T) {
 		release(t, two, mutex, "a")
 		o, _, err := two.Acquire(t.Context(), request(mutex, "b", long))
 		if err != nil || o.Owner != "b" {
-			t.Fatalf("%+v, %v", o, err)
+			t.Fatalf("ACQUIRE of b at the other server: %+v, %v; want b as the owner", o, err)
 		}
 		if got := w.granted(t); got.Token != o.Token {
-			t.Errorf("%+v after %+v", got, o)
+			t.Errorf("the woken waiter: %+v; want the token of %+v", got, o)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func runCrowd(t *testing.T, rows int) {
 		round := func() {
 			began := time.Now()
 			if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "other", Contender: "a", TTL: long}); err != nil {
-				t.Errorf("guard: %v", err)
+				t.Errorf("GUARD of the other mutex: %v; want no error", err)
 			}
 			w := block(t, b, "other", "b", long)
 			release(t, b, "other", "a")
@@ -77,7 +77,7 @@ func runCrowd(t *testing.T, rows int) {
 			release(t, b, "other", "b")
 			take(t, b, "other", "a", long)
 			if o := ownerOf(t, b, "other"); o.Owner != "a" {
-				t.Errorf("%+v", o)
+				t.Errorf("OWNER of the other mutex: %+v; want a", o)
 			}
 			took = append(took, time.Since(began))
 			time.Sleep(5 * time.Millisecond)
@@ -104,7 +104,8 @@ func runCrowd(t *testing.T, rows int) {
 		take(t, b, "brief", "a", long)
 		w := block(t, b, "brief", "b", long)
 		if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "brief", Contender: "a", TTL: 300 * time.Millisecond}); err != nil && !isUnavailable(err) {
-			t.Errorf("guard: %v", err) // the answer may take longer than the lease
+			t.Errorf("GUARD of the brief lease: %v; want no error, or an UnavailableError",
+				err) // the answer may take longer than the lease
 		}
 		w.granted(t)
 	})
@@ -171,7 +172,7 @@ func TestOwnersRenewalRunsBeforeOtherAcquires(t *testing.T) {
 				all.Go(func() {
 					o, _, err := b.Acquire(t.Context(), request(name, fmt.Sprint(i), long))
 					if err != nil || o.Owner != "owner" {
-						t.Errorf("%+v, %v", o, err)
+						t.Errorf("ACQUIRE: %+v, %v; want the owner in the reply", o, err)
 					}
 					if o.TTL <= long {
 						before.Add(1)
@@ -192,7 +193,7 @@ func TestOwnersRenewalRunsBeforeOtherAcquires(t *testing.T) {
 			// The statement that is already running finishes first, and a GUARD may start again
 			// just then.
 			if n := before.Load(); n > others/3 {
-				t.Errorf("%d of %d others went before the owner", n, others)
+				t.Errorf("%d of %d other ACQUIREs ran before the owner's GUARD", n, others)
 			} else {
 				t.Logf("%d of %d others went before the owner", n, others)
 			}
@@ -220,7 +221,7 @@ func TestPriorityLockIsExclusive(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%3+1)*100*time.Microsecond)
 				if g.lock(ctx, i%5 == 0) == nil {
 					if inside.Add(1) != 1 {
-						t.Error("two hold the lock")
+						t.Error("two callers hold the lock at once")
 					}
 					entered.Add(1)
 					inside.Add(-1)
@@ -232,7 +233,8 @@ func TestPriorityLockIsExclusive(t *testing.T) {
 	}
 	all.Wait()
 	if g.busy || len(g.owners)+len(g.others) > 0 || entered.Load() == 0 {
-		t.Errorf("%+v after %d", g.busy, entered.Load())
+		t.Errorf("after the last unlock the lock is busy (%+v) or awaited, or none of the callers entered (%d)",
+			g.busy, entered.Load())
 	}
 }
 
@@ -280,7 +282,7 @@ func TestEndIsNotReportedWhileARenewalCommits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !<-reply {
-			t.Errorf("%s: the renewed lease counts as over", name)
+			t.Errorf("%s: the end of the renewed lease was reported", name)
 		}
 	}
 }

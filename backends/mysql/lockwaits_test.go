@@ -98,10 +98,10 @@ func TestWaitForASlotEndsWhenTheRowIsGained(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		if err := w.run(ctx, "m", func(string) error { return nil }); err != nil || time.Since(start) > lockWait {
-			t.Errorf("the next: %v after %v", err, time.Since(start))
+			t.Errorf("the next request: %v after %v; want no error, within the lock wait", err, time.Since(start))
 		}
 		if w.isLocked("m") {
-			t.Error("the row counts as locked")
+			t.Error("isLocked is true after the row was gained")
 		}
 	})
 }
@@ -127,13 +127,13 @@ func TestOnlyALockWaitTimeoutMarksTheRowLocked(t *testing.T) {
 		ends   error
 		want   bool
 	}{
-		"lost wait":                {true, errLost, true},
-		"lost wait in a slot":      {false, errLost, true},
-		"deadlock":                 {true, &mysqldriver.MySQLError{Number: errDeadlock}, false},
-		"timeout":                  {true, context.DeadlineExceeded, false},
-		"timeout at any server":    {false, context.DeadlineExceeded, false},
-		"broken connection":        {true, mysqldriver.ErrInvalidConn, false},
-		"broken connection at any": {false, mysqldriver.ErrInvalidConn, false},
+		"lost connection in a plain lock wait":  {true, errLost, true},
+		"lost connection in a wait with a slot": {false, errLost, true},
+		"deadlock":                              {true, &mysqldriver.MySQLError{Number: errDeadlock}, false},
+		"timeout":                               {true, context.DeadlineExceeded, false},
+		"timeout at any server":                 {false, context.DeadlineExceeded, false},
+		"broken connection":                     {true, mysqldriver.ErrInvalidConn, false},
+		"broken connection at any server":       {false, mysqldriver.ErrInvalidConn, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -153,11 +153,11 @@ func TestOnlyALockWaitTimeoutMarksTheRowLocked(t *testing.T) {
 					return c.ends
 				})
 				if w.isLocked("m") != c.want {
-					t.Errorf("it is marked: %v", !c.want)
+					t.Errorf("isLocked is %v after the request", !c.want)
 				}
 				time.Sleep(2 * lockedFor)
 				if w.isLocked("m") {
-					t.Error("it stays marked")
+					t.Error("isLocked is true after lockedFor has passed")
 				}
 			})
 		})

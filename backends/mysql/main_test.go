@@ -126,7 +126,7 @@ func take(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration) 
 	t.Helper()
 	o, _, err := b.Acquire(t.Context(), request(mutex, contender, ttl))
 	if err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("%s was to acquire %s: %+v, %v", contender, mutex, o, err)
+		t.Fatalf("ACQUIRE: %s should acquire %s, got %+v, %v", contender, mutex, o, err)
 	}
 	return o
 }
@@ -135,7 +135,7 @@ func release(t testing.TB, b *Backend, mutex, contender string) {
 	t.Helper()
 	ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: contender})
 	if err != nil || !ok {
-		t.Fatalf("%s was to release %s: %v, %v", contender, mutex, ok, err)
+		t.Fatalf("RELEASE: %s should release %s, got %v, %v", contender, mutex, ok, err)
 	}
 }
 
@@ -164,7 +164,7 @@ func block(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration)
 	r.Waiter = w
 	o, ticket, err := b.Acquire(t.Context(), r)
 	if err != nil || o.Status != simba.StatusWaiting {
-		t.Fatalf("%s was to wait for %s: %+v, %v", contender, mutex, o, err)
+		t.Fatalf("ACQUIRE … WAIT: %s should wait for %s, got %+v, %v", contender, mutex, o, err)
 	}
 	w.ticket = ticket
 	return w
@@ -179,7 +179,7 @@ func (w *waiter) granted(t testing.TB) simba.Outcome {
 	}
 	o, err := w.ticket.End(simba.EndWoken)
 	if err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("woken, and then: %+v, %v", o, err)
+		t.Fatalf("the end of the woken wait: %+v, %v; want acquired", o, err)
 	}
 	return o
 }
@@ -196,7 +196,7 @@ func await(t testing.TB, what string, is func() bool) {
 	for !is() {
 		select {
 		case <-deadline.C:
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("waited too long until %s", what)
 		case <-again.C:
 		}
 	}

@@ -37,7 +37,7 @@ func TestMigrationContinuesTokensAboveTheVersions(t *testing.T) {
 	err := db.QueryRow("SELECT CONCAT(column_type, ' ', is_nullable, ' ', column_default) FROM information_schema.columns" +
 		" WHERE table_name = 'simba_mutex' AND column_name = 'fencing_token'").Scan(&initial)
 	if err != nil || initial != "bigint(20) unsigned NO 0" {
-		t.Errorf("the column is %s, %v", initial, err)
+		t.Errorf("the column is %s, %v; want bigint(20) unsigned NO 0", initial, err)
 	}
 	for mutex, want := range map[string]uint64{"unused": 2, "theirs": 5_000_002, "used": a.Token*tokenUnit + 2} {
 		var token uint64
@@ -51,7 +51,7 @@ func TestMigrationContinuesTokensAboveTheVersions(t *testing.T) {
 	for _, b := range []*Backend{one, two} {
 		g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "used", Contender: "a", TTL: long, Token: a.Token})
 		if err != nil || g.Status != simba.StatusRenewed || g.Token != a.Token {
-			t.Errorf("a renews: %+v, %v", g, err)
+			t.Errorf("GUARD of a: %+v, %v; want renewed with the same token", g, err)
 		}
 	}
 	release(t, one, "used", "a")
@@ -87,7 +87,7 @@ func TestConcurrentMigrationsSucceed(t *testing.T) {
 			}
 			defer b.Close()
 			if !b.store.fenced.Load() {
-				t.Error("there is no column")
+				t.Error("the server does not know the token column")
 			}
 		})
 	}
@@ -121,11 +121,11 @@ func TestFailedMigrationNamesTheCause(t *testing.T) {
 	began := time.Now()
 	migrates(dsn(store.Addr), "a transaction uses the table simba_mutex")
 	if took := time.Since(began); took > patience/2 {
-		t.Errorf("it waited for %v", took)
+		t.Errorf("Open waited for %v, too long", took)
 	}
 	tx.Rollback()
 	if g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long}); err != nil || g.Status != simba.StatusRenewed {
-		t.Errorf("%+v, %v", g, err)
+		t.Errorf("GUARD after the failed migration: %+v, %v; want renewed", g, err)
 	}
 	must(t, db, "GRANT ALTER ON simba.simba_mutex TO u")
 	serve(t, store.Addr, func(o *Options) { o.DSN = user })
@@ -147,7 +147,7 @@ func TestMigrationMayExceedTheRequestTimeout(t *testing.T) {
 		t.Logf("the migration took %v, less than a request may: only its tokens are checked", took)
 	}
 	if o := take(t, serve(t, store.Addr, nil), "m4711", "a", long); o.Token != 4712*tokenUnit {
-		t.Errorf("%+v", o)
+		t.Errorf("ACQUIRE after the migration: %+v; want a token above the version", o)
 	}
 }
 
@@ -162,12 +162,12 @@ func TestTokensContinueAfterSimbasOwnMigration(t *testing.T) {
 	must(t, db, simbasColumn)
 	one.store.fenced.Store(true) // as if the server knew of the column, but not of this row
 	if l, ok, err := one.store.guard(deadline(t), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long, Token: k.list[0]}); !ok || err != nil || l.token != k.list[0] {
-		t.Errorf("a renews: %+v, %v, %v", l, ok, err)
+		t.Errorf("GUARD of a: %+v, %v, %v; want the same token", l, ok, err)
 	}
 	k.goOn(t, "a", one, two)
 	g, err := one.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long, Token: k.list[0]})
 	if err != nil || g.Status != simba.StatusRenewed {
-		t.Errorf("a renews: %+v, %v", g, err)
+		t.Errorf("GUARD of a with its token: %+v, %v; want renewed", g, err)
 	}
 	release(t, two, "m", "a")
 	now := jvm{db: db, mutex: "m", id: "now", ttl: long, fenced: true}
@@ -184,10 +184,10 @@ func TestTokensContinueAfterSimbasOwnMigration(t *testing.T) {
 	must(t, db, "UPDATE simba_mutex SET fencing_token = 0 WHERE mutex = 'late'")
 	now.mutex = "late"
 	if token := now.mustAcquire(t); token != 1 {
-		t.Errorf("token %d", token)
+		t.Errorf("the Simba contender has token %d, want 1", token)
 	}
 	if o := ownerOf(t, two, "late"); o.Owner != "now" || o.Token != 1 {
-		t.Errorf("%+v", o)
+		t.Errorf("OWNER: %+v; want now with token 1", o)
 	}
 	now.giveUp(t)
 	late.begin(t, "b", take(t, two, "late", "b", long).Token, two, one)
@@ -230,7 +230,7 @@ func TestTokensAreUniqueWhileTheColumnIsAddedAndDropped(t *testing.T) {
 			}
 			t.Log(tenures)
 			if !enough() {
-				t.Errorf("only %v", tenures)
+				t.Errorf("too few tenures in the time of the test: %v", tenures)
 			}
 		})
 	}
@@ -303,15 +303,15 @@ func TestTokensAreVersionsAfterTheColumnIsDropped(t *testing.T) {
 	k.begin(t, "a", take(t, b, "m", "a", long).Token, b)
 	must(t, db, "ALTER TABLE simba_mutex DROP COLUMN fencing_token")
 	if ok, _, err := b.Check(t.Context(), "m", k.list[0]); ok || err != nil {
-		t.Errorf("CHECK: %v, %v", ok, err)
+		t.Errorf("CHECK of the token before the column was dropped: %v, %v; want false", ok, err)
 	}
 	g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long})
 	if err != nil || g.Status != simba.StatusRenewed || g.Token != 1 {
-		t.Errorf("GUARD: %+v, %v", g, err)
+		t.Errorf("GUARD: %+v, %v; want renewed with token 1", g, err)
 	}
 	release(t, b, "m", "a")
 	if c := take(t, b, "m", "c", long); c.Token != 3 {
-		t.Errorf("%+v", c)
+		t.Errorf("ACQUIRE of c: %+v; want token 3", c)
 	}
 	must(t, db, simbasColumn)
 	b.mustKeep(t, "m", "c", 3)
@@ -323,10 +323,10 @@ func TestTokensAreVersionsAfterTheColumnIsDropped(t *testing.T) {
 func (b *Backend) mustKeep(t *testing.T, mutex, contender string, token uint64) {
 	t.Helper()
 	if ok, _, err := b.Check(t.Context(), mutex, token); !ok || err != nil {
-		t.Errorf("CHECK of token %d of %s: %v, %v", token, contender, ok, err)
+		t.Errorf("CHECK of token %d of %s: %v, %v; want true", token, contender, ok, err)
 	}
 	g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: contender, TTL: long, Token: token})
 	if err != nil || g.Status != simba.StatusRenewed || g.Token != token {
-		t.Errorf("GUARD with token %d of %s: %+v, %v", token, contender, g, err)
+		t.Errorf("GUARD with token %d of %s: %+v, %v; want renewed", token, contender, g, err)
 	}
 }

@@ -128,7 +128,7 @@ func TestMisconfigurationIsNamed(t *testing.T) {
 			}
 			for name := range requests {
 				if err := answered(name); err != nil {
-					t.Errorf("%s after the database was corrected: %v", name, err)
+					t.Errorf("%s after the database was corrected: %v; want no error", name, err)
 				}
 			}
 		})
@@ -153,7 +153,7 @@ func TestTransientErrorIsNoMisconfiguration(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		defer cancel()
 		if err := guard(ctx); !isUnavailable(err) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: GUARD: %v; want an UnavailableError", what, err)
 		}
 	}
 	must(t, db, "SET GLOBAL read_only = ON")
@@ -184,7 +184,7 @@ func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
 			t.Fatal("the waiter was not woken")
 		}
 		if _, err := w.ticket.End(simba.EndWoken); !isMisconfigured(err, "simba_mutex") {
-			t.Errorf("%v", err)
+			t.Errorf("the end of the wait: %v; want a MisconfiguredError that names simba_mutex", err)
 		}
 	}
 	onlyAtTheEnd := func(o *Options) { o.DSN, o.Migrate, o.Poll = "u@tcp("+store.Addr+")/simba", false, 0 }

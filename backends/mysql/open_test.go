@@ -39,33 +39,33 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 	}
 	at := "tcp(" + store.Addr + ")/"
 	for name, c := range map[string]struct{ dsn, want string }{
-		"no DSN":              {"", "no DSN"},
-		"no slash":            {"u:geheim@tcp(" + store.Addr + ")", "invalid DSN: expected"},
-		"no at":               {"u:geheim/simba", "invalid DSN: expected"},
-		"unknown network":     {"u:geheim@udp/simba", "invalid DSN: expected"},
-		"no at, an address":   {"u:geheim(h:3306)/simba", "invalid DSN: expected"},
-		"bad parameter":       {"u:geheim@" + at + "simba?timeout=soon", `invalid DSN: parameter "timeout"`},
-		"strict":              {"u:geheim@" + at + "simba?strict=true", `invalid DSN: parameter "strict"`},
-		"unknown TLS":         {"u:geheim@" + at + "simba?tls=geheim", `invalid DSN: parameter "tls"`},
-		"no such setting":     {"u:geheim@" + at + "simba?no_such=1", "no_such"},
-		"no database":         {"u:geheim@" + at, "names no database"},
-		"unreachable":         {"u:geheim@tcp(" + closed.Addr().String() + ")/simba", "cannot reach the database at " + closed.Addr().String()},
-		"wrong password":      {"u:falsch-geheim@" + at + "simba", `refuses user "u"`},
-		"unknown database":    {"root@" + at + "nowhere", `no database "nowhere"`},
-		"no right to it":      {"stranger:geheim@" + at + "simba", `no privilege on database "simba"`},
-		"no right to write":   {"u:geheim@" + at + "simba", "UPDATE command denied"},
-		"no table":            {"u:geheim@" + at + "empty", "--mysql-migrate"},
-		"missing column":      {"root@" + at + "old", "no column acquired_at"},
-		"wrong type":          {"root@" + at + "narrow", "column acquired_at is int(10) unsigned, expected BIGINT UNSIGNED"},
-		"bytes":               {"root@" + at + "bytes", "column mutex is binary(66), expected VARCHAR"},
-		"not InnoDB":          {"root@" + at + "aria", "table simba_mutex uses engine Aria: run ALTER TABLE simba_mutex ENGINE = InnoDB"},
-		"not the primary key": {"root@" + at + "keyless", "not its primary key"},
+		"no DSN":                       {"", "no DSN"},
+		"no slash before the database": {"u:geheim@tcp(" + store.Addr + ")", "invalid DSN: expected"},
+		"no @ before tcp":              {"u:geheim/simba", "invalid DSN: expected"},
+		"unknown network":              {"u:geheim@udp/simba", "invalid DSN: expected"},
+		"no @ before an address":       {"u:geheim(h:3306)/simba", "invalid DSN: expected"},
+		"bad parameter":                {"u:geheim@" + at + "simba?timeout=soon", `invalid DSN: parameter "timeout"`},
+		"strict":                       {"u:geheim@" + at + "simba?strict=true", `invalid DSN: parameter "strict"`},
+		"unknown TLS":                  {"u:geheim@" + at + "simba?tls=geheim", `invalid DSN: parameter "tls"`},
+		"unknown setting":              {"u:geheim@" + at + "simba?no_such=1", "no_such"},
+		"no database":                  {"u:geheim@" + at, "names no database"},
+		"unreachable":                  {"u:geheim@tcp(" + closed.Addr().String() + ")/simba", "cannot reach the database at " + closed.Addr().String()},
+		"wrong password":               {"u:falsch-geheim@" + at + "simba", `refuses user "u"`},
+		"unknown database":             {"root@" + at + "nowhere", `no database "nowhere"`},
+		"no right to the database":     {"stranger:geheim@" + at + "simba", `no privilege on database "simba"`},
+		"no right to write":            {"u:geheim@" + at + "simba", "UPDATE command denied"},
+		"no table":                     {"u:geheim@" + at + "empty", "--mysql-migrate"},
+		"missing column":               {"root@" + at + "old", "no column acquired_at"},
+		"wrong type":                   {"root@" + at + "narrow", "column acquired_at is int(10) unsigned, expected BIGINT UNSIGNED"},
+		"bytes":                        {"root@" + at + "bytes", "column mutex is binary(66), expected VARCHAR"},
+		"not InnoDB":                   {"root@" + at + "aria", "table simba_mutex uses engine Aria: run ALTER TABLE simba_mutex ENGINE = InnoDB"},
+		"not the primary key":          {"root@" + at + "keyless", "not its primary key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := Open(t.Context(), Options{DSN: c.dsn, Notices: &notices{}})
 			if err == nil {
 				b.Close()
-				t.Fatal("opened")
+				t.Fatal("Open succeeded, want an error")
 			}
 			text := err.Error()
 			if !strings.Contains(text, c.want) || strings.Contains(text, "\n") || strings.Contains(text, "geheim") {
@@ -80,7 +80,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 		b, err := Open(t.Context(), Options{DSN: "u:geheim@" + at + "simba", Notices: &notices{}})
 		if err == nil {
 			b.Close()
-			t.Fatal("opened")
+			t.Fatal("Open succeeded, want an error")
 		}
 		if !strings.Contains(err.Error(), "read-only") {
 			t.Error(err)
@@ -93,7 +93,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 		})
 		take(t, b, "settings", "a", long)
 		if o := ownerOf(t, serve(t, store.Addr, nil), "settings"); o.Owner != "a" {
-			t.Errorf("%+v", o)
+			t.Errorf("OWNER at a server without the settings: %+v; want a", o)
 		}
 	})
 }
@@ -105,7 +105,7 @@ func TestOldServersAreRefused(t *testing.T) {
 		"5.5.68-MariaDB": false, "": false, "unknown": false,
 	} {
 		if supported(version) != ok {
-			t.Errorf("%q: supported is %v", version, !ok)
+			t.Errorf("version %q: supported is %v", version, !ok)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestPatternsThatCanMatchAMutexAreWatched(t *testing.T) {
 		"news:*": false, "simbax*": false, "other": false, `\simba*`: true,
 	} {
 		if mayMatchChannel(pattern) != want {
-			t.Errorf("%q: %v", pattern, !want)
+			t.Errorf("pattern %q: mayMatchChannel is %v", pattern, !want)
 		}
 	}
 }
@@ -151,6 +151,6 @@ func TestUnreadableSettingFailsOpen(t *testing.T) {
 	db := sql.OpenDB(unreadable{c})
 	defer db.Close()
 	if _, err := checkServer(t.Context(), db, endpoint{}); err == nil || !strings.Contains(err.Error(), "cannot read variables") {
-		t.Errorf("%v", err)
+		t.Errorf("checkServer: %v; want that it cannot read variables", err)
 	}
 }

@@ -31,7 +31,7 @@ func TestReadsNeverTrustADemotedPrimary(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			if ok, _, err := reader.Check(t.Context(), "s", alice); !ok || err != nil {
-				t.Errorf("before: %v, %v", ok, err)
+				t.Errorf("CHECK before the failover: %v, %v; want true", ok, err)
 			}
 		})
 	}
@@ -50,7 +50,7 @@ func TestReadsNeverTrustADemotedPrimary(t *testing.T) {
 			return false
 		}
 		if err != nil || !right {
-			t.Errorf("%s: %v, %v", what, right, err)
+			t.Errorf("%s: %v, %v; want the data of the new primary", what, right, err)
 		}
 		return true
 	}
@@ -101,7 +101,7 @@ func TestReadOnlyServerAnswersNoRead(t *testing.T) {
 	}
 	for name, read := range reads {
 		if err := read(); !isUnavailable(err) {
-			t.Errorf("%s on a read-only server: %v", name, err)
+			t.Errorf("%s on a read-only server: %v; want an UnavailableError", name, err)
 		}
 	}
 	must(t, db, "SET GLOBAL read_only = OFF")
@@ -132,17 +132,17 @@ func TestInnoDBReadOnlyServerIsNoPrimary(t *testing.T) {
 		await(t, name+" is refused by a read-only server", func() bool {
 			err := r()
 			if !isUnavailable(err) {
-				t.Fatalf("%s: %v", name, err)
+				t.Fatalf("%s on a read-only server: %v; want an UnavailableError", name, err)
 			}
 			unavailable := (*simba.UnavailableError)(nil)
 			return errors.As(err, &unavailable) && isReadOnly(unavailable.Err)
 		})
 		if n := b.store.db.Stats().Idle; n > 1 { // the last request's connection
-			t.Errorf("%s: %d connections to the server are kept", name, n)
+			t.Errorf("%s: %d idle connections to the server are kept, want at most 1", name, n)
 		}
 	}
 	if _, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Notices: &notices{}}); err == nil || !strings.Contains(err.Error(), "read-only") {
-		t.Errorf("at start: %v", err)
+		t.Errorf("Open with a read-only server: %v; want an error that says so", err)
 	}
 	store.Stop()
 	store.Start()
@@ -164,23 +164,23 @@ func TestReadOnlyBypassIsWarnedOf(t *testing.T) {
 	}
 	root, log := warnings("root@tcp(" + p.Link().Addr() + ")/simba")
 	if !strings.Contains(log, "may write to a server that is read_only (ALL PRIVILEGES)") {
-		t.Errorf("of root:\n%s", log)
+		t.Errorf("the warning of the rights of root is missing:\n%s", log)
 	}
 	db := direct(t, p.Primary(), "")
 	must(t, db, "CREATE USER super")
 	must(t, db, "GRANT SUPER ON *.* TO super")
 	must(t, db, "GRANT ALL PRIVILEGES ON simba.* TO super")
 	if _, log := warnings("super@tcp(" + p.Link().Addr() + ")/simba"); !strings.Contains(log, "read_only (SUPER)") {
-		t.Errorf("of super:\n%s", log)
+		t.Errorf("the warning of the rights of super is missing:\n%s", log)
 	}
 	take(t, root, "m", "a", long)
 	must(t, db, "SET GLOBAL read_only = ON")
 	if _, _, err := root.Owner(t.Context(), "m"); !isUnavailable(err) {
-		t.Errorf("%v", err)
+		t.Errorf("OWNER of root on a read-only server: %v; want an UnavailableError", err)
 	}
 	if _, err := Open(t.Context(), Options{DSN: "root@tcp(" + p.Link().Addr() + ")/simba", Notices: &notices{}}); err == nil ||
 		!strings.Contains(err.Error(), "read-only") {
-		t.Errorf("at start: %v", err)
+		t.Errorf("Open with a read-only server: %v; want an error that says so", err)
 	}
 }
 
@@ -261,7 +261,7 @@ func TestReadOnlyValuesThatAllowWrites(t *testing.T) {
 		"1": false, "ON": false, "NO_LOCK": false, "NO_LOCK_NO_ADMIN": false, "2": false,
 	} {
 		if isOff(value) != off {
-			t.Errorf("%q", value)
+			t.Errorf("isOff(%q) has the wrong result", value)
 		}
 	}
 }

@@ -27,16 +27,16 @@ func FuzzRow(f *testing.F) {
 		r := row{acquiredAt: acquiredAt, ttlAt: ttlAt, transitionAt: transitionAt, now: now}
 		r.derive()
 		if r.live != (transitionAt > now) {
-			t.Errorf("%+v", r)
+			t.Errorf("live of the row %+v does not match its times", r)
 		}
 		left, ttl := r.left(), r.ttlLeft()
 		// If the lease starts after the clock was read, the difference is subtracted.
 		if left < 0 || ttl < 0 || !r.live && left > 0 || r.live && left == 0 && r.now == now || left > proxy.MaxBetween || ttl > proxy.MaxBetween {
-			t.Errorf("%+v has %v and %v left", r, left, ttl)
+			t.Errorf("row %+v has %v and %v left", r, left, ttl)
 		}
 		b := &Backend{}
 		if p := b.refreshDelay(r); r.live && left > time.Minute && p < left-time.Second {
-			t.Errorf("%+v is read again after %v", r, p)
+			t.Errorf("row %+v is read again after %v, too early", r, p)
 		}
 	})
 }

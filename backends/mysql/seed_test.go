@@ -92,7 +92,7 @@ func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 	hold := func(kind, id string) {
 		mu.Lock()
 		if holder != "" {
-			t.Errorf("%s and %s own it at once", holder, id)
+			t.Errorf("%s and %s own the mutex at once", holder, id)
 		}
 		holder = id
 		changes[last+" to "+kind]++
@@ -128,7 +128,7 @@ func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 					continue
 				}
 				if err != nil {
-					t.Errorf("%s: %v", j.id, err)
+					t.Errorf("ACQUIRE of %s: %v", j.id, err)
 					return
 				}
 				if owns {
@@ -136,7 +136,7 @@ func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 					<-time.After(2 * time.Millisecond)
 					drop()
 					if err := j.release(t.Context()); err != nil {
-						t.Errorf("%s: %v", j.id, err)
+						t.Errorf("RELEASE of %s: %v", j.id, err)
 						return
 					}
 				}
@@ -165,7 +165,7 @@ func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 					o, err = ticket.End(why)
 				}
 				if err != nil {
-					t.Errorf("%s: %v", id, err)
+					t.Errorf("ACQUIRE … WAIT of %s: %v", id, err)
 					return
 				}
 				if o.Status != simba.StatusAcquired {
@@ -175,7 +175,7 @@ func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 				<-time.After(2 * time.Millisecond)
 				drop()
 				if ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: id, Token: o.Token}); err != nil || !ok {
-					t.Errorf("%s: release: %v, %v", id, ok, err)
+					t.Errorf("RELEASE of %s: %v, %v; want true", id, ok, err)
 					return
 				}
 			}
@@ -294,7 +294,7 @@ func TestJVMRenewalIsNoNewTenure(t *testing.T) {
 			t.Fatal(owns, err)
 		}
 		if o := ownerOf(t, b, mutex); o.Owner != "jvm" || o.Token <= token {
-			t.Fatalf("%+v", o)
+			t.Fatalf("OWNER: %+v; want jvm with a larger token", o)
 		} else {
 			token = o.Token
 		}
@@ -308,7 +308,7 @@ func TestJVMRenewalIsNoNewTenure(t *testing.T) {
 			return m.seen.token == token
 		})
 		if n := n.count(notice); n != 1 {
-			t.Fatalf("after %d renewals it was announced %d times", i, n)
+			t.Fatalf("after %d renewals the tenure was announced %d times, want once", i, n)
 		}
 	}
 	// Renewals of this engine do not increment the version.
@@ -319,7 +319,7 @@ func TestJVMRenewalIsNoNewTenure(t *testing.T) {
 	for range 3 {
 		g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "a", TTL: long, Token: o.Token})
 		if err != nil || g.Status != simba.StatusRenewed || g.Token != o.Token {
-			t.Fatalf("%+v, %v", g, err)
+			t.Fatalf("GUARD of a: %+v, %v; want renewed with the same token", g, err)
 		}
 	}
 }

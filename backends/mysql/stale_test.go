@@ -53,7 +53,7 @@ func TestStaleTokenIsRefusedByANewServer(t *testing.T) {
 				old.mustAcquire(t)
 				checks, owns := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
 				if ok, _, err := checks.Check(t.Context(), end, a.Token); ok || err != nil {
-					t.Errorf("CHECK of the stale token: %v, %v", ok, err)
+					t.Errorf("CHECK of the stale token: %v, %v; want false", ok, err)
 				}
 				k := tokens{mutex: end, list: []uint64{a.Token}}
 				k.begin(t, "old", ownerOf(t, owns, end).Token, owns, checks, one)
@@ -76,14 +76,14 @@ func TestStaleTokenAffectsNoLaterTenureOfItsContender(t *testing.T) {
 	two := serve(t, store.Addr, withoutMigration)
 	g, err := two.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long, Token: a.Token})
 	if err != nil || g.Status != simba.StatusLost {
-		t.Errorf("GUARD: %+v, %v", g, err)
+		t.Errorf("GUARD with the stale token: %+v, %v; want lost", g, err)
 	}
 	three := serve(t, store.Addr, withoutMigration)
 	if ok, _, err := three.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: a.Token}); ok || err != nil {
-		t.Errorf("RELEASE: %v, %v", ok, err)
+		t.Errorf("RELEASE with the stale token: %v, %v; want false", ok, err)
 	}
 	if o := ownerOf(t, three, "m"); o.Owner != "a" || o.Token <= a.Token {
-		t.Errorf("%+v", o)
+		t.Errorf("OWNER: %+v; want a with its new token", o)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestServersAgreeOnAnAssignedToken(t *testing.T) {
 		token := <-seen
 		for range 7 {
 			if other := <-seen; other != token {
-				t.Errorf("they saw tokens %d and %d", token, other)
+				t.Errorf("two servers report the tokens %d and %d for one tenure", token, other)
 			}
 		}
 		k.begin(t, "old", token, servers...)
@@ -146,10 +146,10 @@ func TestLeaseOlderThanTheColumnKeepsItsToken(t *testing.T) {
 				k.goOn(t, "a", b)
 				b.mustKeep(t, k.mutex, "a", k.list[0])
 				if o, _, err := b.Acquire(t.Context(), request(k.mutex, "a", long)); err != nil || o.Status != simba.StatusRenewed || o.Token != k.list[0] {
-					t.Errorf("%s: a renews by ACQUIRE: %+v, %v", name, o, err)
+					t.Errorf("%s: ACQUIRE of a: %+v, %v; want renewed with the same token", name, o, err)
 				}
 				if g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: k.mutex, Contender: "a", TTL: long}); err != nil || g.Status != simba.StatusRenewed || g.Token != k.list[0] {
-					t.Errorf("%s: a renews by GUARD: %+v, %v", name, g, err)
+					t.Errorf("%s: GUARD of a: %+v, %v; want renewed with the same token", name, g, err)
 				}
 			}
 			if i == 0 {
@@ -221,10 +221,10 @@ func TestTokensAreMillionsOfTheVersion(t *testing.T) {
 			t.Errorf("%s: token %d, in the table %d, want %d", mutex, a.Token, stored, c.want)
 		}
 		if o, _, err := b.Acquire(t.Context(), request(mutex, "a", long)); err != nil || o.Status != simba.StatusRenewed || o.Token != c.want {
-			t.Errorf("%s: %+v, %v", mutex, o, err)
+			t.Errorf("%s: ACQUIRE repeated: %+v, %v; want renewed with the same token", mutex, o, err)
 		}
 		if ok, _, err := b.Check(t.Context(), mutex, c.want); !ok || err != nil {
-			t.Errorf("%s: CHECK: %v, %v", mutex, ok, err)
+			t.Errorf("%s: CHECK of the token: %v, %v; want true", mutex, ok, err)
 		}
 		release(t, b, mutex, "a")
 	}

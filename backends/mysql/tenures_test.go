@@ -13,7 +13,7 @@ func TestRememberedTenuresAreBounded(t *testing.T) {
 	for i := range 5 * maxTenures {
 		s.note(fmt.Sprint(i), live("a", 4), 0)
 		if n := len(s.recent) + len(s.older); n > 2*maxTenures {
-			t.Fatalf("%d are remembered", n)
+			t.Fatalf("%d tenures are remembered, more than the limit", n)
 		}
 	}
 	for i := 4 * maxTenures; i < 5*maxTenures; i++ {
@@ -22,7 +22,7 @@ func TestRememberedTenuresAreBounded(t *testing.T) {
 		}
 	}
 	if !s.note("0", live("b", 5), 0) {
-		t.Error("the first was not forgotten")
+		t.Error("the first tenure was not forgotten")
 	}
 }
 
@@ -67,7 +67,7 @@ func TestSuccessorOfAJVMOwnerWithoutATokenIsRecognized(t *testing.T) {
 		{row{missing: true}, 9, true, "the row was deleted"},
 	} {
 		if own := s.note("m", c.row, c.since); own != c.own {
-			t.Errorf("%d: %s: %+v has a token of its own: %v", i, c.why, c.row, own)
+			t.Errorf("round %d, %s: note of %+v returned %v", i, c.why, c.row, own)
 		}
 	}
 }

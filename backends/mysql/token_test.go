@@ -21,7 +21,7 @@ type tokens struct {
 func (k *tokens) begin(t *testing.T, owner string, token uint64, servers ...*Backend) {
 	t.Helper()
 	if n := len(k.list); n > 0 && token <= k.list[n-1] {
-		t.Errorf("%s has token %d after %v", owner, token, k.list)
+		t.Errorf("%s has token %d, not above the earlier ones %v", owner, token, k.list)
 	}
 	k.list = append(k.list, token)
 	k.goOn(t, owner, servers...)
@@ -38,7 +38,8 @@ func (k *tokens) goOn(t *testing.T, owner string, servers ...*Backend) {
 		}
 		for j, token := range k.list {
 			if ok, _, err := b.Check(t.Context(), k.mutex, token); err != nil || ok != (j == last) {
-				t.Errorf("server %d: CHECK of token %d of %v is %v, %v", i, token, k.list, ok, err)
+				t.Errorf("server %d: CHECK of token %d of %v is %v, %v; want true only for the last",
+					i, token, k.list, ok, err)
 			}
 		}
 	}
@@ -49,7 +50,7 @@ func (j jvm) mustAcquire(t testing.TB) (token uint64) {
 	t.Helper()
 	token, owns, err := j.acquireToken(t.Context())
 	if err != nil || !owns {
-		t.Fatalf("%s was to acquire %s: %v, %v", j.id, j.mutex, owns, err)
+		t.Fatalf("acquire of the Simba contender %s for %s: %v, %v; want true", j.id, j.mutex, owns, err)
 	}
 	return token
 }
@@ -113,7 +114,7 @@ func TestTokensGrowAndAgreeAcrossJVMAndOwnTenures(t *testing.T) {
 					k.begin(t, "a", a.Token, one, two)
 					var token uint64
 					if err := db.QueryRow("SELECT fencing_token FROM simba_mutex WHERE mutex = ?", mutex).Scan(&token); err != nil || token != a.Token {
-						t.Errorf("the table has token %d, %v, we have %d", token, err, a.Token)
+						t.Errorf("the table has token %d, %v, ACQUIRE returned %d", token, err, a.Token)
 					}
 					stop("a", nil)
 
@@ -154,7 +155,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 		b.id = "b"
 		return a, b
 	}
-	t.Run("the first on its mutex", func(t *testing.T) {
+	t.Run("the first owner of a mutex", func(t *testing.T) {
 		a, _ := fresh(t, "first")
 		a.mustAcquire(t)
 		a.mustAcquire(t)
@@ -163,7 +164,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 		a.mustAcquire(t)
 		k.goOn(t, "a", servers...)
 	})
-	t.Run("after a known tenure, by many at once", func(t *testing.T) {
+	t.Run("after a known tenure, read by many servers at once", func(t *testing.T) {
 		for round := range 10 {
 			mutex := fmt.Sprint("next-", round)
 			a, b := fresh(t, mutex)
@@ -190,12 +191,12 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 				list[i] = <-seen
 			}
 			if slices.Min(list) != slices.Max(list) {
-				t.Errorf("they saw tokens %v", list)
+				t.Errorf("the servers report the tokens %v for one tenure, want one", list)
 			}
 			k.begin(t, "b", list[0], servers...)
 		}
 	})
-	t.Run("the same again, after a known release", func(t *testing.T) {
+	t.Run("the same owner again, after a known release", func(t *testing.T) {
 		a, _ := fresh(t, "again")
 		k := tokens{mutex: "again"}
 		for range 3 {
@@ -203,11 +204,11 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 			k.begin(t, "a", ownerOf(t, servers[0], "again").Token, servers[0])
 			a.giveUp(t)
 			if o := ownerOf(t, servers[0], "again"); o.Owner != "" {
-				t.Errorf("%+v", o)
+				t.Errorf("OWNER after the release: %+v; want no owner", o)
 			}
 		}
 	})
-	t.Run("when it asks a server", func(t *testing.T) {
+	t.Run("when the owner asks a server", func(t *testing.T) {
 		for name, ask := range map[string]func(mutex string) (simba.Outcome, error){
 			"acquire": func(mutex string) (simba.Outcome, error) {
 				o, _, err := servers[0].Acquire(t.Context(), request(mutex, "b", long))
@@ -223,7 +224,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 			b.mustAcquire(t)
 			o, err := ask(name)
 			if err != nil || o.Status != simba.StatusRenewed || o.Token <= a.Token {
-				t.Errorf("%s: %+v, %v after token %d", name, o, err, a.Token)
+				t.Errorf("%s of b: %+v, %v; want renewed with a token above %d", name, o, err, a.Token)
 			}
 			k := tokens{mutex: name, list: []uint64{a.Token}}
 			k.begin(t, "b", o.Token, servers[0])
@@ -248,7 +249,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 		await(t, "b is announced", func() bool { return len(tenureEvents(servers[0], "followed")) == 3 })
 		list, _, err := servers[0].History(t.Context(), simba.HistoryRequest{Mutex: "followed", Count: 3})
 		if err != nil || list[0].Token != list[1].Token || list[2].Token <= list[0].Token || list[2].Owner != "b" {
-			t.Errorf("%+v, %v", list, err)
+			t.Errorf("HISTORY: %+v, %v; want b's tenure last, with a larger token", list, err)
 		}
 	})
 }
@@ -265,11 +266,11 @@ func TestSimba33OwnerWithAMultipleOfAMillionIsReassigned(t *testing.T) {
 	k.begin(t, "now", now.mustAcquire(t), b)
 	now.giveUp(t)
 	if token := now.mustAcquire(t); token != 2_000_000 {
-		t.Errorf("token %d", token)
+		t.Errorf("the Simba contender has token %d, want 2000000", token)
 	}
 	k.begin(t, "now", ownerOf(t, b, "m").Token, b)
 	if token := now.mustAcquire(t); token != k.list[1] {
-		t.Errorf("it has token %d, we show %v", token, k.list)
+		t.Errorf("the Simba contender has token %d, OWNER reported %v", token, k.list)
 	}
 	now.giveUp(t)
 	k.begin(t, "now", now.mustAcquire(t), b)
@@ -301,7 +302,7 @@ func TestServerNoticesTheColumnBeforeItGrants(t *testing.T) {
 		must(t, db, addToken)
 		l, ok, err := begin(&b.store, name, 2)
 		if !ok || err != nil {
-			t.Fatalf("%s: %v, %v", name, ok, err)
+			t.Fatalf("%s: %v, %v; want the mutex acquired", name, ok, err)
 		}
 		var token uint64
 		if err := db.QueryRow("SELECT fencing_token FROM simba_mutex").Scan(&token); err != nil || token != l.token {

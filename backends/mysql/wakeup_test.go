@@ -50,7 +50,7 @@ func TestRefreshDelayIsTheContentionTiming(t *testing.T) {
 			t.Errorf("%s: %v to %v, want [%v, %v)", name, least, most, c.from, c.to)
 		}
 		if spread := c.to - c.from; most-least < spread/2 {
-			t.Errorf("%s: only %v to %v", name, least, most)
+			t.Errorf("%s: the delays are only from %v to %v", name, least, most)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestAnswerOlderThanAWaiterGrantsItNothing(t *testing.T) {
 	}
 	release(t, b, "old", "b")
 	if o := w.granted(t); o.Token <= other.Token {
-		t.Errorf("%+v after token %d", o, other.Token)
+		t.Errorf("the waiter: %+v; want a token above %d", o, other.Token)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestGuardThatWaitsForItsRowRevivesNoLease(t *testing.T) {
 		await(t, "the end is reported", func() bool { return ownerOf(t, other, how).Owner == "" })
 		tx.Rollback()
 		if err := <-done; err != nil {
-			t.Errorf("%s: %v", how, err)
+			t.Errorf("GUARD by %s: %v", how, err)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func TestWaiterThatReturnsWhileItLeavesIsGranted(t *testing.T) {
 		<-left
 		list, _, err := b.Queue(t.Context(), mutex, 10)
 		if err != nil || len(list) != 0 {
-			t.Errorf("an owner waits: %+v, %v", list, err)
+			t.Errorf("QUEUE: %+v, %v; want nothing, not the owner", list, err)
 		}
 	}
 }
@@ -241,7 +241,7 @@ func TestWaiterIsNotWokenBeforeItsRequestReturns(t *testing.T) {
 		}
 		o, err := b.tryAcquireBlocked(ctx, m, ticket)
 		if err != nil || o.Status != simba.StatusRenewed || o.TTL <= time.Minute {
-			t.Errorf("%s: %+v, %v", by, o, err)
+			t.Errorf("%s: %+v, %v; want renewed with its new lease", by, o, err)
 		}
 	}
 }
@@ -353,7 +353,7 @@ func TestChangesBetweenTwoReads(t *testing.T) {
 		"taken and expired":        {over("", 1), over("b", 2), []string{"acquired b 2", "expired b 2"}},
 		"taken again after expiry": {over("a", 1), live("a", 2), []string{"acquired a 2"}},
 		"still free":               {over("", 1), over("", 5), nil},
-		"still over":               {over("a", 1), over("a", 1), nil},
+		"still expired":            {over("a", 1), over("a", 1), nil},
 
 		"with a token: nothing":                     {liveAs("a", 4, 2), liveAs("a", 4, 2), nil},
 		"with a token: renewals on the JVM":         {liveAs("a", 4, 2), liveAs("a", 9, 2), nil},
@@ -363,15 +363,15 @@ func TestChangesBetweenTwoReads(t *testing.T) {
 		"with a token: expired, taken by the same":  {liveAs("a", 4, 2), liveAs("a", 5, 3), []string{"expired a 2", "acquired a 3"}},
 		"with a token: expired and taken":           {liveAs("a", 4, 4), liveAs("b", 5, 5), []string{"expired a 4", "acquired b 5"}},
 
-		"ours: expired and taken":                 {liveAs("a", 4, 4_000_000), liveAs("b", 5, 5_000_000), []string{"expired a 4000000", "acquired b 5000000"}},
-		"ours: released and taken":                {liveAs("a", 4, 4_000_000), liveAs("b", 6, 6_000_000), []string{"released a 4000000", "acquired b 6000000"}},
-		"the owner is given a token":              {liveAs("a", 5, 4_000_000), liveAs("a", 5, 5_000_001), nil},
-		"it renews, and is given a token":         {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_001), nil},
-		"one without a token is ours now":         {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_000), []string{"released a 5000000", "acquired a 7000000"}},
-		"older than the column: backfilled":       {liveAs("a", 5, 0), liveAs("a", 5, 5_000_002), nil},
-		"from before the column: a JVM's renewal": {liveAs("a", 5, 5_000_002), liveAs("a", 6, 5_000_002), nil},
-		"from before the column: ours, twice":     {liveAs("a", 5, 5_000_002), liveAs("a", 7, 7_000_000), []string{"released a 5", "acquired a 7000000"}},
-		"from before the column: expired":         {liveAs("a", 5, 5_000_002), overAs("a", 5, 5_000_002), []string{"expired a 5"}},
+		"ours: expired and taken":                      {liveAs("a", 4, 4_000_000), liveAs("b", 5, 5_000_000), []string{"expired a 4000000", "acquired b 5000000"}},
+		"ours: released and taken":                     {liveAs("a", 4, 4_000_000), liveAs("b", 6, 6_000_000), []string{"released a 4000000", "acquired b 6000000"}},
+		"the owner is given a token":                   {liveAs("a", 5, 4_000_000), liveAs("a", 5, 5_000_001), nil},
+		"the owner renews, and is given a token":       {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_001), nil},
+		"a tenure without a token is followed by ours": {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_000), []string{"released a 5000000", "acquired a 7000000"}},
+		"older than the column: backfilled":            {liveAs("a", 5, 0), liveAs("a", 5, 5_000_002), nil},
+		"from before the column: a JVM's renewal":      {liveAs("a", 5, 5_000_002), liveAs("a", 6, 5_000_002), nil},
+		"from before the column: ours, twice":          {liveAs("a", 5, 5_000_002), liveAs("a", 7, 7_000_000), []string{"released a 5", "acquired a 7000000"}},
+		"from before the column: expired":              {liveAs("a", 5, 5_000_002), overAs("a", 5, 5_000_002), []string{"expired a 5"}},
 	} {
 		b := newBackend(Options{Notices: &notices{}}, newStore(nil, table{}, testTimeout), endpoint{})
 		b.announceChange("m", c.before, c.now)

@@ -64,11 +64,11 @@ func TestTenureBoundariesAreRecordedOnce(t *testing.T) {
 	p := &recorder{}
 	c := NewEventLog(p, 0)
 	if n := c.Record(acquired("m", "a", 1), acquired("m", "a", 1)); n != 1 {
-		t.Errorf("%d are new", n)
+		t.Errorf("Record of one acquired event twice: %d are new, want 1", n)
 	}
 	// Another server reports the same end as an expiry.
 	if n := c.Record(endOf(simba.EventReleased, "m", "a", 1), endOf(simba.EventExpired, "m", "a", 1)); n != 1 {
-		t.Errorf("%d are new", n)
+		t.Errorf("Record of one end twice: %d are new, want 1", n)
 	}
 	c.Record(acquired("m", "a", 1)) // late
 	c.Record(acquired("other", "a", 1))
@@ -77,7 +77,7 @@ func TestTenureBoundariesAreRecordedOnce(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := p.on(simba.EventChannel("m")); len(got) != 3 {
-		t.Errorf("published %q", got)
+		t.Errorf("published %q, want 3 events", got)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestQueuedAndLeftAreRecordedEachTime(t *testing.T) {
 		c.Record(simba.Event{Kind: simba.EventQueued, Mutex: "m", Owner: "a"}, simba.Event{Kind: simba.EventLeft, Mutex: "m", Owner: "a"})
 	}
 	if got := story(c, "m"); len(got) != 4 {
-		t.Errorf("%q", got)
+		t.Errorf("HISTORY: %q; want each queued and left event", got)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestPublishedEventsEqualTheHistory(t *testing.T) {
 	var want []string
 	for _, e := range c.Find(simba.HistoryRequest{Mutex: "m"}) {
 		if e.At == 0 {
-			t.Errorf("no time: %+v", e)
+			t.Errorf("the event has no time: %+v", e)
 		}
 		want = append(want, string(e.AppendJSON(nil)))
 	}
@@ -106,7 +106,7 @@ func TestPublishedEventsEqualTheHistory(t *testing.T) {
 		t.Errorf("published %q, want %q", got, want)
 	}
 	if got := p.on(simba.MutexChannel("m")); len(got) != 0 {
-		t.Errorf("Record announced %q", got)
+		t.Errorf("Record published notices: %q; want none", got)
 	}
 }
 
@@ -126,22 +126,22 @@ func TestNoNoticeWithoutSubscribers(t *testing.T) {
 	c := NewEventLog(p, 0)
 	c.Announce(acquired("m", "a", 1))
 	if len(p.lines) != 0 || len(story(c, "m")) != 1 {
-		t.Errorf("published %q, history %q", p.lines, story(c, "m"))
+		t.Errorf("without subscribers: published %q, want none; history %q, want one event", p.lines, story(c, "m"))
 	}
 }
 
 func TestLastIsTheLastBeginningOrEnd(t *testing.T) {
 	c := NewEventLog(&recorder{}, 0)
 	if _, ok := c.Last("m"); ok {
-		t.Error("there is none yet")
+		t.Error("Last of a new mutex returned an event, want none")
 	}
 	c.Record(acquired("m", "a", 1), simba.Event{Kind: simba.EventQueued, Mutex: "m", Owner: "b"})
 	if e, ok := c.Last("m"); !ok || e.Kind != simba.EventAcquired || e.Owner != "a" {
-		t.Errorf("%+v", e)
+		t.Errorf("Last: %+v; want acquired by a", e)
 	}
 	c.Record(endOf(simba.EventExpired, "m", "a", 1))
 	if e, _ := c.Last("m"); e.Kind != simba.EventExpired || e.Token != 1 {
-		t.Errorf("%+v", e)
+		t.Errorf("Last: %+v; want expired with token 1", e)
 	}
 }
 
@@ -156,11 +156,11 @@ func TestEventLogKeepsItsLimit(t *testing.T) {
 		t.Errorf("it keeps %d boundaries, and the last of %d mutexes", len(c.seen), len(c.last))
 	}
 	if got := story(c, "m0"); len(got) != 0 {
-		t.Errorf("not removed: %q", got)
+		t.Errorf("the history of the oldest mutex was not removed: %q", got)
 	}
 	last := fmt.Sprint("m", 5*limit-1)
 	if got := story(c, last); len(got) != 2 {
-		t.Errorf("removed: %q", got)
+		t.Errorf("the history of the newest mutex: %q; want 2 events", got)
 	}
 	// The last event of a mutex stays although its first one is removed.
 	c = NewEventLog(&recorder{}, limit)
@@ -168,7 +168,7 @@ func TestEventLogKeepsItsLimit(t *testing.T) {
 		c.Record(acquired("m", "a", uint64(i+1)))
 	}
 	if e, ok := c.Last("m"); !ok || e.Token != 3*limit {
-		t.Errorf("%+v, %v", e, ok)
+		t.Errorf("Last: %+v, %v; want the newest token", e, ok)
 	}
 }
 
@@ -187,12 +187,12 @@ func TestConcurrentEventsAreNumberedAndPublishedInOrder(t *testing.T) {
 	all.Wait()
 	events := c.Find(simba.HistoryRequest{Mutex: "m", Count: 1000})
 	if len(events) != 400 || c.Seq() != before+400 {
-		t.Fatalf("%d events, number %d after %d", len(events), c.Seq(), before)
+		t.Fatalf("the history has %d events, and Seq is %d after %d; want 400 more", len(events), c.Seq(), before)
 	}
 	published := p.on(simba.EventChannel("m"))
 	for i, e := range events {
 		if e.Seq != before+simba.Seq(i+1) || published[i] != string(e.AppendJSON(nil)) {
-			t.Fatalf("event %d: %+v, published %s", i, e, published[i])
+			t.Fatalf("event %d is %+v, but published was %s", i, e, published[i])
 		}
 	}
 }
@@ -203,11 +203,11 @@ func TestFindBySinceAndCount(t *testing.T) {
 		c.Record(acquired("m", "a", uint64(i+1)))
 	}
 	if got := c.Find(simba.HistoryRequest{Mutex: "m"}); len(got) != 10 || got[9].Token != 20 {
-		t.Errorf("without a count: %+v", got)
+		t.Errorf("Find without a count: %+v; want the newest 10 events", got)
 	}
 	all := c.Find(simba.HistoryRequest{Mutex: "m", Count: 100})
 	if got := c.Find(simba.HistoryRequest{Mutex: "m", Count: 100, Since: all[17].Seq}); !slices.Equal(got, all[18:]) {
-		t.Errorf("since: %+v", got)
+		t.Errorf("Find since event 17: %+v; want the events after it", got)
 	}
 }
 
@@ -244,7 +244,7 @@ func TestEarlyTenureIsHeldBack(t *testing.T) {
 		c.Record(endOf(simba.EventReleased, "m", "d", 4)) // too late to wait for
 		want(append(in, "acquired d 4", "acquired e 5", "released d 4")...)
 		if len(c.held) != 0 {
-			t.Errorf("%v are held back", c.held)
+			t.Errorf("events are still held back: %v", c.held)
 		}
 	})
 }
@@ -260,7 +260,7 @@ func TestHeldEventKeepsItsFirstVersion(t *testing.T) {
 		c.Record(acquired("m", "b", 2))
 		c.Record(endOf(simba.EventReleased, "m", "a", 1))
 		if last, _ := c.Last("m"); last.Owner != "b" || last.Reason != "handoff" {
-			t.Errorf("%+v", last)
+			t.Errorf("Last: %+v; want b with the reason handoff", last)
 		}
 	})
 }
@@ -282,7 +282,7 @@ func TestAwaitWaitsForHeldEvents(t *testing.T) {
 		began := time.Now()
 		find("acquired a 1")
 		if waited := time.Since(began); waited != 0 {
-			t.Errorf("waited %v for nothing", waited)
+			t.Errorf("Await waited %v though no event was held back", waited)
 		}
 
 		// The end of a arrives after 30 ms.
@@ -291,7 +291,7 @@ func TestAwaitWaitsForHeldEvents(t *testing.T) {
 		in := []string{"acquired a 1", "expired a 1", "acquired b 2"}
 		find(in...)
 		if waited := time.Since(began); waited != 30*time.Millisecond {
-			t.Errorf("waited %v", waited)
+			t.Errorf("Await waited %v, want 30 ms", waited)
 		}
 
 		// No event of the end of b arrives. An event that is held back later does not prolong the
@@ -333,11 +333,11 @@ func TestEndBeforeBeginningIsHeldBack(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 		if got := story(c, "m"); !slices.Equal(got, append(in, "released f 6")) || len(c.held) != 0 {
-			t.Errorf("%q, and %v are held back", got, c.held)
+			t.Errorf("history %q, held back %v; want all recorded and none held back", got, c.held)
 		}
 		c.Record(acquired("m", "f", 6)) // too late
 		if got := story(c, "m"); !slices.Equal(got, append(in, "released f 6")) {
-			t.Errorf("%q", got)
+			t.Errorf("history %q; want no event that is too late", got)
 		}
 	})
 }
@@ -345,12 +345,12 @@ func TestEndBeforeBeginningIsHeldBack(t *testing.T) {
 func TestQueueSettings(t *testing.T) {
 	var w QueueSettings
 	if w.HandoffWindow() != 0 || w.QueueGrace() != 0 {
-		t.Error("not zero")
+		t.Error("new settings are not zero")
 	}
 	w.SetHandoffWindow(1)
 	w.SetQueueGrace(2)
 	if w.HandoffWindow() != 1 || w.QueueGrace() != 2 {
-		t.Error("not what was set")
+		t.Error("the settings are not those that were set")
 	}
 }
 
@@ -389,7 +389,7 @@ func TestEventsFromReplyAndStoreAreRecordedInOrderOfTenures(t *testing.T) {
 			time.Sleep(c.ReorderWindow)
 			got := c.Find(simba.HistoryRequest{Mutex: "m", Count: 100})
 			if !slices.EqualFunc(got, want, func(a, b simba.Event) bool { return a.Kind == b.Kind && a.Token == b.Token }) {
-				t.Fatalf("seed %d: %v", seed, got)
+				t.Fatalf("seed %d: the history is %v, want it in the order of tenures", seed, got)
 			}
 		})
 	}
@@ -409,6 +409,6 @@ func TestEarlyTenureIsRecordedAfterAllEarlierOnes(t *testing.T) {
 	c.Record(second, three)
 	want := []simba.Event{one, first, two, second, three}
 	if got := c.Find(simba.HistoryRequest{Mutex: "m", Count: 10}); !slices.EqualFunc(got, want, func(a, b simba.Event) bool { return a.Kind == b.Kind && a.Token == b.Token }) {
-		t.Errorf("%v", got)
+		t.Errorf("the history is %v, want the early tenure after all earlier ones", got)
 	}
 }

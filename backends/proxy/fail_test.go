@@ -19,11 +19,11 @@ func TestFailWakesTheWaiterAndEndReturnsTheError(t *testing.T) {
 	waiterA.expect(t, 1)
 	waiterB.expect(t, 0)
 	if o, err := a.End(simba.EndWoken); err != errRefused || o != (simba.Outcome{}) {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("End of the failed wait: %+v, %v; want the error of Fail", o, err)
 	}
 	s.expect(t, "leave a 2")
 	if l.Find("m", "a") != nil || l.Grant("m", "a", Grant{Token: 7}) {
-		t.Error("it still waits")
+		t.Error("the failed waiter still waits")
 	}
 	if _, err := a.Abandon(); err != nil {
 		t.Error(err)
@@ -37,7 +37,7 @@ func TestFailedWaitReturnsTheErrorThoughLeaveFails(t *testing.T) {
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)
 	if o, err := a.End(simba.EndWoken); err != errRefused || o != (simba.Outcome{}) {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("End of the failed wait: %+v, %v; want the error of Fail", o, err)
 	}
 }
 
@@ -51,7 +51,7 @@ func TestGrantBeforeEndWinsOverTheError(t *testing.T) {
 		a, _ := enter(l, "m", "a")
 		grant(l)
 		if o, err := a.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 7 {
-			t.Errorf("%s: %+v, %v", name, o, err)
+			t.Errorf("%s, End: %+v, %v; want acquired with token 7", name, o, err)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestGrantFoundInTheStoreWinsOverTheError(t *testing.T) {
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)
 	if o, err := a.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 7 {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("End: %+v, %v; want acquired with the token in the store, 7", o, err)
 	}
 	if _, err := a.Abandon(); err != nil {
 		t.Error(err)
@@ -76,7 +76,7 @@ func TestFailedWaiterStaysQueuedIfItsConnectionIsGone(t *testing.T) {
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)
 	if o, err := a.End(simba.EndGone); err != nil || o.Status != simba.StatusQueued {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("End of the gone waiter: %+v, %v; want queued", o, err)
 	}
 	s.expect(t, "leave a 3")
 }

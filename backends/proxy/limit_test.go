@@ -20,6 +20,6 @@ func TestEventLogKeepsDocumentedHistory(t *testing.T) {
 	}
 	c.Record(acquired("m", "a", documented))
 	if first, m := count("first"), count("m"); first != 0 || m != documented {
-		t.Errorf("with one more it keeps %d and %d", first, m)
+		t.Errorf("after one event more it keeps %d of first and %d of m, want 0 and the documented number", first, m)
 	}
 }

@@ -105,15 +105,15 @@ func TestGrantWakesItsWaiterOnceAndEndReturnsIt(t *testing.T) {
 		t.Error("a grant of another contender or mutex was accepted")
 	}
 	if !l.Grant("m", "a", Grant{Token: 7}) {
-		t.Error("the grant was not accepted")
+		t.Error("the grant to the waiter was not accepted")
 	}
 	if l.Grant("m", "a", Grant{Token: 8}) {
-		t.Error("granted twice")
+		t.Error("a second grant to the waiter was accepted")
 	}
 	b.expect(t, 1)
 	for _, why := range []simba.EndReason{simba.EndTimeout} {
 		if o, err := ticket.End(why); err != nil || o.Status != simba.StatusAcquired || o.Token != 7 {
-			t.Errorf("%+v, %v", o, err)
+			t.Errorf("End of the granted wait: %+v, %v; want acquired with token 7", o, err)
 		}
 	}
 	s.expect(t, "granted a 7")
@@ -125,7 +125,7 @@ func TestGrantOfGoneWaiterIsHandedOff(t *testing.T) {
 	ticket, _ := enter(l, "m", "a")
 	l.Grant("m", "a", Grant{Token: 7})
 	if o, err := ticket.End(simba.EndGone); err != nil || o.Status == simba.StatusAcquired {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("End of the gone waiter: %+v, %v; want no grant", o, err)
 	}
 	s.expect(t, "hand off a 7")
 }
@@ -148,7 +148,7 @@ func TestAbandonHandsOffTheLaterTenureOfEnd(t *testing.T) {
 	ticket, _ := enter(l, "m", "a")
 	l.Grant("m", "a", Grant{Token: 7})
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Token != 9 {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("End: %+v, %v; want the later token 9", o, err)
 	}
 	_, _ = ticket.Abandon()
 	s.expect(t, "granted a 7", "hand off a 9")
@@ -171,7 +171,7 @@ func TestGrantThatExpiredBeforeEndIsReacquired(t *testing.T) {
 	for name, grant := range map[string]func() Grant{
 		"by time":              tooLate,
 		"as the store reports": func() Grant { return Grant{Confirm: true, Ended: true} },
-		"by the store's clock, which counts in milliseconds": func() Grant {
+		"by the store's clock of milliseconds": func() Grant {
 			return Grant{Token: 7, Since: time.Now().Add(-time.Second + 900*time.Microsecond)}
 		},
 	} {
@@ -180,12 +180,12 @@ func TestGrantThatExpiredBeforeEndIsReacquired(t *testing.T) {
 			s.next, _ = enter(NewWaiters(s), "m", "a")
 			ticket := endedBy(s, grant())
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
-				t.Errorf("%+v, %v", o, err)
+				t.Errorf("End of the expired grant: %+v, %v; want waiting", o, err)
 			}
 			s.ended = false
 			s.next.Grant(Grant{Token: 9})
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 9 {
-				t.Errorf("%+v, %v", o, err)
+				t.Errorf("End of the next grant: %+v, %v; want acquired with token 9", o, err)
 			}
 			if _, err := ticket.Abandon(); err != nil {
 				t.Error(err)
@@ -201,7 +201,7 @@ func TestGrantConfirmedTooLateIsReacquired(t *testing.T) {
 	ticket := endedBy(s, Grant{Token: 7, Since: time.Now().Add(time.Hour), Confirm: true})
 	s.ended, s.late = false, true
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("End of the grant that is confirmed too late: %+v, %v; want waiting", o, err)
 	}
 	s.expect(t, "granted a 7", "reacquire a")
 }
@@ -212,10 +212,10 @@ func TestRepeatedlyReacquiredTicketsFormNoChain(t *testing.T) {
 	for range 5 {
 		s.next, _ = enter(NewWaiters(s), "m", "a")
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
-			t.Fatalf("%+v, %v", o, err)
+			t.Fatalf("End of the expired grant: %+v, %v; want waiting", o, err)
 		}
 		if ticket.next != simba.Ticket(ownTicket{s.next}) {
-			t.Fatalf("next is %v, not the last ticket", ticket.next)
+			t.Fatalf("the ticket's next is %v, want the last ticket", ticket.next)
 		}
 		s.next.Grant(tooLate())
 	}
@@ -225,7 +225,7 @@ func TestGrantOfReacquireIsTheOutcome(t *testing.T) {
 	s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
 	ticket := endedBy(s, tooLate())
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 9 {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("End of the expired grant: %+v, %v; want acquired with token 9", o, err)
 	}
 	_, _ = ticket.Abandon()
 	s.expect(t, "granted a 7", "reacquire a", "hand off a 9")
@@ -233,12 +233,12 @@ func TestGrantOfReacquireIsTheOutcome(t *testing.T) {
 
 func TestExpiredGrantIsNotReacquiredIfItsContenderHasALaterRequest(t *testing.T) {
 	queued := simba.Outcome{Status: simba.StatusQueued}
-	t.Run("and waits there", func(t *testing.T) {
+	t.Run("and waits", func(t *testing.T) {
 		s := &fakeEnder{outcome: queued}
 		ticket := endedBy(s, tooLate())
 		_, later := enter(ticket.waiters, "m", "a")
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
-			t.Errorf("%+v, %v", o, err)
+			t.Errorf("End of the earlier request: %+v, %v; want queued", o, err)
 		}
 		s.expect(t, "granted a 7", "replaced a")
 		later.expect(t, 0)
@@ -246,14 +246,14 @@ func TestExpiredGrantIsNotReacquiredIfItsContenderHasALaterRequest(t *testing.T)
 	t.Run("and polls", func(t *testing.T) {
 		s := &fakeEnder{outcome: queued, position: 3}
 		if o, err := endedBy(s, tooLate()).End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
-			t.Errorf("%+v, %v", o, err)
+			t.Errorf("End of the earlier request: %+v, %v; want queued", o, err)
 		}
 		s.expect(t, "granted a 7", "replaced a")
 	})
 	t.Run("and owns the mutex", func(t *testing.T) {
 		s := &fakeEnder{owner: "a"}
 		if o, err := endedBy(s, tooLate()).End(simba.EndWoken); err != nil || o.Status != simba.StatusTimeout || o.Owner != "a" {
-			t.Errorf("%+v, %v", o, err)
+			t.Errorf("End of the earlier request: %+v, %v; want timeout with a as the owner", o, err)
 		}
 		s.expect(t, "granted a 7")
 	})
@@ -282,7 +282,7 @@ func TestWaitThatHasEndedAnywayIsNotReacquired(t *testing.T) {
 		s := &fakeEnder{}
 		ticket := endedBy(s, end.g)
 		if o, err := ticket.End(end.why); err != nil || o.Status != simba.StatusTimeout {
-			t.Errorf("%v %+v: %+v, %v", end.why, end.g, o, err)
+			t.Errorf("End with %v of the grant %+v: %+v, %v; want timeout", end.why, end.g, o, err)
 		}
 		s.expect(t, fmt.Sprintf("granted a %d", end.g.Token))
 	}
@@ -299,7 +299,7 @@ func TestAbandonHandsOffGrantFoundInTheStore(t *testing.T) {
 			first = "replaced a"
 		}
 		if o, err := ticket.End(simba.EndTimeout); err != nil || o.Token != 9 {
-			t.Errorf("%s: %+v, %v", how, o, err)
+			t.Errorf("End, %s: %+v, %v; want token 9", how, o, err)
 		}
 		_, _ = ticket.Abandon()
 		s.expect(t, first, "hand off a 9")
@@ -330,16 +330,16 @@ func TestSecondTicketOfAContenderReplacesTheFirst(t *testing.T) {
 	second, b := enter(l, "m", "a")
 	woken.expect(t, 1)
 	if w := l.Waiting("m"); len(w) != 2 || w[0] != second {
-		t.Errorf("waiting: %v", w)
+		t.Errorf("Waiting: %v; want the second ticket and b", w)
 	}
 	if l.Find("m", "a") != second || first.Withdraw() {
-		t.Error("the first is still there")
+		t.Error("the first ticket still waits after the second replaced it")
 	}
 	if first.Grant(Grant{Token: 6}) || l.Find("m", "a") != second {
 		t.Error("a grant for the first ticket ended the second")
 	}
 	if o, _ := first.End(simba.EndWoken); o.Status != simba.StatusQueued {
-		t.Errorf("the first: %+v", o)
+		t.Errorf("End of the first ticket: %+v; want queued", o)
 	}
 	if l.Find("m", "a") != second {
 		t.Error("the end of the first ticket removed the second")
@@ -354,7 +354,7 @@ func TestWithdrawReportsWhetherTheTicketStillWaited(t *testing.T) {
 	l := NewWaiters(&fakeEnder{})
 	ticket, _ := enter(l, "m", "a")
 	if !ticket.Withdraw() || ticket.Withdraw() {
-		t.Error("Withdraw is not true, then false")
+		t.Error("Withdraw twice did not return true, then false")
 	}
 	if l.Grant("m", "a", Grant{Token: 7}) {
 		t.Error("a withdrawn ticket was granted")
@@ -378,13 +378,13 @@ func TestWaitersAreListedByArrivalAndRemovedAtTheEnd(t *testing.T) {
 		t.Error("not in the order in which they entered")
 	}
 	if l.Count("m") != 50 || l.Len() != 51 || len(l.Mutexes()) != 2 || l.Count("none") != 0 || l.Waiting("none") != nil {
-		t.Errorf("%d of %d, %v", l.Count("m"), l.Len(), l.Mutexes())
+		t.Errorf("Count is %d, Len %d, Mutexes %v; want 50, 51 and two", l.Count("m"), l.Len(), l.Mutexes())
 	}
 	for _, ticket := range want {
 		_, _ = ticket.End(simba.EndTimeout)
 	}
 	if l.Count("m") != 0 || l.Len() != 1 || !slices.Equal(l.Mutexes(), []string{"other"}) {
-		t.Errorf("left over: %d, %v", l.Len(), l.Mutexes())
+		t.Errorf("after the ends Len is %d, Mutexes %v; want only one waiter of other", l.Len(), l.Mutexes())
 	}
 }
 
@@ -411,14 +411,14 @@ func TestTicketEndsExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
 		woken := b.woken.Load()
 		switch {
 		case woken > 1:
-			t.Fatalf("woken %d times", woken)
+			t.Fatalf("the waiter was woken %d times, want at most once", woken)
 		case o.Status == simba.StatusAcquired && woken != 1:
-			t.Fatalf("%+v, and never woken", o)
+			t.Fatalf("End returned %+v, but the waiter was not woken once", o)
 		case i%2 == 1 && (granted.Load() == 1) != (o.Status == simba.StatusAcquired):
-			t.Fatalf("granted %d times, and the end was %+v", granted.Load(), o)
+			t.Fatalf("the store granted %d times, and End returned %+v", granted.Load(), o)
 		}
 		if len(s.calls) != 1 {
-			t.Fatalf("calls: %q", s.calls)
+			t.Fatalf("the calls of the store are %q, want one", s.calls)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestClosedConnectionFailsNoRequest(t *testing.T) {
 			b.up.connections.closeBefore("", time.Now())
 			for range 20 {
 				if err := c.Ping(t.Context()).Err(); err != nil {
-					t.Errorf("with %d closed connections: %v", had, err)
+					t.Errorf("PING with %d closed connections in the pool: %v", had, err)
 				}
 			}
 			until(t, "the subscriber is back", func() bool { return b.subs.reachable("m") })
@@ -58,6 +58,6 @@ func TestCloseBeforeClosesOnlyOlderConnectionsToTheAddress(t *testing.T) {
 		_ = c.Close()
 	}
 	if len(all.open) != 0 {
-		t.Errorf("%d connections are left", len(all.open))
+		t.Errorf("closeBefore leaves %d connections, want 0", len(all.open))
 	}
 }

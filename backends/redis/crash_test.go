@@ -32,20 +32,20 @@ func TestWrongClockEstimateMovesNoLease(t *testing.T) {
 			misestimate()
 			o := owner(t, b, m)
 			if least := ttl - time.Since(since) - 10*time.Millisecond; o.Owner != contender || o.TTL < least || o.TTL > ttl {
-				t.Errorf("estimate off by %v: %+v, at least %v must be left", wrong, o, least)
+				t.Errorf("clock estimate off by %v: OWNER %+v; want at least %v left", wrong, o, least)
 			}
 		}
 		misestimate()
 		sent := time.Now()
 		a, _ := acquire(t, b, m, "a", ttl, nil)
 		if a.Status != simba.StatusAcquired {
-			t.Fatalf("%+v", a)
+			t.Fatalf("ACQUIRE: %+v; want acquired", a)
 		}
 		keeps("a", sent)
 		misestimate()
 		sent = time.Now()
 		if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: m, Contender: "a", TTL: ttl}); err != nil || o.Status != simba.StatusRenewed || o.Token != a.Token {
-			t.Errorf("%+v, %v", o, err)
+			t.Errorf("GUARD with a wrong clock estimate: %+v, %v; want renewed", o, err)
 		}
 		keeps("a", sent)
 		w := newWaiter()
@@ -54,11 +54,11 @@ func TestWrongClockEstimateMovesNoLease(t *testing.T) {
 		misestimate()
 		sent = time.Now()
 		if !release(t, b, m, "a") {
-			t.Error("a is not the owner")
+			t.Error("RELEASE of a returned 0, want 1")
 		}
 		w.await(t)
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-			t.Errorf("%+v, %v", o, err)
+			t.Errorf("the waiter: %+v, %v; want acquired", o, err)
 		}
 		keeps("b", sent)
 	}

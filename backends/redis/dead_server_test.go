@@ -37,7 +37,7 @@ func TestWaitersOfDeadServerAreRemovedTogether(t *testing.T) {
 	release(t, one, "m", "a")
 	w.await(t)
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Errorf("%+v %v", o, err)
+		t.Errorf("the waiter b: %+v %v; want acquired", o, err)
 	}
 	events, _, err := one.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 100})
 	if err != nil {
@@ -53,6 +53,6 @@ func TestWaitersOfDeadServerAreRemovedTogether(t *testing.T) {
 		}
 	}
 	if tenures != 3 || left != 2 { // the tenures are of a, w0 and b
-		t.Errorf("%d tenures, %d left: %v", tenures, left, events)
+		t.Errorf("HISTORY has %d tenures and %d ends of waits, want 3 and 2: %v", tenures, left, events)
 	}
 }

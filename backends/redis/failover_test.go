@@ -130,18 +130,19 @@ func checkReader(t *testing.T, url string, failover func() (url string, leads fu
 		right, err := read(t.Context(), reader, alice.Token, bob.Token)
 		if !unavailable(t, err) {
 			if !right {
-				t.Fatal("the reply is that of the old primary")
+				t.Fatal("the new node replied with the data of the old primary")
 			}
 			break
 		}
 		if refusals++; refusals > most || time.Since(from) > recovery {
-			t.Fatalf("no reply %v after the failover, %d times: %v", time.Since(from), refusals, err)
+			t.Fatalf("no read succeeds %v after the failover, %d attempts failed: %v",
+				time.Since(from), refusals, err)
 		}
 	}
 	for range 20 {
 		all.Go(func() {
 			if right, err := read(t.Context(), reader, alice.Token, bob.Token); err != nil || !right {
-				t.Errorf("a stale connection is left: %v %v", right, err)
+				t.Errorf("a read over an old connection: %v %v; want the data of the new primary", right, err)
 			}
 		})
 	}
@@ -236,7 +237,7 @@ func TestPrimaryThatRefusesWritesAnswersNoReads(t *testing.T) {
 		for name, read := range readRequests {
 			_, err := read(t.Context(), b, a.Token, 0)
 			if refused := unavailable(t, err); refused != (set == "1") {
-				t.Errorf("%s with min-replicas-to-write %s: %v", name, set, err)
+				t.Errorf("%s with min-replicas-to-write %s: %v; want an UnavailableError only with 1", name, set, err)
 			}
 		}
 	}
@@ -261,7 +262,7 @@ func TestClusterMasterThatRefusesWritesAnswersNoReads(t *testing.T) {
 		for name, read := range readRequests {
 			_, err := read(t.Context(), b, a.Token, 0)
 			if refused := unavailable(t, err); refused != (set == "5") {
-				t.Errorf("%s with min-replicas-to-write %s: %v", name, set, err)
+				t.Errorf("%s with min-replicas-to-write %s: %v; want an UnavailableError only with 5", name, set, err)
 			}
 		}
 	}
@@ -304,7 +305,7 @@ func TestReadChangesNothingAtRedis(t *testing.T) {
 		}
 	}
 	if after := size(); before == "" || after != before || c.DBSize(t.Context()).Val() != keys {
-		t.Errorf("the append only file grew from %s to %s", before, after)
+		t.Errorf("the reads changed Redis: the append only file grew from %s to %s", before, after)
 	}
 }
 
@@ -341,7 +342,7 @@ func checkSubscriber(t *testing.T, url string, failover func()) {
 	other := serve(t, url, noNotices{})
 	release(t, other, "m", "alice")
 	if took := awaitGrant(t, w, ticket); took > recovery {
-		t.Errorf("granted %v after the failover and the release", took)
+		t.Errorf("the waiter was granted %v after the failover and the release, too late", took)
 	}
 	time.Sleep(time.Until(failed.Add(recovery)))
 	acquire(t, other, "n", "alice", 10*time.Minute, nil)
@@ -349,7 +350,7 @@ func checkSubscriber(t *testing.T, url string, failover func()) {
 	_, ticket = acquire(t, waits, "n", "bob", 10*time.Minute, w)
 	release(t, other, "n", "alice")
 	if took := awaitGrant(t, w, ticket); took > atOnce {
-		t.Errorf("granted %v after the release", took)
+		t.Errorf("the waiter was granted %v after the release, not at once", took)
 	}
 }
 
@@ -386,6 +387,6 @@ func TestSubscriberLeavesNodeThatCommandsDoNotGoTo(t *testing.T) {
 			d.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
 	})
 	if took := time.Since(moved); took > recovery {
-		t.Errorf("it took %v", took)
+		t.Errorf("the subscriber moved to the other node after %v, too late", took)
 	}
 }

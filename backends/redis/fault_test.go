@@ -44,7 +44,7 @@ func TestFlushedScriptsAreLoadedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o, _ := acquire(t, b, "m", "a", time.Minute, nil); i == 0 && o.Status != simba.StatusAcquired || i > 0 && o.Status != simba.StatusRenewed {
-			t.Fatalf("%+v", o)
+			t.Fatalf("ACQUIRE after SCRIPT FLUSH: %+v; want acquired the first time, then renewed", o)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func TestTokensGrowAfterFlushAll(t *testing.T) {
 	for range 5 {
 		o, _ := acquire(t, b, "m", "a", time.Minute, nil)
 		if o.Status != simba.StatusAcquired || o.Token <= last {
-			t.Fatalf("%+v after %d", o, last)
+			t.Fatalf("ACQUIRE after FLUSHALL: %+v; want acquired with a token above %d", o, last)
 		}
 		last = o.Token
 		if err := c.FlushAll(t.Context()).Err(); err != nil {
@@ -86,7 +86,7 @@ func TestWaitersAreQueuedAgainAfterFlushAll(t *testing.T) {
 	for i, w := range waiters { // within reconcileInterval
 		w.await(t)
 		if o, err := tickets[i].End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-			t.Fatalf("%d: %+v %v", i, o, err)
+			t.Fatalf("waiter %d after FLUSHALL: %+v %v; want acquired", i, o, err)
 		}
 		release(t, b, "m", fmt.Sprint("w", i))
 	}
@@ -127,7 +127,7 @@ func failOver(t *testing.T, one, two *Backend, primary *stores.Server) {
 	_, ticket := acquire(t, two, "m", "w", time.Minute, w)
 	primary.Kill()
 	if o := eventually(t, one, "m", "a"); o.Token < before.Token {
-		t.Errorf("an earlier token is larger: %+v, %+v", before, o)
+		t.Errorf("the token before the failover is larger than after it: %+v, %+v", before, o)
 	}
 	until(t, "the waiter is queued again", func() bool {
 		list, _, err := one.Queue(t.Context(), "m", 10)
@@ -137,7 +137,7 @@ func failOver(t *testing.T, one, two *Backend, primary *stores.Server) {
 	w.await(t)
 	o, err := ticket.End(simba.EndWoken)
 	if err != nil || o.Status != simba.StatusAcquired || o.Token <= before.Token {
-		t.Errorf("%+v %v", o, err)
+		t.Errorf("the waiter after the failover: %+v %v; want acquired with a larger token", o, err)
 	}
 }
 
@@ -151,13 +151,13 @@ func TestHistoryHasGrantByAnotherServer(t *testing.T) {
 	release(t, one, "m", "a")
 	w.await(t)
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("%+v %v", o, err)
+		t.Fatalf("the waiter b: %+v %v; want acquired", o, err)
 	}
 	want := []string{"acquired a", "queued b", "acquired b handoff"}
 	var got []string
 	for end := time.Now().Add(20 * time.Second); !slices.Equal(got, want); {
 		if time.Now().After(end) {
-			t.Fatalf("%q, want %q", got, want)
+			t.Fatalf("HISTORY at the other server: %q, want %q", got, want)
 		}
 		events, _, err := two.History(t.Context(), simba.HistoryRequest{Mutex: "m"})
 		if err != nil {
@@ -179,7 +179,7 @@ func TestReconcileBeforeConfirmationRecordsHandoff(t *testing.T) {
 	b.eventLog.Record(simba.Event{Kind: simba.EventReleased, Mutex: "m", Owner: "a", Token: a.Token})
 	b.recordOwner("m", &reply{status: "ok", owner: "b", token: a.Token + 1})
 	if last, _ := b.eventLog.Last("m"); last.Owner != "b" || last.Reason != "handoff" {
-		t.Errorf("%+v", last)
+		t.Errorf("the last event of the log: %+v; want b with the reason handoff", last)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestWaiterOfClosedServerIsPassedOver(t *testing.T) {
 	release(t, two, "m", "a")
 	w.await(t)
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Owner != "b" {
-		t.Errorf("%+v %v", o, err)
+		t.Errorf("the waiter behind that of the closed server: %+v %v; want b as the owner", o, err)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestWaiterWhoseLeaseExpiredDuringOutageWaitsOn(t *testing.T) {
 	s := stores.Redis(t)
 	for ttl := 100 * time.Millisecond; !leaseExpiresDuringOutage(t, s, fmt.Sprint("m", ttl), ttl); ttl *= 2 {
 		if ttl > 10*time.Second {
-			t.Fatalf("no reply within a lease of %v", ttl)
+			t.Fatalf("the outage gets no reply, even with a lease of %v", ttl)
 		}
 	}
 }
@@ -233,12 +233,13 @@ func leaseExpiresDuringOutage(t *testing.T, s *stores.Server, m string, ttl time
 	until(t, "b's lease has expired", func() bool { return owner(t, two, m).Owner == "" })
 	c, _ := acquire(t, two, m, "c", time.Minute, nil)
 	if c.Status != simba.StatusAcquired || c.Token <= a.Token {
-		t.Fatalf("%+v", c)
+		t.Fatalf("ACQUIRE of c after b's lease: %+v; want acquired with a larger token", c)
 	}
 	link.Heal()
 	<-w.woken
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting || o.Owner != "c" || o.Position != 1 {
-		t.Fatalf("%+v, %v (it owned %+v)", o, err, first)
+		t.Fatalf("b's end after the outage: %+v, %v; want waiting at position 1 with c as the owner; b had owned %+v",
+			o, err, first)
 	}
 	release(t, two, m, "c")
 	o := simba.Outcome{Status: simba.StatusWaiting}
@@ -253,7 +254,7 @@ func leaseExpiresDuringOutage(t *testing.T, s *stores.Server, m string, ttl time
 		}
 	}
 	if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= c.Token {
-		t.Errorf("%+v", o)
+		t.Errorf("b's next grant: %+v; want acquired with a larger token", o)
 	}
 	if _, err := ticket.Abandon(); err != nil {
 		t.Error(err)
@@ -290,19 +291,19 @@ func TestWaiterWhoseTenureWasEndedDuringOutageWaitsNoMore(t *testing.T) {
 			link.Blackhole()
 			release(t, two, name, "a")
 			if o := owner(t, two, name); o.Owner != "b" {
-				t.Fatalf("%+v", o)
+				t.Fatalf("OWNER during the outage: %+v; want b", o)
 			}
 			end(two)
 			if o := owner(t, two, name); o.Owner != "c" {
-				t.Fatalf("%+v", o)
+				t.Fatalf("OWNER after b's tenure has ended: %+v; want c", o)
 			}
 			link.Heal()
 			w.await(t)
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusTimeout || o.Position != 0 {
-				t.Errorf("%+v %v", o, err)
+				t.Errorf("b's end after the outage: %+v %v; want timeout without a position", o, err)
 			}
 			if left, err := direct.Keys(t.Context(), "*:ended").Result(); err != nil || len(left) > 0 {
-				t.Errorf("keys are left: %q %v", left, err)
+				t.Errorf("records of ended tenures are left in Redis: %q %v", left, err)
 			}
 		})
 	}
@@ -318,7 +319,7 @@ func TestWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
 	link.Blackhole()
 	release(t, two, "m", "a")
 	if o := owner(t, two, "m"); o.Owner != "b" {
-		t.Fatalf("%+v", o)
+		t.Fatalf("OWNER during the outage: %+v; want b", o)
 	}
 	link.Refuse()
 	until(t, "its tenure is revoked", func() bool {
@@ -329,7 +330,7 @@ func TestWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
 	link.Heal()
 	w.await(t)
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Errorf("%+v %v", o, err)
+		t.Errorf("b's end after the outage: %+v %v; want acquired", o, err)
 	}
 }
 

@@ -32,7 +32,7 @@ func fill(t *testing.T, c *redis.Client) {
 			break
 		}
 		if err != nil || i > 10000 {
-			t.Fatalf("Redis is not full after %d: %v", i, err)
+			t.Fatalf("Redis is not full after %d writes: %v", i, err)
 		}
 	}
 	set(limit - 200_000) // connections come and go
@@ -43,7 +43,7 @@ func refusedForMemory(t *testing.T, what string, err error) {
 	t.Helper()
 	lost := (*simba.UnavailableError)(nil)
 	if !errors.As(err, &lost) || !strings.Contains(err.Error(), "OOM") {
-		t.Errorf("%s on a full Redis: %v", what, err)
+		t.Errorf("%s on a full Redis: %v; want an UnavailableError with OOM", what, err)
 	}
 }
 
@@ -135,13 +135,13 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 			}
 			o, err := renew()
 			if err != nil || o.Status != simba.StatusRenewed || tokens[m] != 0 && o.Token != tokens[m] {
-				t.Errorf("%s of %s: %+v %v", what, m, o, err)
+				t.Errorf("%s of %s on a full Redis: %+v %v; want renewed with the same token", what, m, o, err)
 			}
 			if left := c.PTTL(t.Context(), "simba:{"+m+"}").Val(); left < ttl-20*time.Second {
-				t.Errorf("%s of %s leaves %v", what, m, left)
+				t.Errorf("%s of %s leaves the lease key only %v", what, m, left)
 			}
 			if left := c.PTTL(t.Context(), "simba:{"+m+"}:token").Val(); left < ttl-20*time.Second {
-				t.Errorf("%s of %s leaves its token %v", what, m, left)
+				t.Errorf("%s of %s leaves the token key only %v", what, m, left)
 			}
 			tokens[m] = o.Token
 		}
@@ -162,17 +162,17 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 		for _, m := range []string{"never", "free", "lapsed", "queue", "poll"} {
 			refusedForMemory(t, what+" of "+m, try(m))
 			if holder := c.Get(t.Context(), "simba:{"+m+"}").Val(); holder == "n" {
-				t.Errorf("%s of %s was refused and granted", what, m)
+				t.Errorf("%s of %s was refused, but the mutex was granted", what, m)
 			}
 			if c.ZScore(t.Context(), "simba:{"+m+"}:contender", "n").Err() == nil {
-				t.Errorf("%s of %s was refused and queued", what, m)
+				t.Errorf("%s of %s was refused, but the contender was queued", what, m)
 			}
 		}
 	}
 	_, _, err = b.Owner(t.Context(), "unseen")
 	refusedForMemory(t, "OWNER of a tenure without a record", err)
 	if got := c.DBSize(t.Context()).Val(); got != keys {
-		t.Errorf("%d keys became %d", keys, got)
+		t.Errorf("the refused requests changed the number of keys from %d to %d", keys, got)
 	}
 
 	// Reads are answered, queue entries are kept, and tenures end.
@@ -181,27 +181,27 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 			continue
 		}
 		if _, err := read(context.Background(), b, 1, 2); err != nil {
-			t.Errorf("%s on a full Redis: %v", name, err)
+			t.Errorf("%s on a full Redis: %v; want no error", name, err)
 		}
 	}
 	if ok, _, err := b.Check(t.Context(), "plain", tokens["plain"]); !ok || err != nil {
 		t.Error(ok, err)
 	}
 	if o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: "poll", Contender: "w", TTL: time.Minute}); err != nil || o.Status != simba.StatusQueued || o.Position != 1 {
-		t.Errorf("the polling waiter: %+v %v", o, err)
+		t.Errorf("ACQUIRE of the polling waiter: %+v %v; want queued at position 1", o, err)
 	}
 	if !release(t, b, "release", "a") || owner(t, b, "release").Owner != "" {
-		t.Error("not released")
+		t.Error("RELEASE on a full Redis did not free the mutex")
 	}
 	for _, m := range []string{"break", "unbroken"} {
 		if done, _, err := b.Break(t.Context(), m, ""); !done || err != nil {
-			t.Errorf("%s: %v %v", m, done, err)
+			t.Errorf("BREAK of %s on a full Redis: %v %v; want true", m, done, err)
 		}
 	}
 	release(t, b, "on", "a")
 	w.await(t)
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Errorf("the waiter: %+v %v", o, err)
+		t.Errorf("the blocked waiter on a full Redis: %+v %v; want acquired", o, err)
 	}
 
 	// There is memory again.
@@ -209,10 +209,10 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "never", "n", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("%+v", o)
+		t.Errorf("ACQUIRE after Redis has memory again: %+v; want acquired", o)
 	}
 	if o := owner(t, b, "unseen"); o.Owner != "a" || o.Token == 0 {
-		t.Errorf("%+v", o)
+		t.Errorf("OWNER after Redis has memory again: %+v; want a with a token", o)
 	}
 }
 

@@ -74,10 +74,10 @@ func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	p.restoringEnded = nil
 	b.mu.Unlock()
 	if o := <-ended; o.Status != simba.StatusAcquired {
-		t.Errorf("%+v; Redis has %+v", o, owner(t, b, "m"))
+		t.Errorf("the end with timeout: %+v; want acquired; Redis has %+v", o, owner(t, b, "m"))
 	}
 	if o := owner(t, b, "m"); o.Owner != "c" {
-		t.Errorf("then %+v", o)
+		t.Errorf("OWNER after that end: %+v; want c", o)
 	}
 }
 
@@ -107,11 +107,11 @@ func TestWaitThatEndedWithoutTheMutexGetsNoGrant(t *testing.T) {
 	awaitIdle(t, b, "m", "c")
 	b.waiters.Grant("m", "c", proxy.Grant{Token: 1, Confirm: true}) // of a tenure that has ended
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
-		t.Fatalf("%+v %v", o, err)
+		t.Fatalf("the waiter's end: %+v %v; want queued", o, err)
 	}
 	release(t, b, "m", "a")
 	if o := owner(t, b, "m"); o.Owner != "" {
-		t.Errorf("nobody waits, and the owner is %+v", o)
+		t.Errorf("OWNER while nobody waits: %+v; want no owner", o)
 	}
 }
 
@@ -124,14 +124,14 @@ func TestAbandonHandsOffGrantFoundByEnd(t *testing.T) {
 		awaitIdle(t, b, "m", "c")
 		late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
 		if o, err := ticket.End(why); err != nil || o.Status != simba.StatusAcquired {
-			t.Fatalf("%+v %v", o, err)
+			t.Fatalf("the waiter's end: %+v %v; want acquired", o, err)
 		}
 		b.applyReply("m", late)
 		if _, err := ticket.Abandon(); err != nil {
 			t.Fatal(err)
 		}
 		if o := owner(t, b, "m"); o.Owner != "" {
-			t.Errorf("after %d: %+v", why, o)
+			t.Errorf("OWNER after Abandon of the end with reason %d: %+v; want no owner", why, o)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func TestUnreceivedTenureEndsTheWaitUnlessItExpired(t *testing.T) {
 				awaitIdle(t, b, mutex, "c")
 				runUnseen(mutex, releaseScript, "a", "0", "", "")
 				if o := owner(t, b, mutex); o.Owner != "c" && story.want == simba.StatusTimeout {
-					t.Fatalf("%+v", o)
+					t.Fatalf("OWNER after the release: %+v; want c", o)
 				}
 				story.then(mutex)
 				b.schedule.bringForward(mutex, time.Now())
@@ -196,7 +196,7 @@ func TestUnreceivedTenureEndsTheWaitUnlessItExpired(t *testing.T) {
 					continue
 				}
 				if err != nil || o.Status != story.want {
-					t.Errorf("%+v %v", o, err)
+					t.Errorf("the waiter's end: %+v %v; want the status of the case", o, err)
 				}
 				break
 			}
@@ -214,11 +214,11 @@ func TestWaiterIsQueuedOnlyIfItsServerIsReachable(t *testing.T) {
 	_, ticket := acquire(t, two, "m", "b", time.Minute, w)
 	release(t, one, "m", "a")
 	if o := owner(t, one, "m"); o.Owner != "b" {
-		t.Errorf("b was passed over for %+v", o)
+		t.Errorf("OWNER after the release: %+v; want b, whose server is reachable", o)
 	}
 	w.await(t)
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Errorf("%+v %v", o, err)
+		t.Errorf("the waiter b: %+v %v; want acquired", o, err)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestWaitersAreQueuedAgainWhenTheirServerIsReachable(t *testing.T) {
 	release(t, one, "m", "a")
 	acquire(t, one, "m", "x", time.Minute, nil)
 	if list, _, err := one.Queue(t.Context(), "m", 10); err != nil || len(list) != 0 {
-		t.Fatalf("%v %v", list, err)
+		t.Fatalf("QUEUE: %v %v; want nothing while the server is unreachable", list, err)
 	}
 	until(t, "the mutex is not being reconciled, and its time may be put off", func() bool {
 		two.schedule.mu.Lock()
@@ -291,7 +291,7 @@ func mustStay(t *testing.T, b *Backend, mutex, contender string) {
 	checks := 0
 	until(t, "the owner was read often enough", func() bool {
 		if o := owner(t, b, mutex); o.Owner != contender {
-			t.Fatalf("the owner should be %s: %+v", contender, o)
+			t.Fatalf("OWNER should be %s, got %+v", contender, o)
 		}
 		checks++
 		return checks == 50
@@ -308,7 +308,8 @@ func TestCancelRemovesMutexFromSchedule(t *testing.T) {
 	s.cancel("z", 2)
 	s.cancel("y", 0)
 	if len(s.heap) != 1 || len(s.byMutex) != 1 || s.heap[0].mutex != "y" || s.heap[0].index != 0 {
-		t.Errorf("%d in the heap, %d by mutex", len(s.heap), len(s.byMutex))
+		t.Errorf("cancel leaves %d mutexes in the heap and %d by name, want only y in both",
+			len(s.heap), len(s.byMutex))
 	}
 }
 

@@ -23,7 +23,8 @@ func TestOutcomeHasWindowsOfTheGrantedTicket(t *testing.T) {
 	release(t, b, "m", "a")
 	o, err := second.End(simba.EndWoken)
 	if err != nil || o.Status == simba.StatusAcquired && o.TTL > time.Second {
-		t.Errorf("the outcome is %+v, %v; Redis has %+v", o, err, owner(t, b, "m"))
+		t.Errorf("the waiter's end: %+v, %v; want the windows of the granted ticket; Redis has %+v",
+			o, err, owner(t, b, "m"))
 	}
 }
 
@@ -52,7 +53,7 @@ func TestHistoryWaitsForLateReply(t *testing.T) {
 	time.AfterFunc(replyReorderWindow/5, func() { b.applyReply("m", late) })
 	events, _, err := b.History(t.Context(), simba.HistoryRequest{Mutex: "m"})
 	if err != nil || len(events) != 3 || events[1].Owner != "a" || events[2].Owner != "c" {
-		t.Errorf("%+v %v", events, err)
+		t.Errorf("HISTORY: %+v %v; want the end of a's tenure and then c's", events, err)
 	}
 }
 
@@ -90,7 +91,7 @@ func TestOlderReplyPutsOffNoReconciliation(t *testing.T) {
 	}
 	b.applyReply("m", released)
 	if d := next(); d == 0 {
-		t.Error("cancelled by an older release")
+		t.Error("an older release cancelled the reconciliation")
 	}
 	b.applyReply("m", acquired)
 	b.applyReply("m", day)
@@ -108,7 +109,7 @@ func TestLateMessageHandsOffNoAcknowledgedGrant(t *testing.T) {
 	reply := runScript(t, b, "m", releaseScript, "a", "0", "", "")
 	o, err := ticket.End(simba.EndTimeout)
 	if err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("%+v %v", o, err)
+		t.Fatalf("the waiter's end: %+v %v; want acquired", o, err)
 	}
 	b.applyReply("m", reply)
 	// The message may arrive after the server has forgotten the grant.
@@ -127,7 +128,7 @@ func TestLateReplyOfEarlierWaitEndsNoLaterWait(t *testing.T) {
 	awaitIdle(t, b, "m", "c")
 	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
 	if o, err := first.End(simba.EndTimeout); err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("%+v %v", o, err)
+		t.Fatalf("the end of the earlier wait: %+v %v; want acquired", o, err)
 	}
 	release(t, b, "m", "c")
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -136,12 +137,12 @@ func TestLateReplyOfEarlierWaitEndsNoLaterWait(t *testing.T) {
 	awaitIdle(t, b, "m", "c")
 	b.applyReply("m", late)
 	if t2 := b.waiters.Find("m", "c"); t2 != second.(waitTicket).Ticket {
-		t.Fatalf("%v waits, not %v", t2, second)
+		t.Fatalf("the waiter c is %v, want the later ticket %v", t2, second)
 	}
 	release(t, b, "m", "a")
 	w.await(t)
 	if o, err := second.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Errorf("%+v %v", o, err)
+		t.Errorf("the end of the later wait: %+v %v; want acquired", o, err)
 	}
 }
 
@@ -158,7 +159,7 @@ func TestWaiterIsGrantedThoughItsEarlierRequestRanLater(t *testing.T) {
 	w.await(t)
 	o, err := second.End(simba.EndWoken)
 	if err != nil || o.Status != simba.StatusAcquired {
-		t.Errorf("%+v %v", o, err)
+		t.Errorf("the end of the later wait: %+v %v; want acquired", o, err)
 	}
 	if o.TTL < time.Minute-reconcileInterval+time.Second {
 		t.Errorf("only the regular reconciliation has found the grant: %v are left", o.TTL)
@@ -179,7 +180,7 @@ func TestGrantOfEarlierWaitIsHandedOffIfLaterRequestFails(t *testing.T) {
 	_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
 	s.Resume()
 	if lost := (*simba.UnavailableError)(nil); !errors.As(err, &lost) {
-		t.Fatalf("the later wait: %v", err)
+		t.Fatalf("ACQUIRE … WAIT at a stopped Redis: %v; want an UnavailableError", err)
 	}
 	until(t, "nobody owns the mutex", func() bool {
 		o, _, err := b.Owner(t.Context(), "m")
@@ -201,7 +202,7 @@ func TestReplyThatTheMutexIsOwnedWinsOverMessages(t *testing.T) {
 		o, _ = ticket.End(simba.EndWoken)
 	}
 	if o.Status != simba.StatusAcquired {
-		t.Errorf("the outcome is %+v; Redis has %+v", o, owner(t, b, "m"))
+		t.Errorf("the waiter's end: %+v; want acquired; Redis has %+v", o, owner(t, b, "m"))
 	}
 }
 
@@ -221,6 +222,6 @@ func TestReplyGrantsNoWaitThatBeganLater(t *testing.T) {
 	release(t, b, "m", "a")
 	w.await(t)
 	if o, err := second.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Errorf("%+v %v", o, err)
+		t.Errorf("the end of the later wait: %+v %v; want acquired", o, err)
 	}
 }

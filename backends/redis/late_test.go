@@ -33,13 +33,13 @@ func TestAbandonedRequestDoesNothingLater(t *testing.T) {
 		lost := (*simba.UnavailableError)(nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 		if err := request(ctx); !errors.As(err, &lost) {
-			t.Errorf("%s while redis is stopped: %v", name, err)
+			t.Errorf("%s at a stopped Redis: %v; want an UnavailableError", name, err)
 		}
 		cancel()
 		s.Resume()
 		until(t, "the request has reached redis", func() bool { return commandCalls(t, s, "evalsha") > ran })
 		if now := eventually(t, b, "m", "a"); now.Status != simba.StatusRenewed || now.Token != o.Token {
-			t.Errorf("a late %s: %+v, then %+v", name, o, now)
+			t.Errorf("%s ran after its deadline: the tenure was %+v, then ACQUIRE returned %+v", name, o, now)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func TestClockOfRedisSetForwardRefusesNothing(t *testing.T) {
 	p := b.up.pipeline(b.up.client)
 	p.clock.replace(time.Now().Add(-time.Hour).UnixMilli(), time.Now()) // as before it was set
 	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("%+v", o)
+		t.Errorf("ACQUIRE with an early clock estimate: %+v; want acquired", o)
 	}
 }
 
@@ -73,12 +73,12 @@ func TestDeadlineAtNodeIsNotLaterThanDeadline(t *testing.T) {
 	var c clock
 	at := time.Now()
 	if got := c.atNode(at); got != noDeadline {
-		t.Errorf("%s before any reply", got)
+		t.Errorf("atNode before any reply: %s; want no deadline", got)
 	}
 	c.update(1000, at.Add(-time.Second)) // 1000 some time within this second
 	last := c.last.Load()
 	if got := c.atNode(last.at.Add(300 * time.Millisecond)); got != "1300" {
-		t.Errorf("%s", got)
+		t.Errorf("atNode after 300 ms: %s; want 1300", got)
 	}
 	c.update(5000, time.Now().Add(-time.Minute))
 	if c.last.Load() != last {

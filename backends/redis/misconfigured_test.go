@@ -123,11 +123,11 @@ func TestForeignKeyIsNamedAndNotChanged(t *testing.T) {
 				}
 			}
 			if now := c.Dump(t.Context(), theirs.key).Val(); now != before || before == "" {
-				t.Errorf("%s: the key holds %q after %q", name, now, before)
+				t.Errorf("%s changed the other program's key: it holds %q after %q", name, now, before)
 			}
 			scan(t, b)
 			if now := c.Dump(t.Context(), theirs.key).Val(); now != before {
-				t.Errorf("%s, SCAN: the key holds %q after %q", name, now, before)
+				t.Errorf("%s, SCAN changed the other program's key: it holds %q after %q", name, now, before)
 			}
 		}
 	}
@@ -150,7 +150,7 @@ func TestFenceWithoutTokenBeginsNoTenure(t *testing.T) {
 				mustBeMisconfigured(t, fmt.Sprintf("%q: %s", value, q.name), err, "key "+key+" ")
 			}
 			if now := c.Get(t.Context(), key).Val(); now != value || c.Exists(t.Context(), "simba:{m}").Val() != 0 {
-				t.Errorf("%q: %s: the key holds %q", value, q.name, now)
+				t.Errorf("fence %q: %s left %q in the key, or began a tenure", value, q.name, now)
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func TestForeignWaiterRecordIsNamedAndNotChanged(t *testing.T) {
 			}
 			mustBeMisconfigured(t, fmt.Sprintf("%q: %s", garbage, q.name), q.run(t.Context(), b), "key simba:{m}:waiting ")
 			if now := c.HGet(t.Context(), "simba:{m}:waiting", "w").Val(); now != garbage {
-				t.Errorf("%s: the field holds %q, not %q", q.name, now, garbage)
+				t.Errorf("%s changed the waiter record: the field holds %q, want %q", q.name, now, garbage)
 			}
 		}
 	}
@@ -250,7 +250,7 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 		w := newWaiter()
 		_, ticket := acquire(t, b, m, "w", time.Minute, w)
 		if ticket == nil {
-			t.Fatalf("%s: w does not wait", fault.name)
+			t.Fatalf("%s: ACQUIRE … WAIT of w returned no ticket", fault.name)
 		}
 		fault.harm()
 		asked := time.Now()
@@ -266,7 +266,7 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 		endOwner(t, b, c, m)
 		w.await(t)
 		if o, err := ticket.End(simba.EndWoken); err == nil {
-			t.Errorf("%s: the wait ends with %+v", fault.name, o)
+			t.Errorf("%s: the wait ended with %+v, want an error", fault.name, o)
 		} else {
 			mustBeMisconfigured(t, fault.name+", the wait", err, fault.names)
 		}
@@ -287,7 +287,7 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 		release(t, b, m, "d")
 		next.await(t)
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-			t.Errorf("%s: a waiter after the repair: %+v, %v", fault.name, o, err)
+			t.Errorf("%s: the waiter after the repair: %+v, %v; want acquired", fault.name, o, err)
 		}
 	}
 }
@@ -353,7 +353,7 @@ func TestLastingErrors(t *testing.T) {
 	}
 	for _, err := range []error{context.DeadlineExceeded, errors.New("WRONGTYPE, says the network"), errOverdue, errLate} {
 		if got := lastingCause(err); got != nil {
-			t.Errorf("%v: %v", err, got)
+			t.Errorf("lastingCause of %v: %v; want nil", err, got)
 		}
 	}
 }

@@ -27,12 +27,12 @@ func TestContenderNoticesAreKeptIfReconcilingFails(t *testing.T) {
 	b.contenderNotices["m"] = []contenderNotice{{"J1", "J0"}}
 	b.mu.Unlock()
 	if _, err := b.runReconcile(t.Context(), "m", "", nil); err == nil {
-		t.Fatal("reconciling succeeds")
+		t.Fatal("runReconcile returned no error, want one")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if got := fmt.Sprint(b.contenderNotices["m"]); got != "[{J1 J0}]" {
-		t.Errorf("%s is kept", got)
+		t.Errorf("the notices kept for the next reconciliation: %s; want [{J1 J0}]", got)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestOldReleaseRecordedByRequestReachesContenderWithoutQueue(t *testing.T) {
 				within(t, "notified", sent)
 				acquire(t, b, mutex, "a", time.Minute, nil)
 				if before := k.receive("acquired@@a"); contains(before, "released@@J0") {
-					t.Errorf("notified again: %q", before)
+					t.Errorf("the contender received the release again: %q", before)
 				}
 			})
 		}
@@ -157,7 +157,7 @@ func TestOldReleaseOfMutexAcquiredInSameStepIsNotAnnounced(t *testing.T) {
 	awaitReconciled(t, b, "m")
 	release(t, b, "m", "a")
 	if before := k.receive("released@@a"); contains(before, "released@@J0") {
-		t.Errorf("before that it received %q", before)
+		t.Errorf("the contender received the release of J0 too: %q", before)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestReleaseBySimba32IsAnnouncedOnce(t *testing.T) {
 			}
 			acquire(t, b, mutex, "a", time.Minute, nil)
 			if before := k.receive("acquired@@a"); len(before) != 1 || before[0] != "released@@J" {
-				t.Errorf("received %q", before)
+				t.Errorf("before the next grant the contender received %q; want the release of J once", before)
 			}
 		})
 	}
@@ -211,7 +211,7 @@ func TestExpiryOfOldLeaseIsNotAnnounced(t *testing.T) {
 	}
 	acquire(t, b, "m", "a", time.Minute, nil)
 	if before := k.receive("acquired@@a"); contains(before, "released@@J") {
-		t.Errorf("received %q", before)
+		t.Errorf("the contender received a release of J, which only expired: %q", before)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestNotifiedSimbaContenderIsFirstIfAnotherAcquiresInSameStep(t *testing.T) 
 		return fmt.Sprint(next.client.ZRange(t.Context(), seeds.Queue("m"), 0, -1).Val()) == "[J1 W]"
 	})
 	if o := owner(t, b, "m"); o.Owner != "C" {
-		t.Errorf("%+v", o)
+		t.Errorf("OWNER: %+v; want C", o)
 	}
 }
 
@@ -351,7 +351,7 @@ func TestExpiryOfOwnLeaseReadsNoWaiters(t *testing.T) {
 	runScript(t, b, "m", guardScript, "a", int64(200), int64(0), "0")
 	until(t, "the lease expires", func() bool { return c.Get(t.Context(), seeds.Lease("m")).Err() == redis.Nil })
 	if o, _ := acquire(t, b, "m", "p", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Fatalf("%+v", o)
+		t.Fatalf("ACQUIRE of p: %+v; want acquired", o)
 	}
 	if n := fullReads(); n != "" {
 		t.Error(n)

@@ -38,10 +38,10 @@ func refusedWithin(t *testing.T, url string, timeout time.Duration) string {
 	b, err := Open(t.Context(), Options{URL: url, Notices: noNotices{}, Timeout: timeout})
 	if err == nil {
 		_ = b.Close()
-		t.Fatalf("%s was opened", url)
+		t.Fatalf("Open of %s succeeded, want an error", url)
 	}
 	if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("not one line without a password: %v", err)
+		t.Errorf("Open: %v; want one line without the password", err)
 	}
 	return err.Error()
 }
@@ -50,7 +50,7 @@ func mentions(t *testing.T, text string, words ...string) {
 	t.Helper()
 	for _, w := range words {
 		if !strings.Contains(text, w) {
-			t.Errorf("%q does not mention %q", text, w)
+			t.Errorf("%q should mention %q", text, w)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestOpenRefusesEvictionUnlessAllowed(t *testing.T) {
 	s := stores.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru")
 	mentions(t, refused(t, "redis://"+s.Addr), "volatile-lru", "noeviction", "allow-eviction")
 	if log := opened(t, "redis://"+s.Addr+"?allow-eviction=true"); !strings.Contains(log, "volatile-lru") {
-		t.Errorf("no warning: %s", log)
+		t.Errorf("Open logs no warning of the eviction policy: %s", log)
 	}
 	harmless := stores.Redis(t, "--maxmemory-policy", "allkeys-lru")
 	mentions(t, opened(t, "redis://"+harmless.Addr), "allkeys-lru")
@@ -95,7 +95,7 @@ func TestOpenWarnsOfLocksThatACrashMayLose(t *testing.T) {
 	mentions(t, opened(t, "redis://"+stores.Redis(t, "--appendonly", "no").Addr), "append only file")
 	mentions(t, opened(t, "redis://"+stores.Redis(t, "--appendfsync", "everysec").Addr), "everysec")
 	if log := opened(t, "redis://"+stores.Redis(t, "--appendfsync", "always").Addr); log != "" {
-		t.Errorf("a warning without a reason: %s", log)
+		t.Errorf("Open logs a warning without a reason: %s", log)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestOpenReportsUnreachableRedisInTime(t *testing.T) {
 	start := time.Now()
 	mentions(t, refusedWithin(t, "redis://"+l.Addr().String(), 2*time.Second), l.Addr().String())
 	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("the error came after %v", took)
+		t.Errorf("Open returned its error after %v, too late", took)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestUserNeedsOnlyDocumentedRights(t *testing.T) {
 	mentions(t, opened(t, "redis://locks:pw@"+s.Addr), "NOPERM", "&simba:{*}[:]*")
 	set("~simba:*", "&simba*", "&simba:{*", "&simba:{*}[:]*", "&simba-events:{*", "+@all", "-@dangerous", "+info")
 	if log := opened(t, "redis://locks:pw@"+s.Addr); strings.Contains(log, "contenders") {
-		t.Errorf("the documented user: %s", log)
+		t.Errorf("Open with the documented user logs a warning: %s", log)
 	}
 	b := serve(t, "redis://locks:pw@"+s.Addr, noNotices{})
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -172,7 +172,7 @@ func TestTLSIsUsedAndVerified(t *testing.T) {
 	stores.Redis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
 	b := serve(t, fmt.Sprintf("rediss://%s?tls-ca=%s&tls-cert=%s&tls-key=%s", secure, cert, cert, key), noNotices{})
 	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("%+v", o)
+		t.Errorf("ACQUIRE over TLS: %+v; want acquired", o)
 	}
 	mentions(t, refused(t, "rediss://"+secure), "certificate")
 	mentions(t, refused(t, fmt.Sprintf("rediss://%s?tls-ca=%s&tls-cert=%s&tls-key=%s&tls-server-name=other", secure, cert, cert, key)), "other")

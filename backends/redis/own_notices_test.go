@@ -40,7 +40,7 @@ func TestLateOwnNoticeQueuesNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.ZScore(t.Context(), seeds.Queue("m"), "P").Err(); err != redis.Nil {
-		t.Errorf("P does not wait, and is queued: %v", err)
+		t.Errorf("P does not wait, but Redis has it in the queue: %v", err)
 	}
 }
 
@@ -65,10 +65,10 @@ func TestLateOwnNoticeEndsNoReservation(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusQueued {
-		t.Errorf("N overtakes L, which has the reservation: %+v", o)
+		t.Errorf("ACQUIRE of N: %+v; want queued, since L has the reservation", o)
 	}
 	if o, _ := acquire(t, b, "m", "L", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("L asks during its reservation: %+v", o)
+		t.Errorf("ACQUIRE of L during its reservation: %+v; want acquired", o)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestLateOwnNoticeEndsNoReservationOfSimbaContender(t *testing.T) {
 		t.Fatal(err)
 	}
 	if record := j.client.Get(t.Context(), seeds.Lease("m")+":tenure").Val(); !strings.Contains(record, "jvm") {
-		t.Errorf("jvm has no reservation any more: %q", record)
+		t.Errorf("jvm's reservation is gone; the record is %q", record)
 	}
 	j.mustAcquire()
 }
@@ -145,7 +145,7 @@ func TestLateOwnNoticeIsNotTakenForRecordedRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("the mutex is reserved for P, which does not wait: %+v", o)
+		t.Errorf("ACQUIRE of N: %+v; want acquired, since P does not wait", o)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestPollingContendersGetTheMutexInOrder(t *testing.T) {
 				case <-notices:
 					notified = true
 				case <-time.After(10 * time.Second):
-					t.Errorf("%s was not notified", id)
+					t.Errorf("%s received no notice", id)
 					return
 				}
 			}
@@ -199,6 +199,6 @@ func TestPollingContendersGetTheMutexInOrder(t *testing.T) {
 	}
 	wg.Wait()
 	if n := refused.Load(); n > 0 {
-		t.Errorf("%d times a contender was refused during its reservation", n)
+		t.Errorf("ACQUIRE was refused %d times during the contender's reservation", n)
 	}
 }

@@ -33,7 +33,7 @@ func TestEndlessLeaseHasMaxRemaining(t *testing.T) {
 	for _, ends := range []int64{math.MaxInt64, math.MaxInt64 / 2, 1790000000000 + math.MaxInt64/int64(time.Millisecond) + 1} {
 		s := &reply{now: 1790000000000, ttlAt: ends, ends: ends}
 		if o := s.outcome(simba.StatusBusy); o.TTL != proxy.MaxBetween || o.Transition != proxy.MaxBetween {
-			t.Errorf("until %d: %+v", ends, o)
+			t.Errorf("the outcome of a lease until %d: %+v; want MaxBetween left", ends, o)
 		}
 	}
 	if d := proxy.Between(math.MaxInt64, math.MinInt64); d != 0 {
@@ -70,21 +70,21 @@ func FuzzState(f *testing.F) {
 			s, err := parseReply("m", by, args, reply)
 			if err != nil {
 				if !errors.Is(err, errReply) {
-					t.Errorf("%s: %v", text, err)
+					t.Errorf("parseReply of %s: %v; want errReply", text, err)
 				}
 				continue
 			}
 			s.sent = time.Now()
 			if s.now != now {
-				t.Errorf("%s: the clock is %d or %d", text, s.now, now)
+				t.Errorf("reply %s: the clock is %d, want %d", text, s.now, now)
 			}
 			o, left := s.outcome(simba.StatusBusy), s.tenure()
 			if o.TTL < 0 || o.Transition < 0 || o.Position < 0 || left.TTL < 0 || left.Transition < 0 || s.began().After(s.sent) {
-				t.Errorf("%s results in %+v, %+v", text, o, left)
+				t.Errorf("reply %s gives %+v, %+v; want nothing negative", text, o, left)
 			}
 			for _, e := range s.events {
 				if !json.Valid(e.AppendJSON(nil)) || e.Kind == 0 {
-					t.Errorf("%s: the event %+v", text, e)
+					t.Errorf("reply %s: the event %+v is invalid", text, e)
 				}
 			}
 		}

@@ -71,7 +71,7 @@ func TestMissingRightInScriptIsNamedAndEndsWaits(t *testing.T) {
 			o, err := ticket.End(simba.EndWoken)
 			refusal := (*simba.MisconfiguredError)(nil)
 			if err == nil && o.Status != simba.StatusAcquired || err != nil && !errors.As(err, &refusal) {
-				t.Errorf("the wait ends with %+v, %v", o, err)
+				t.Errorf("the wait ended with %+v, %v; want acquired or a MisconfiguredError", o, err)
 			}
 			t.Logf("%d answered, %d refused, the wait ended with %v, %v", answered, named, o.Status, err)
 		})

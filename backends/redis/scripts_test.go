@@ -120,17 +120,18 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 						seen[i] = fmt.Sprint(list)
 					}
 					if _, err := parseReply("m", step.s, step.args, reply); err != nil {
-						t.Fatalf("%s: %v", name, err)
+						t.Fatalf("the reply to %s cannot be parsed: %v", name, err)
 					}
 				}
 				results[i] = dump(t, c, published, clock)
 				_ = published.Close()
 			}
 			if seen[0] != seen[1] {
-				t.Errorf("%s by %q: fast %s, slow %s", name, me, seen[0], seen[1])
+				t.Errorf("%s by %q: replies and notices of the fast path %s, of the steps %s",
+					name, me, seen[0], seen[1])
 			}
 			if results[0] != results[1] {
-				t.Errorf("%s by %q: fast\n%s\nslow\n%s", name, me, results[0], results[1])
+				t.Errorf("%s by %q: the fast path leaves\n%s\nthe steps leave\n%s", name, me, results[0], results[1])
 			}
 		}
 	}
@@ -193,7 +194,7 @@ func TestDelayedReadShortensNoLease(t *testing.T) {
 	} {
 		evaluate(t, b, c, text, "m", "0", "", 0)
 		if now := owner(t, b, "m"); now.TransitionAt != before.TransitionAt || now.Token != before.Token {
-			t.Errorf("%+v, and before %+v", now, before)
+			t.Errorf("OWNER after the delayed read: %+v; before it: %+v", now, before)
 		}
 	}
 }
@@ -251,7 +252,7 @@ func delayed(t *testing.T, s *script, line string) string {
 		repeat local t = call('TIME') until t[1] * 1000000 + t[2] - from[1] * 1000000 - from[2] > 100000
 		`+line, 1)
 	if text == s.text {
-		t.Fatalf("%s has no %s", s.name, line)
+		t.Fatalf("the script %s has no line %s", s.name, line)
 	}
 	return text
 }
@@ -267,13 +268,13 @@ func TestReconcilingExtendsTheExpiryOfTheQueue(t *testing.T) {
 	keys := []string{simba.MutexChannel("m") + ":contender", simba.MutexChannel("m") + ":waiting"}
 	for _, key := range keys {
 		if !c.PExpire(t.Context(), key, 2*24*time.Hour).Val() {
-			t.Fatalf("there is no %s", key)
+			t.Fatalf("the queue key %s does not exist", key)
 		}
 	}
 	b.reconcile(t.Context(), "m")
 	for _, key := range keys {
 		if left := c.PTTL(t.Context(), key).Val(); left < 3*24*time.Hour {
-			t.Errorf("%s expires in %v", key, left)
+			t.Errorf("the queue key %s expires in %v, want more than 3 days", key, left)
 		}
 	}
 }
@@ -290,13 +291,13 @@ func TestReconcileReadsNoPollingWaiterBeforeOneLapses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := commandCalls(t, s, "hget") - before; n > 5 {
-		t.Errorf("%d waiters were read", n)
+		t.Errorf("reconciling read %d waiters, want at most 5", n)
 	}
 	before = commandCalls(t, s, "hget")
 	if list, _, err := b.Queue(t.Context(), "m", 3); err != nil || len(list) != 3 {
-		t.Errorf("%v %v", list, err)
+		t.Errorf("QUEUE of 3: %v %v; want 3 waiters", list, err)
 	}
 	if n := commandCalls(t, s, "hget") - before; n > 5 {
-		t.Errorf("%d waiters were read to list 3", n)
+		t.Errorf("QUEUE of 3 read %d waiters, want at most 5", n)
 	}
 }

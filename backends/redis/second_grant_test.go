@@ -36,7 +36,7 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 		second = runScript(t, b, m, reconcileScript, "1", "", 0,
 			"c", e.score, int64(60_000), int64(0), "", e.ticket)
 		if len(first.tickets) != 1 || len(second.tickets) != 1 || second.owner != "c" {
-			t.Fatalf("first %+v, second %+v", first, second)
+			t.Fatalf("first reply %+v, second reply %+v; want one grant each, the second to c", first, second)
 		}
 		return w, ticket, first, second
 	}
@@ -44,7 +44,8 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 		t.Helper()
 		o, err := ticket.End(why)
 		if err != nil || o.Status != simba.StatusAcquired || o.Token != second.token {
-			t.Errorf("%+v %v; Redis has %+v", o, err, owner(t, b, m))
+			t.Errorf("the waiter's end: %+v %v; want acquired with the token of the second grant; Redis has %+v",
+				o, err, owner(t, b, m))
 		}
 	}
 	for name, why := range map[string]simba.EndReason{
@@ -70,7 +71,7 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 			mustStay(t, b, m, "c")
 		})
 	}
-	t.Run("renewed by another request", func(t *testing.T) {
+	t.Run("another request renews the second grant", func(t *testing.T) {
 		const m = "renewed"
 		w, ticket, first, second := twice(t, m)
 		b.applyReply(m, first)
@@ -78,7 +79,7 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 		runScript(t, b, m, guardScript, "c", int64(60_000), int64(0), tokenText(second.token))
 		expectSecond(t, m, simba.EndWoken, ticket, second)
 	})
-	t.Run("in the last millisecond of the first", func(t *testing.T) {
+	t.Run("in the last millisecond of the first lease", func(t *testing.T) {
 		const m = "last"
 		w, ticket, first, second := twice(t, m)
 		// By this server's clock, 100 µs of the first lease are left.
@@ -87,7 +88,7 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 		w.await(t)
 		expectSecond(t, m, simba.EndWoken, ticket, second)
 	})
-	t.Run("and abandoned", func(t *testing.T) {
+	t.Run("the client abandons the second grant", func(t *testing.T) {
 		const m = "abandoned"
 		w, ticket, first, second := twice(t, m)
 		b.applyReply(m, first)
@@ -98,10 +99,10 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o := owner(t, b, m); o.Owner != "" {
-			t.Errorf("%+v", o)
+			t.Errorf("OWNER after the grant was abandoned: %+v; want no owner", o)
 		}
 	})
-	t.Run("and is gone", func(t *testing.T) {
+	t.Run("the waiter disconnects", func(t *testing.T) {
 		const m = "gone"
 		w, ticket, first, second := twice(t, m)
 		b.applyReply(m, first)
@@ -145,7 +146,7 @@ func TestWaiterWhoseGrantIsConfirmedTooLateWaitsOn(t *testing.T) {
 				return // which is correct too
 			}
 			if err != nil || o.Status == simba.StatusTimeout || o.Status == simba.StatusAcquired && o.Transition == 0 {
-				t.Errorf("%s: %+v, %v", m, o, err)
+				t.Errorf("the waiter's end for %s: %+v, %v; want waiting, or acquired with time left", m, o, err)
 			}
 		})
 	}

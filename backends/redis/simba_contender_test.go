@@ -38,7 +38,7 @@ func (r *simbaContender) run(s seeds.Script, args ...any) any {
 	r.t.Helper()
 	v, err := r.client.Eval(context.Background(), s.Source, s.Keys(r.mutex), append([]any{r.id}, args...)...).Result()
 	if err != nil {
-		r.t.Fatalf("%s: %v", r.id, err)
+		r.t.Fatalf("script of the Simba contender %s: %v", r.id, err)
 	}
 	return v
 }
@@ -59,7 +59,7 @@ func (r *simbaContender) acquire(lease time.Duration) (owner string, token uint6
 	case []any:
 		return v[0].(string), uint64(v[2].(int64))
 	default:
-		r.t.Fatalf("%v", v)
+		r.t.Fatalf("the Simba contender's acquire returned %v", v)
 		return "", 0
 	}
 }
@@ -78,14 +78,14 @@ func (r *simbaContender) mustAcquire() (token uint64) {
 func (r *simbaContender) mustQueue() {
 	r.t.Helper()
 	if owner, _ := r.acquire(time.Minute); owner == r.id {
-		r.t.Fatalf("%s is the owner", r.id)
+		r.t.Fatalf("the Simba contender %s is the owner, and should be queued", r.id)
 	}
 }
 
 func (r *simbaContender) release() {
 	r.t.Helper()
 	if r.run(r.of.Release) != int64(1) {
-		r.t.Fatalf("%s is not the owner", r.id)
+		r.t.Fatalf("release of the Simba contender %s did not return 1", r.id)
 	}
 }
 
@@ -111,7 +111,7 @@ func (r *simbaContender) receive(payload string) (before []string) {
 	for {
 		m, err := r.pubsub.ReceiveMessage(ctx)
 		if err != nil {
-			r.t.Fatalf("%s did not receive %s but %q: %v", r.id, payload, before, err)
+			r.t.Fatalf("the Simba contender %s did not receive %s, only %q: %v", r.id, payload, before, err)
 		}
 		if m.Payload == payload {
 			return before
@@ -126,7 +126,7 @@ func granted(t testing.TB, w *waiter, ticket simba.Ticket) simba.Outcome {
 	w.await(t)
 	o, err := ticket.End(simba.EndWoken)
 	if err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("%+v %v", o, err)
+		t.Fatalf("the waiter's end: %+v %v; want acquired", o, err)
 	}
 	return o
 }
@@ -150,7 +150,7 @@ func readToken(t testing.TB, c *redis.Client, key string) uint64 {
 	}
 	n, wrong := strconv.ParseUint(text, 10, 64)
 	if err != nil || wrong != nil {
-		t.Fatalf("%s: %q %v", key, text, err)
+		t.Fatalf("key %s: %q is no token: %v", key, text, err)
 	}
 	return n
 }
@@ -167,6 +167,6 @@ const nextReconcile = reconcileInterval * 4 / 5
 func within(t testing.TB, what string, since time.Time) {
 	t.Helper()
 	if took := time.Since(since); took > atOnce {
-		t.Errorf("%s after %v", what, took)
+		t.Errorf("%s happened after %v, not at once", what, took)
 	}
 }

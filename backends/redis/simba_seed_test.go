@@ -43,7 +43,7 @@ func (j *seedContender) run(script string, args ...any) any {
 	j.t.Helper()
 	v, err := j.client.Eval(context.Background(), script, []string{j.key}, append([]any{j.id}, args...)...).Result()
 	if err != nil {
-		j.t.Errorf("%s: %v", j.id, err)
+		j.t.Errorf("script of the Simba contender %s: %v", j.id, err)
 	}
 	return v
 }
@@ -73,7 +73,7 @@ func (j *seedContender) receive(channel, payload string) {
 				return
 			}
 		case <-deadline:
-			j.t.Fatalf("%s did not receive %s on %s", j.id, payload, channel)
+			j.t.Fatalf("%s did not receive the message %s on %s", j.id, payload, channel)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (e *listener) receive(t testing.TB, channel string, match func(payload stri
 			}
 			others = append(others, payload)
 		case <-deadline:
-			t.Fatalf("no such message on %s, but %q", channel, others)
+			t.Fatalf("no such message on %s, only %q", channel, others)
 		}
 	}
 }
@@ -239,25 +239,25 @@ func TestSimbaOwnerIsOwnerWithToken(t *testing.T) {
 	}
 	first := owner(t, b, "m")
 	if first.Owner != "jvm" || first.Token == 0 || first.TTL <= 0 {
-		t.Fatalf("%+v", first)
+		t.Fatalf("OWNER: %+v; want the Simba contender jvm with a token", first)
 	}
 	if o, _ := acquire(t, b, "m", "ours", time.Minute, nil); o.Status != simba.StatusQueued || o.Owner != "jvm" {
-		t.Fatalf("%+v", o)
+		t.Fatalf("ACQUIRE of ours: %+v; want queued with jvm as the owner", o)
 	}
 	if !j.guard(120_000) {
 		t.Fatal("the owner of Simba cannot renew")
 	}
 	if o := owner(t, b, "m"); o.Token != first.Token || o.TTL < 100*time.Second {
-		t.Errorf("after a renewal by Simba: %+v", o)
+		t.Errorf("OWNER after a renewal by Simba: %+v; want the same token and a longer lease", o)
 	}
 	if ok, _, err := b.Check(t.Context(), "m", first.Token); !ok || err != nil {
-		t.Errorf("check: %v %v", ok, err)
+		t.Errorf("CHECK of jvm's token: %v %v; want true", ok, err)
 	}
 	if !j.release() {
 		t.Fatal("the owner of Simba cannot release")
 	}
 	if o, _ := acquire(t, b, "m", "ours", time.Minute, nil); o.Status != simba.StatusAcquired || o.Token <= first.Token {
-		t.Errorf("after a release by Simba: %+v", o)
+		t.Errorf("ACQUIRE after a release by Simba: %+v; want acquired with a larger token", o)
 	}
 	if j.acquire(60_000) || j.guard(60_000) || j.release() {
 		t.Error("the contender of Simba changed our tenure")
@@ -271,7 +271,7 @@ func TestOurReleaseReservesTheMutexForSimbaWaiter(t *testing.T) {
 	acquire(t, b, "m", "ours", time.Minute, nil)
 	j.receive("simba:{m}", "acquired@@ours")
 	if j.acquire(60_000) {
-		t.Fatal("two owners")
+		t.Fatal("the contender of Simba acquired the mutex that ours owns")
 	}
 	release(t, b, "m", "ours")
 	j.receive("simba:{m}:jvm", "released@@ours")
@@ -282,7 +282,7 @@ func TestOurReleaseReservesTheMutexForSimbaWaiter(t *testing.T) {
 		t.Fatal("the notified contender of Simba did not get the mutex")
 	}
 	if o := owner(t, b, "m"); o.Owner != "jvm" || o.Waiters != 1 {
-		t.Errorf("%+v", o)
+		t.Errorf("OWNER: %+v; want jvm and 1 waiter", o)
 	}
 }
 
@@ -303,7 +303,7 @@ func TestSimbaReleaseGrantsOurBlockedWaiter(t *testing.T) {
 	w.await(t)
 	o, err := ticket.End(simba.EndWoken)
 	if err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("%+v %v", o, err)
+		t.Fatalf("our blocked waiter: %+v %v; want acquired", o, err)
 	}
 	e.receive(t, "simba-events:{m}", func(p string) bool { return strings.Contains(p, `"released"`) && strings.Contains(p, `"jvm"`) })
 	j.receive("simba:{m}", "acquired@@ours")
@@ -345,7 +345,7 @@ func TestSimbaAndOurContendersExcludeEachOther(t *testing.T) {
 	var inside, tenures atomic.Int64
 	work := func(who string) {
 		if n := inside.Add(1); n != 1 {
-			t.Errorf("%d owners, %s is one", n, who)
+			t.Errorf("%d contenders own the mutex at once, one of them is %s", n, who)
 		}
 		tenures.Add(1)
 		inside.Add(-1)
@@ -373,7 +373,7 @@ func TestSimbaAndOurContendersExcludeEachOther(t *testing.T) {
 				}
 				work(j.id)
 				if !j.release() {
-					t.Errorf("%s lost its lease", j.id)
+					t.Errorf("RELEASE of %s returned 0: it lost its lease", j.id)
 				}
 			}
 		})
@@ -393,19 +393,19 @@ func TestSimbaAndOurContendersExcludeEachOther(t *testing.T) {
 					}
 				}
 				if o.Status != simba.StatusAcquired || o.Token <= last {
-					t.Errorf("%s: %+v after token %d", id, o, last)
+					t.Errorf("ACQUIRE of %s: %+v; want acquired with a token above %d", id, o, last)
 				}
 				last = o.Token
 				work(id)
 				if !release(t, b, "hot", id) {
-					t.Errorf("%s lost its lease", id)
+					t.Errorf("RELEASE of %s returned 0: it lost its lease", id)
 				}
 			}
 		})
 	}
 	all.Wait()
 	if n := tenures.Load(); n != each*(simbas+ours) {
-		t.Errorf("%d tenures", n)
+		t.Errorf("%d tenures, want as many as the contenders asked for", n)
 	}
 }
 
@@ -418,6 +418,6 @@ func TestSimbaOwnerIsNotInItsOwnQueue(t *testing.T) {
 	owner(t, b, "m")
 	list, _, err := b.Queue(t.Context(), "m", 10)
 	if err != nil || len(list) != 0 {
-		t.Errorf("%v %v", list, err)
+		t.Errorf("QUEUE: %v %v; want nothing, not the owner", list, err)
 	}
 }

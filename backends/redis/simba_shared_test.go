@@ -71,7 +71,7 @@ func TestContenderNotifiedBySimbaReleaseHasReservation(t *testing.T) {
 			return strings.Contains(j.client.Get(t.Context(), seeds.Lease(mutex)+":tenure").Val(), "J1")
 		})
 		if o, _ := acquire(t, b, mutex, "barger", time.Minute, nil); o.Status != simba.StatusQueued || o.Owner != "" {
-			t.Errorf("%+v", o)
+			t.Errorf("ACQUIRE of barger: %+v; want queued without an owner, since J1 has the reservation", o)
 		}
 		next.mustAcquire()
 		next.release()
@@ -109,7 +109,7 @@ func TestReleaseThatDeletesTheQueueKeepsTheOrder(t *testing.T) {
 			if polls {
 				e.receive(t, simba.ContenderChannel(mutex, first), is("released@@J"))
 				if o, _ := acquire(t, servers[0], mutex, first, time.Minute, nil); o.Status != simba.StatusAcquired {
-					t.Fatalf("%s was notified, and then: %+v", first, o)
+					t.Fatalf("ACQUIRE of %s, which was notified: %+v; want acquired", first, o)
 				}
 				release(t, servers[1], mutex, first)
 			}
@@ -117,7 +117,7 @@ func TestReleaseThatDeletesTheQueueKeepsTheOrder(t *testing.T) {
 				o := granted(t, waiters[i], tickets[i])
 				within(t, fmt.Sprintf("%s: waiter %d is granted", mutex, i), sent)
 				if o.Owner != fmt.Sprint("c", 9-i) {
-					t.Errorf("%s: %+v", mutex, o)
+					t.Errorf("%s: the granted waiter: %+v; want the contenders in their order", mutex, o)
 				}
 				sent = time.Now()
 				if i == 2 { // the same server once more
@@ -147,7 +147,7 @@ func TestOurEntriesReturnToQueueThatSimbaRecreates(t *testing.T) {
 	newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J").mustQueue()
 	list, _, err := b.Queue(t.Context(), "m", 10)
 	if err != nil || len(list) != 3 || list[0].Contender != "p" && list[0].Contender != "J" {
-		t.Fatalf("%v %v", list, err)
+		t.Fatalf("QUEUE: %v %v; want p or J first of 3", list, err)
 	}
 	var ours []string
 	for _, e := range list {
@@ -156,7 +156,7 @@ func TestOurEntriesReturnToQueueThatSimbaRecreates(t *testing.T) {
 		}
 	}
 	if fmt.Sprint(ours) != "[p w]" {
-		t.Errorf("%v", list)
+		t.Errorf("QUEUE: %v; want p and then w of our contenders", list)
 	}
 	events, _, err := b.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 10})
 	if err != nil {
@@ -169,7 +169,7 @@ func TestOurEntriesReturnToQueueThatSimbaRecreates(t *testing.T) {
 		}
 	}
 	if queued != 2 {
-		t.Errorf("%d queued events: %v", queued, events)
+		t.Errorf("HISTORY has %d queued events, want 2: %v", queued, events)
 	}
 }
 
@@ -209,11 +209,11 @@ func TestContenderOnPlainChannelGetsTheMutex(t *testing.T) {
 	_, ticket := acquire(t, b, "m", "W", time.Minute, w)
 	release(t, b, "m", "ours")
 	if before := j.receive("released@@ours"); len(before) > 0 {
-		t.Errorf("before that it received %q", before)
+		t.Errorf("before the release of ours the contender received %q", before)
 	}
 	j.mustAcquire()
 	if o := owner(t, b, "m"); o.Owner != "J" || o.Token == 0 {
-		t.Errorf("%+v", o)
+		t.Errorf("OWNER: %+v; want J with a token", o)
 	}
 	j.release()
 	granted(t, w, ticket)
@@ -235,7 +235,7 @@ func TestPassedOverSimbaContenderStaysQueuedForItsGrace(t *testing.T) {
 		return o
 	}
 	if o := missOffer(); o.Status != simba.StatusAcquired { // J has no subscription
-		t.Fatalf("%+v", o)
+		t.Fatalf("ACQUIRE after J's reservation: %+v; want acquired", o)
 	}
 	score, err := c.ZScore(t.Context(), seeds.Queue("m"), "J").Result()
 	if err != nil {
@@ -246,11 +246,11 @@ func TestPassedOverSimbaContenderStaysQueuedForItsGrace(t *testing.T) {
 	w := newWaiter()
 	_, ticket := acquire(t, b, "m", "W", time.Minute, w)
 	if now := c.ZScore(t.Context(), seeds.Queue("m"), "J").Val(); now != score {
-		t.Errorf("its score is %v, and was %v", now, score)
+		t.Errorf("the score of J in the queue is %v, want %v as before", now, score)
 	}
 	release(t, b, "m", "b")
 	if before := j.receive("released@@b"); contains(before, "released@@a") {
-		t.Errorf("before that it received %q", before)
+		t.Errorf("before the release of b the contender received %q", before)
 	}
 	j.mustAcquire()
 	_ = j.pubsub.Close()
@@ -295,7 +295,7 @@ func TestWithoutHandoffWindowSimbaContenderIsNotifiedOnceAndStaysQueued(t *testi
 		}
 	}
 	if o, _ := acquire(t, b, "m", "b", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Fatalf("%+v", o)
+		t.Fatalf("ACQUIRE of b: %+v; want acquired", o)
 	}
 	// One notice is on the contender's own channel, and one on the mutex' channel.
 	notices := 0
@@ -305,10 +305,10 @@ func TestWithoutHandoffWindowSimbaContenderIsNotifiedOnceAndStaysQueued(t *testi
 		}
 	}
 	if notices != 2 {
-		t.Errorf("notified %d times", notices)
+		t.Errorf("J was notified %d times, want 2", notices)
 	}
 	if now, err := c.ZScore(t.Context(), seeds.Queue("m"), "J").Result(); err != nil || now != score {
-		t.Errorf("its score is %v, and was %v: %v", now, score, err)
+		t.Errorf("the score of J in the queue is %v, want %v as before: %v", now, score, err)
 	}
 }
 
@@ -360,7 +360,7 @@ func TestWaiterIsNotifiedAgainAfterTenureInItsReservation(t *testing.T) {
 		// The notice names J if the server saw J's tenure.
 		e.receive(t, channel, func(payload string) bool { return payload == "released@@a" || payload == "released@@J" })
 		if o, _ := acquire(t, b, mutex, "p", time.Minute, nil); o.Status != simba.StatusAcquired {
-			t.Errorf("%+v", o)
+			t.Errorf("ACQUIRE of p, which was notified: %+v; want acquired", o)
 		}
 	}
 }
@@ -387,13 +387,14 @@ func TestSimbaAndOurContendersShareAClustersMutexes(t *testing.T) {
 			}
 			seen := owner(t, servers[1], mutex)
 			if of.Tokens && seen.Token != theirs {
-				t.Errorf("%s: Simba has token %d, and we read %d", mutex, theirs, seen.Token)
+				t.Errorf("%s: Simba has token %d, OWNER reports %d", mutex, theirs, seen.Token)
 			}
 			sent := time.Now()
 			j.release()
 			for k := range waiters {
 				if o := granted(t, waiters[k], tickets[k]); o.Token <= seen.Token || o.Owner != fmt.Sprint("c", k) {
-					t.Errorf("%s: %+v after %+v", mutex, o, seen)
+					t.Errorf("%s: the granted waiter: %+v; want the next one, with a larger token than in %+v",
+						mutex, o, seen)
 				}
 				within(t, mutex+" is granted", sent)
 				release(t, servers[k], mutex, fmt.Sprint("c", k))

@@ -30,11 +30,11 @@ func TestSubscriberIsRestoredThoughChannelIsRemoved(t *testing.T) {
 		r.awaited, r.unanswered = 2, []subscribeCommand{{[]string{"a"}, 1}, {[]string{"b"}, 1}}
 		r.onSubscribed("a")
 		if resubscribed != 0 {
-			t.Errorf("%s: resubscribed without b", name)
+			t.Errorf("b was %s: resubscribed before that", name)
 		}
 		remove(r)
 		if resubscribed != 1 {
-			t.Errorf("b was %s: resubscribed %d times", name, resubscribed)
+			t.Errorf("b was %s: resubscribed %d times, want 1", name, resubscribed)
 		}
 	}
 }
@@ -101,7 +101,7 @@ func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 	}
 	e.receive(t, channel, is("released@@a"))
 	if o, _ := acquire(t, b, "m", "p", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("%+v", o)
+		t.Errorf("ACQUIRE of p, which was notified: %+v; want acquired", o)
 	}
 }
 
@@ -114,25 +114,25 @@ func TestNewChannelDoesNotCountAsInterrupted(t *testing.T) {
 	r.subscribe("new", false)
 	r.onSubscribed("new")
 	if got := r.interrupted(); len(got) != 0 || resubscribed != 0 {
-		t.Errorf("new: %v, resubscribed %d times", got, resubscribed)
+		t.Errorf("a new channel: interrupted %v, resubscribed %d times; want neither", got, resubscribed)
 	}
 	r.subscribe("moved", false)
 	r.markInterrupted("moved")
 	if got := r.interrupted(); len(got) != 0 {
-		t.Errorf("not confirmed yet: %v", got)
+		t.Errorf("a channel that is not confirmed yet: interrupted %v, want none", got)
 	}
 	r.onSubscribed("moved")
 	got := r.interrupted()
 	if len(got) != 1 || got["moved"] != 1 || resubscribed != 1 {
-		t.Errorf("moved: %v, resubscribed %d times", got, resubscribed)
+		t.Errorf("a channel that moved: interrupted %v, resubscribed %d times; want both once", got, resubscribed)
 	}
 	r.markInterrupted("moved") // again, while the server catches up with the first
 	r.markCaughtUp("moved", got["moved"])
 	if got := r.interrupted(); got["moved"] != 2 {
-		t.Errorf("interrupted again: %v", got)
+		t.Errorf("a channel that moved again: interrupted %v, want moved twice", got)
 	}
 	r.markCaughtUp("moved", 2)
 	if got := r.interrupted(); len(got) != 0 {
-		t.Errorf("caught up: %v", got)
+		t.Errorf("after markCaughtUp: interrupted %v, want none", got)
 	}
 }

@@ -32,7 +32,7 @@ func TestTokensGrowAcrossOurAndSimbaTenures(t *testing.T) {
 					t.Fatalf("%d: Simba has token %d after %d, and we read %+v", i, theirs, last, seen)
 				}
 				if of.Tokens && i > 0 && seen.Token != last+1 {
-					t.Errorf("%d: %d follows %d", i, seen.Token, last)
+					t.Errorf("round %d: token %d follows %d; want the next number", i, seen.Token, last)
 				}
 				j.run(of.Guard, 120_000)
 				for _, e := range []*Backend{b, other} {
@@ -44,16 +44,17 @@ func TestTokensGrowAcrossOurAndSimbaTenures(t *testing.T) {
 
 				ours, _ := acquire(t, other, mutex, "ours", time.Minute, nil)
 				if ours.Status != simba.StatusAcquired || ours.Token <= seen.Token {
-					t.Fatalf("%d: %+v after %d", i, ours, seen.Token)
+					t.Fatalf("round %d, ACQUIRE of ours: %+v; want acquired with a token above %d",
+						i, ours, seen.Token)
 				}
 				if got := readToken(t, c, seeds.Token(mutex)); got != ours.Token {
-					t.Errorf("%d: the token key has %d, we have %d", i, got, ours.Token)
+					t.Errorf("round %d: the token key has %d, ACQUIRE returned %d", i, got, ours.Token)
 				}
 				if got := readToken(t, c, seeds.Fence(mutex)); got != ours.Token {
-					t.Errorf("%d: the fence has %d, we have %d", i, got, ours.Token)
+					t.Errorf("round %d: the fence has %d, ACQUIRE returned %d", i, got, ours.Token)
 				}
 				if _, shown := j.acquire(time.Minute); of.Tokens && shown != ours.Token {
-					t.Errorf("%d: Simba reads %d, we have %d", i, shown, ours.Token)
+					t.Errorf("round %d: Simba reads token %d, ACQUIRE returned %d", i, shown, ours.Token)
 				}
 				if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "ours", TTL: 10 * time.Minute}); err != nil {
 					t.Fatal(err)
@@ -63,10 +64,10 @@ func TestTokensGrowAcrossOurAndSimbaTenures(t *testing.T) {
 				}
 				c.Del(t.Context(), seeds.Queue(mutex)) // so that there is no reservation for Simba
 				if !release(t, b, mutex, "ours") || readToken(t, c, seeds.Token(mutex)) != 0 {
-					t.Errorf("%d: the token key outlives the tenure", i)
+					t.Errorf("round %d: the token key outlives the tenure", i)
 				}
 				if ms := c.PTTL(t.Context(), seeds.Fence(mutex)).Val(); ms != -1 {
-					t.Errorf("%d: the fence expires in %v", i, ms)
+					t.Errorf("round %d: the fence expires in %v, want never", i, ms)
 				}
 				last = ours.Token
 			}
@@ -98,10 +99,10 @@ func TestTwoTenuresAroundAnotherHaveDifferentTokens(t *testing.T) {
 			}
 			now := owner(t, b, mutex)
 			if now.Owner != "j" || now.Token <= older.Token || story.first.Tokens && now.Token != theirs {
-				t.Errorf("%+v after %+v; Simba has token %d", now, older, theirs)
+				t.Errorf("OWNER: %+v; want j with a larger token than in %+v; Simba has token %d", now, older, theirs)
 			}
 			if o, _ := acquire(t, b, mutex, "j", time.Minute, nil); o.Status != simba.StatusRenewed || o.Token != now.Token {
-				t.Errorf("%+v", o)
+				t.Errorf("ACQUIRE of j: %+v; want renewed with OWNER's token", o)
 			}
 		})
 	}
@@ -124,7 +125,7 @@ func TestOurTokenIsLargerThanThatOfUnseenTenure(t *testing.T) {
 	}
 	j.release()
 	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Token != far+2 {
-		t.Errorf("%+v", o)
+		t.Errorf("ACQUIRE of a: %+v; want the token above that of the unseen tenure", o)
 	}
 	release(t, b, "m", "a")
 	if token := j.mustAcquire(); token != far+3 {
@@ -141,14 +142,14 @@ func TestTokensOfSimbaAndOursGrowAfterFlush(t *testing.T) {
 	for i := range 3 {
 		o, _ := acquire(t, b, "m", "a", time.Minute, nil)
 		if o.Status != simba.StatusAcquired || o.Token <= last {
-			t.Fatalf("%+v after %d", o, last)
+			t.Fatalf("ACQUIRE of a: %+v; want acquired with a token above %d", o, last)
 		}
 		last = o.Token
 		if i == 1 {
 			release(t, b, "m", "a")
 			j := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "j")
 			if last = j.mustAcquire(); last != o.Token+1 {
-				t.Errorf("Simba has token %d after %d", last, o.Token)
+				t.Errorf("Simba has token %d after %d, want the next number", last, o.Token)
 			}
 		}
 		if err := c.FlushDB(t.Context()).Err(); err != nil {
@@ -168,16 +169,16 @@ func TestOldSimbaRenewalProlongsTheToken(t *testing.T) {
 	first := owner(t, b, "m")
 	j.run(j.of.Guard, 600_000)
 	if o := owner(t, b, "m"); o.Token != first.Token || o.Transition < 9*time.Minute {
-		t.Errorf("%+v after %+v", o, first)
+		t.Errorf("OWNER after the renewal: %+v; want the token of %+v and the longer lease", o, first)
 	}
 	if ms := c.PTTL(t.Context(), seeds.Token("m")).Val(); ms < 9*time.Minute {
-		t.Errorf("the token lives for %v", ms)
+		t.Errorf("the token key expires in %v, want 9 minutes or more", ms)
 	}
 	if err := c.Del(t.Context(), seeds.Token("m")).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if o := owner(t, b, "m"); o.Token != first.Token {
-		t.Errorf("without its key: %+v after %+v", o, first)
+		t.Errorf("OWNER without the token key: %+v; want the token of %+v", o, first)
 	}
 }
 
@@ -205,9 +206,9 @@ func TestIdleFenceExpiresOnlyWithFenceTTL(t *testing.T) {
 	}
 	j := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "j")
 	if token := j.mustAcquire(); token != 1 {
-		t.Errorf("Simba has token %d", token)
+		t.Errorf("Simba has token %d, want 1 again", token)
 	}
 	if o := owner(t, b, "m"); o.Token <= last { // the record is still there
-		t.Errorf("%+v after %d", o, last)
+		t.Errorf("OWNER: %+v; want a token above %d", o, last)
 	}
 }

@@ -39,7 +39,7 @@ func TestParseURL(t *testing.T) {
 	} {
 		got, err := parseURL(c.url)
 		if err != nil || !c.check(got) {
-			t.Errorf("%s: %+v, %v", c.url, got, err)
+			t.Errorf("parseURL of %s: %+v, %v; want the options of the case", c.url, got, err)
 		}
 	}
 }
@@ -107,6 +107,6 @@ func TestByteOrderMarkIsNoPartOfCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(to.tls.Certificates) != 1 || to.tls.Certificates[0].Leaf.Subject.CommonName != "client" {
-		t.Errorf("got %+v", to.tls.Certificates)
+		t.Errorf("the certificates are %+v, want that of client", to.tls.Certificates)
 	}
 }

@@ -35,13 +35,14 @@ func TestWriteCheckChangesNothing(t *testing.T) {
 			t.Helper()
 			for _, key := range keys {
 				if now := c.Dump(t.Context(), key).Val(); now != before[key] || now == "" {
-					t.Errorf("%s: key %s of %s holds %q after %q", what, key, theirs[0], now, before[key])
+					t.Errorf("%s changed the key %s, written by %s: it holds %q after %q",
+						what, key, theirs[0], now, before[key])
 				}
 			}
 		}
 		for _, q := range requests {
 			if err := q.run(t.Context(), b); err != nil {
-				t.Errorf("%s beside another program's %s: %v", q.name, theirs[0], err)
+				t.Errorf("%s beside another program's %s: %v; want no error", q.name, theirs[0], err)
 			}
 			unchanged(q.name)
 		}

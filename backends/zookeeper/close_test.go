@@ -29,10 +29,10 @@ func closeAfterRenewal(t *testing.T, addr, mutex string, ttl time.Duration, befo
 	n = createdNodeOf(t, here, nodeKey{mutex, x.Contender})
 	before(here)
 	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "o"}); !ok || err != nil {
-		t.Fatalf("o: %v, %v", ok, err)
+		t.Fatalf("RELEASE of o at the other server: %v, %v; want true", ok, err)
 	}
 	if out, _, err := there.Acquire(ctx, x); err != nil || out.Status != simba.StatusAcquired || out.Token != n.token {
-		t.Fatalf("x: %+v, %v", out, err)
+		t.Fatalf("ACQUIRE of x at the other server: %+v, %v; want acquired with the token of x's node", out, err)
 	}
 	return here, there, n
 }
@@ -52,7 +52,7 @@ func createdNodeOf(t *testing.T, b *Backend, k nodeKey) *node {
 func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	ctx := context.Background()
-	for name, holds := range map[string]bool{"of a server that keeps a lease": true, "of one that keeps none": false} {
+	for name, holds := range map[string]bool{"the closed server has a lease": true, "the closed server has no lease": false} {
 		t.Run(name, func(t *testing.T) {
 			mutex := t.Name()
 			here, there, n := closeAfterRenewal(t, srv.Addr, mutex, time.Minute, func(here *Backend) {
@@ -71,11 +71,11 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 			must(t, here.Close())
 			owns(t, there, n)
 			if q, _, err := there.Queue(ctx, mutex, 10); err != nil || len(q) != 0 {
-				t.Errorf("there wait %+v, %v", q, err)
+				t.Errorf("QUEUE at the other server after Close: %+v, %v; want nothing", q, err)
 			}
 		})
 	}
-	t.Run("though it may not delete its nodes", func(t *testing.T) {
+	t.Run("it may not delete its nodes", func(t *testing.T) {
 		here, there, n := closeAfterRenewal(t, srv.Addr, t.Name(), time.Minute, func(*Backend) {})
 		s, err := there.current(ctx, n.mutex)
 		must(t, err)
@@ -84,13 +84,13 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 		must(t, here.Close())
 		owns(t, there, n)
 	})
-	t.Run("but leaves no node of one that is over", func(t *testing.T) {
+	t.Run("an ended lease leaves no node", func(t *testing.T) {
 		here, there, n := closeAfterRenewal(t, srv.Addr, t.Name(), 200*time.Millisecond, func(*Backend) {})
 		for owner, deadline := n.contender, time.Now().Add(20*time.Second); owner != ""; {
 			o, _, err := there.Owner(ctx, n.mutex)
 			must(t, err)
 			if owner = o.Owner; time.Now().After(deadline) {
-				t.Fatal("its lease does not end")
+				t.Fatal("the lease of the closed server does not end")
 			}
 		}
 		must(t, here.Close())
@@ -102,6 +102,6 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 func owns(t *testing.T, b *Backend, n *node) {
 	t.Helper()
 	if o, _, err := b.Owner(context.Background(), n.mutex); err != nil || o.Owner != n.contender || o.Token != n.token {
-		t.Errorf("the owner is %+v, %v", o, err)
+		t.Errorf("OWNER: %+v, %v; want the contender of the node with its token", o, err)
 	}
 }

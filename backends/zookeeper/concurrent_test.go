@@ -29,7 +29,7 @@ func acquireAs(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Stat
 	t.Helper()
 	r.TTL = time.Minute
 	if out, _, err := b.Acquire(context.Background(), r); err != nil || out.Status != want {
-		t.Fatalf("%s: %+v, %v", r.Contender, out, err)
+		t.Fatalf("ACQUIRE of %s: %+v, %v; want another status", r.Contender, out, err)
 	}
 }
 
@@ -56,13 +56,13 @@ func until(t *testing.T, b *Backend, what string, isLocked func() bool) {
 
 func TestTenureContinuedElsewhereIsNotEndedHere(t *testing.T) {
 	there, here := twoServers(t)
-	t.Run("as the connection closes that it was bound to", func(t *testing.T) { endSessionBoundElsewhere(t, there, here) })
-	t.Run("as its contender leaves the queue", func(t *testing.T) {
+	t.Run("when the connection closes to which it was bound", func(t *testing.T) { endSessionBoundElsewhere(t, there, here) })
+	t.Run("when its contender leaves the queue", func(t *testing.T) {
 		leaveQueueAsOwner(t, "kept", here, there, here)
 		leaveQueueAsOwner(t, "foreign", here, there, there)
 	})
-	t.Run("but as it is over, by its contender", func(t *testing.T) { releaseEndedLease(t, there, here) })
-	t.Run("but as it is over, by its creator", func(t *testing.T) { reconcileEndedLease(t, there, here) })
+	t.Run("an ended lease is released by its contender", func(t *testing.T) { releaseEndedLease(t, there, here) })
+	t.Run("an ended lease is reconciled by its creator", func(t *testing.T) { reconcileEndedLease(t, there, here) })
 }
 
 func endSessionBoundElsewhere(t *testing.T, there, here *Backend) {
@@ -81,10 +81,10 @@ func endSessionBoundElsewhere(t *testing.T, there, here *Backend) {
 	r.Session = 2
 	acquireAs(t, here, r, simba.StatusRenewed)
 	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: r.Mutex, Contender: r.Contender, Session: 1}); ok || err != nil {
-		t.Errorf("its first connection closes: %v, %v", ok, err)
+		t.Errorf("the end of x's first session: %v, %v; want no release", ok, err)
 	}
 	if o, _, err := here.Owner(ctx, r.Mutex); err != nil || o.Owner != "x" {
-		t.Errorf("after that: %+v, %v", o, err)
+		t.Errorf("OWNER after the end of x's first session: %+v, %v; want x", o, err)
 	}
 }
 
@@ -103,17 +103,17 @@ func leaveQueueAsOwner(t *testing.T, mutex string, here, there, creator *Backend
 	s, err := here.current(ctx, mutex)
 	must(t, err)
 	if n, err := here.owned(ctx, s, k, 0); n != nil || err != nil {
-		t.Fatalf("%s: it owns it by %+v, %v", mutex, n, err)
+		t.Fatalf("%s: the contender owns the mutex by node %+v, %v; want no node", mutex, n, err)
 	}
 	_, _, err = creator.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: o.Contender})
 	must(t, err)
 	acquireAs(t, there, x, simba.StatusAcquired)
 	if err := here.leaveQueue(ctx, s, k); !errors.Is(err, errChanged) {
-		t.Errorf("%s: x leaves the queue: %v", mutex, err)
+		t.Errorf("%s: x leaves the queue after it was granted elsewhere: %v; want errChanged", mutex, err)
 	}
 	unlock()
 	if ok, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: x.Contender}); !ok || err != nil {
-		t.Errorf("%s: x releases the mutex: %v, %v", mutex, ok, err)
+		t.Errorf("%s: RELEASE of x: %v, %v; want true", mutex, ok, err)
 	}
 }
 
@@ -134,7 +134,7 @@ func releaseEndedLease(t *testing.T, creator, other *Backend) {
 		owner = tenure.Owner
 	}
 	if ok, _, err := other.Release(ctx, simba.ReleaseRequest{Mutex: k.mutex, Contender: k.contender}); ok || err != nil {
-		t.Errorf("the contender releases the mutex: %v, %v", ok, err)
+		t.Errorf("RELEASE of the contender whose lease is over: %v, %v; want false", ok, err)
 	}
 }
 
@@ -145,7 +145,7 @@ func reconcileEndedLease(t *testing.T, creator, other *Backend) {
 	k := nodeKey{"over", "x"}
 	acquireAs(t, creator, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusAcquired)
 	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed {
-		t.Fatalf("guard: %+v, %v", out, err)
+		t.Fatalf("GUARD at the other server: %+v, %v; want renewed", out, err)
 	}
 	unlock, err := creator.lockKey(ctx, k)
 	must(t, err)
@@ -166,7 +166,7 @@ func reconcileEndedLease(t *testing.T, creator, other *Backend) {
 	must(t, creator.reconcile(ctx, n.s, k))
 	names, err := n.s.children(ctx, k.mutex)
 	if kept := creator.nodeAt(k); kept != nil || len(names) != 0 || err != nil {
-		t.Errorf("the node is kept: %+v, %v, %v", kept, names, err)
+		t.Errorf("the node of the ended lease is kept: %+v, %v, %v", kept, names, err)
 	}
 }
 
@@ -187,7 +187,7 @@ func waitFor(t *testing.T, b *Backend, mutex string) simba.Ticket {
 	t.Helper()
 	out, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: time.Minute, Waiter: sleepingWaiter{}})
 	if err != nil || out.Status != simba.StatusWaiting {
-		t.Fatalf("x: %+v, %v", out, err)
+		t.Fatalf("ACQUIRE … WAIT of x: %+v, %v; want waiting", out, err)
 	}
 	return ticket
 }
@@ -199,7 +199,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 	b, err := Open(ctx, Options{Servers: link.Addr(), Notices: stubNotices{}})
 	must(t, err)
 	defer b.Close()
-	t.Run("granted, if it is being granted the mutex", func(t *testing.T) {
+	t.Run("acquired, if the grant has begun", func(t *testing.T) {
 		ticket := waitBehindO(t, b, "granted")
 		n := b.nodeAt(nodeKey{"granted", "x"})
 		link.Delay(50 * time.Millisecond)
@@ -212,14 +212,14 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		until(t, b, "x is being granted the mutex", func() bool { return n.granting })
 		out, err := ticket.End(simba.EndTimeout)
 		if err != nil || out.Status != simba.StatusAcquired || out.Token != n.token {
-			t.Errorf("x: %+v, %v", out, err)
+			t.Errorf("the end of x's wait: %+v, %v; want acquired with the token of its node", out, err)
 		}
 		must(t, <-released)
 		if o, _, err := b.Owner(ctx, "granted"); err != nil || o.Owner != "x" {
-			t.Errorf("after that: %+v, %v", o, err)
+			t.Errorf("OWNER after the end of x's wait: %+v, %v; want x", o, err)
 		}
 	})
-	t.Run("withdrawn, though it was to be queued again", func(t *testing.T) {
+	t.Run("withdrawn, before it is queued again", func(t *testing.T) {
 		k := nodeKey{"withdrawn", "x"}
 		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute, Waiter: sleepingWaiter{}})
 		unlock, err := b.lockKey(ctx, k) // as its request does
@@ -236,51 +236,51 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		unlock()
 		<-rejoined
 		if events := b.eventLog.Find(simba.HistoryRequest{Mutex: k.mutex}); len(events) != 0 {
-			t.Errorf("after that: %+v", events)
+			t.Errorf("events after the withdrawal: %+v; want none", events)
 		}
 	})
 	handedOff := func(n *node) { // the state of a handoff before the waiter is woken
 		must(t, b.renew(ctx, n, time.Minute, 0, ""))
 		b.setUnacknowledged(n, true)
 	}
-	t.Run("handed off, if its connection closes while it is being granted", func(t *testing.T) {
+	t.Run("handed off, if the connection closes during the grant", func(t *testing.T) {
 		n := disconnectDuringRejoin(t, b, link, "granting", func(*node) {})
 		until(t, b, "the mutex is handed off", func() bool { return n.forgotten })
 	})
-	t.Run("handed off, if its connection closes while it is granted again", func(t *testing.T) {
+	t.Run("handed off, if the connection closes during a second grant", func(t *testing.T) {
 		n := disconnectDuringRejoin(t, b, link, "again", handedOff)
 		until(t, b, "the mutex is handed off", func() bool { return n.forgotten })
 	})
-	t.Run("its contender's, if an earlier wait has returned it", func(t *testing.T) {
+	t.Run("kept, if an earlier wait has returned the grant", func(t *testing.T) {
 		n := disconnectDuringRejoin(t, b, link, "earlier", func(n *node) {
 			handedOff(n)
 			earlier := &proxy.Ticket{Request: simba.AcquireRequest{Mutex: n.mutex, Contender: n.contender}}
 			if out, err := b.Granted(earlier, proxy.Grant{Token: n.token}); err != nil || out.Status != simba.StatusAcquired {
-				t.Errorf("the end of the earlier wait: %+v, %v", out, err)
+				t.Errorf("Granted for the earlier wait: %+v, %v; want acquired", out, err)
 			}
 		})
 		if o, _, err := b.Owner(ctx, "earlier"); err != nil || o.Owner != "x" || o.Token != n.token {
-			t.Errorf("after that: %+v, %v", o, err)
+			t.Errorf("OWNER after the gone connection's end: %+v, %v; want x with the token of its node", o, err)
 		}
 	})
-	t.Run("its contender's, if another connection has it", func(t *testing.T) {
+	t.Run("kept, if another connection has renewed the lease", func(t *testing.T) {
 		ticket := waitBehindO(t, b, "other's")
 		n := b.nodeAt(nodeKey{"other's", "x"})
 		if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "other's", Contender: "o"}); !ok || err != nil {
-			t.Fatalf("o: %v, %v", ok, err)
+			t.Fatalf("RELEASE of o: %v, %v; want true", ok, err)
 		}
 		until(t, b, "it is granted", func() bool { return !b.waitsLocked(n.key()) })
 		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "other's", Contender: "x", TTL: time.Minute, Waiter: sleepingWaiter{}})
 		if err != nil || out.Status != simba.StatusRenewed {
-			t.Fatalf("x: %+v, %v", out, err)
+			t.Fatalf("ACQUIRE … WAIT of x by another connection: %+v, %v; want renewed", out, err)
 		}
 		_, err = ticket.End(simba.EndGone)
 		must(t, err)
 		if o, _, err := b.Owner(ctx, "other's"); err != nil || o.Token != out.Token {
-			t.Errorf("after that: %+v, %v", o, err)
+			t.Errorf("OWNER after the gone connection's end: %+v, %v; want x with the same token", o, err)
 		}
 	})
-	t.Run("nobody's, if its end had no answer", func(t *testing.T) {
+	t.Run("left, if End returned an error", func(t *testing.T) {
 		b, err := Open(ctx, Options{Servers: srv.Addr, Notices: stubNotices{}, Timeout: 2 * time.Second})
 		must(t, err)
 		defer b.Close()
@@ -291,7 +291,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		_, err = ticket.End(simba.EndTimeout)
 		var u *simba.UnavailableError
 		if !errors.As(err, &u) {
-			t.Errorf("its end: %v", err)
+			t.Errorf("the end of x's wait: %v; want an UnavailableError", err)
 		}
 		unlock()
 		// A late answer may have cut the connection.
@@ -300,7 +300,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("o: %v", err)
+				t.Fatalf("RELEASE of o does not succeed: %v", err)
 			}
 		}
 		for end := time.Now().Add(10 * time.Second); ; {
@@ -310,7 +310,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 				return
 			}
 			if time.Now().After(end) {
-				t.Fatalf("y: %+v", out)
+				t.Fatalf("y does not acquire the mutex: %+v", out)
 			}
 		}
 	})
@@ -327,7 +327,7 @@ func disconnectDuringRejoin(t *testing.T, b *Backend, link *stores.Link, mutex s
 	n.granting = true // so that nothing else grants it the mutex
 	b.mu.Unlock()
 	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "o"}); !ok || err != nil {
-		t.Fatalf("o: %v, %v", ok, err)
+		t.Fatalf("RELEASE of o: %v, %v; want true", ok, err)
 	}
 	before(n)
 	link.Delay(50 * time.Millisecond)
@@ -364,7 +364,7 @@ func TestHandoffOvertakenByARenewalChangesNothing(t *testing.T) {
 	r := simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Hour}
 	reply, _, err := b.Acquire(ctx, r)
 	if err != nil || reply.Status != simba.StatusAcquired {
-		t.Fatalf("x: %+v, %v", reply, err)
+		t.Fatalf("ACQUIRE of x: %+v, %v; want acquired", reply, err)
 	}
 	b.beginNext(x, start, stat) // too late
 	unlock()
@@ -372,7 +372,7 @@ func TestHandoffOvertakenByARenewalChangesNothing(t *testing.T) {
 	must(t, err)
 	now, _, err := b.Owner(ctx, "m")
 	if err != nil || now.Token != reply.Token || now.TTLAt-now.AcquiredAt != r.TTL.Milliseconds() {
-		t.Errorf("after x's reply %+v: %+v, %v", reply, now, err)
+		t.Errorf("x's reply: %+v; OWNER after that: %+v, %v; want the same token, and the TTL of x", reply, now, err)
 	}
 }
 
@@ -387,7 +387,7 @@ func TestHandoffSkipsNoNodeThatMayStillExist(t *testing.T) {
 	must(t, err)
 	must(t, p.s.remove(ctx, p.s.lease(p.guid)))
 	if err := b.reload(ctx, p); !errors.Is(err, zk.ErrNoNode) {
-		t.Fatalf("p's lease, which is gone: %v", err)
+		t.Fatalf("reloading p, whose lease node is gone: %v; want ErrNoNode", err)
 	}
 	b.mu.Lock()
 	m := b.mutexes["m"]
@@ -398,7 +398,7 @@ func TestHandoffSkipsNoNodeThatMayStillExist(t *testing.T) {
 	}
 	unlock()
 	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "o"}); !ok || err != nil {
-		t.Fatalf("o: %v, %v", ok, err)
+		t.Fatalf("RELEASE of o: %v, %v; want true", ok, err)
 	}
 	x := b.nodeAt(nodeKey{"m", "x"})
 	until(t, b, "x owns the mutex when p's latch node is gone", func() bool { return x.kind == kindOwner })

@@ -32,7 +32,7 @@ func TestZxidsAreClearedInFragmentedReplies(t *testing.T) {
 			t.Fatalf("in pieces of %d:\n%x, not\n%x", piece, got, want)
 		}
 		if largest != 0x0102030405060709 {
-			t.Fatalf("in pieces of %d: %x", piece, largest)
+			t.Fatalf("in pieces of %d: the largest zxid is %x", piece, largest)
 		}
 	}
 }

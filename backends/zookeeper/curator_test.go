@@ -133,7 +133,7 @@ type exclusiveResource struct {
 
 func (r *exclusiveResource) use(t *testing.T, who string) {
 	if !r.user.CompareAndSwap(nil, &who) {
-		t.Errorf("%s leads, and so does %s", who, *r.user.Load())
+		t.Errorf("%s leads while %s still leads", who, *r.user.Load())
 		return
 	}
 	r.changes.Add(1)
@@ -165,7 +165,7 @@ func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 					out, err = ticket.End(simba.EndWoken)
 				}
 				if err != nil || out.Status != simba.StatusAcquired {
-					t.Errorf("%s: %+v, %v", id, out, err)
+					t.Errorf("the end of %s's wait: %+v, %v; want acquired", id, out, err)
 					return
 				}
 				tenures[id].Add(1)
@@ -201,7 +201,7 @@ func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 		}
 		ours := strings.HasPrefix(id, "ours")
 		if got := said.count("simba:{m} acquired@@" + id); ours && int64(got) != n.Load() || got == 0 {
-			t.Errorf("%s: %d notices of %d tenures", id, got, n.Load())
+			t.Errorf("%s: %d acquired notices for %d tenures", id, got, n.Load())
 		}
 	}
 }
@@ -234,15 +234,15 @@ func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 	}
 	owner, _, err := b.Owner(ctx, "m")
 	if err != nil || owner.Owner != "j" || owner.Token == 0 || owner.Transition <= 0 {
-		t.Errorf("the owner is %+v, %v", owner, err)
+		t.Errorf("OWNER: %+v, %v; want the JVM's contender j with a token", owner, err)
 	}
 	await(t, "its tenure is announced", func() bool { return said.count("simba:{m} acquired@@j") == 1 })
 	if ok, _, err := b.Check(ctx, "m", owner.Token); err != nil || !ok {
-		t.Errorf("its token: %v, %v", ok, err)
+		t.Errorf("CHECK of j's token: %v, %v; want true", ok, err)
 	}
 	// A JVM's leader would not notice that its node is gone, and would lead beside the next leader.
 	if ok, _, err := b.Break(ctx, "m", "test"); ok || !errors.Is(err, simba.ErrNotServed) {
-		t.Errorf("break: %v, %v", ok, err)
+		t.Errorf("BREAK of the JVM's tenure: %v, %v; want ErrNotServed", ok, err)
 	}
 	_, woken := block(t, b, "m", "c", time.Minute)
 	j.send("close j")

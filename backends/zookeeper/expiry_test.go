@@ -83,7 +83,7 @@ func acquireBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 	}
 	unlock()
 	if out := <-acquired; out.Status != simba.StatusAcquired {
-		t.Errorf("b: %+v", out)
+		t.Errorf("ACQUIRE of b: %+v; want acquired", out)
 	}
 	return beside
 }
@@ -109,7 +109,7 @@ func TestNewOwnerIsNotRefused(t *testing.T) {
 	// The owner when the request listed the nodes.
 	before := string(newGUID("o", s.tag)) + "-latch-0000000000"
 	if out, done, err := here.refuse(ctx, s, r, []string{protected + before}, ""); done || err != nil {
-		t.Errorf("the owner gets %+v, %v", out, err)
+		t.Errorf("the owner's ACQUIRE was refused: %+v, %v", out, err)
 	}
 }
 
@@ -160,14 +160,14 @@ func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 		rec, version := n.recordLocked(time.Now()), n.version
 		creator.mu.Unlock()
 		if _, err := n.s.change(ctx, n, rec, version); !errors.Is(err, zk.ErrBadVersion) {
-			t.Errorf("reported by %s: a late renewal: %v", teller, err)
+			t.Errorf("end reported by %s: a late renewal: %v; want ErrBadVersion", teller, err)
 		}
 		if err := creator.renew(ctx, n, time.Minute, 0, ""); !errors.Is(err, errChanged) {
-			t.Errorf("reported by %s: the request renews: %v", teller, err)
+			t.Errorf("end reported by %s: renew: %v; want errChanged", teller, err)
 		}
 		unlock()
 		if out, err := creator.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusLost {
-			t.Errorf("reported by %s: %+v, %v", teller, out, err)
+			t.Errorf("end reported by %s: GUARD: %+v, %v; want lost", teller, out, err)
 		}
 	}
 }
@@ -201,13 +201,13 @@ func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 	}
 	tenure, _, err := b.Owner(ctx, k.mutex)
 	if err != nil || tenure.Owner != "" {
-		t.Errorf("after its end was reported: %+v, %v", tenure, err)
+		t.Errorf("OWNER after the end was reported: %+v, %v; want no owner", tenure, err)
 	}
 	if out, _, err := b.Acquire(ctx, r); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token || out.TTL < r.TTL/2 {
-		t.Errorf("its owner: %+v, %v", out, err)
+		t.Errorf("ACQUIRE of the earlier owner: %+v, %v; want renewed with the same token", out, err)
 	}
 	tenure, _, err = b.Owner(ctx, k.mutex)
 	if err != nil || tenure.Token != a.Token {
-		t.Errorf("after it was renewed: %+v, %v", tenure, err)
+		t.Errorf("OWNER after the renewal: %+v, %v; want the same token", tenure, err)
 	}
 }

@@ -75,6 +75,6 @@ func TestOrphanIsDeletedDespiteAnInvalidLeaseNode(t *testing.T) {
 		t.Errorf("the mutex still has the nodes %v, error %v; want none", names, err)
 	}
 	if _, err := n.s.get(ctx, n.s.lease(n.guid)); !errors.Is(err, zk.ErrNoNode) {
-		t.Errorf("its lease: %v", err)
+		t.Errorf("get of the orphan's lease node: %v; want ErrNoNode", err)
 	}
 }

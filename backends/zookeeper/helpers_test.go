@@ -119,7 +119,7 @@ func acquire(t testing.TB, b *zookeeper.Backend, mutex, contender string, ttl ti
 	t.Helper()
 	out, _, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl})
 	if err != nil {
-		t.Fatalf("%s acquires %s: %v", contender, mutex, err)
+		t.Fatalf("ACQUIRE of %s for %s: %v", contender, mutex, err)
 	}
 	return out
 }
@@ -128,7 +128,7 @@ func take(t testing.TB, b *zookeeper.Backend, mutex, contender string, ttl time.
 	t.Helper()
 	out := acquire(t, b, mutex, contender, ttl)
 	if out.Status != simba.StatusAcquired {
-		t.Fatalf("%s was to acquire %s: %+v", contender, mutex, out)
+		t.Fatalf("ACQUIRE: %s should acquire %s, got %+v", contender, mutex, out)
 	}
 	return out
 }
@@ -140,7 +140,7 @@ func block(t testing.TB, b *zookeeper.Backend, mutex, contender string, ttl time
 		Mutex: mutex, Contender: contender, TTL: ttl, Waiter: w,
 	})
 	if err != nil || out.Status != simba.StatusWaiting {
-		t.Fatalf("%s was to wait for %s: %+v, %v", contender, mutex, out, err)
+		t.Fatalf("ACQUIRE … WAIT: %s should wait for %s, got %+v, %v", contender, mutex, out, err)
 	}
 	return ticket, w
 }
@@ -149,7 +149,7 @@ func giveUp(t testing.TB, b *zookeeper.Backend, mutex, contender string) {
 	t.Helper()
 	ok, _, err := b.Release(context.Background(), simba.ReleaseRequest{Mutex: mutex, Contender: contender})
 	if err != nil || !ok {
-		t.Fatalf("%s releases %s: %v, %v", contender, mutex, ok, err)
+		t.Fatalf("RELEASE of %s for %s: %v, %v; want true", contender, mutex, ok, err)
 	}
 }
 
@@ -172,7 +172,7 @@ func unavailable(t testing.TB, err error) {
 	t.Helper()
 	var u *simba.UnavailableError
 	if !errors.As(err, &u) || u.Engine != "zookeeper" {
-		t.Errorf("the error is %v", err)
+		t.Errorf("the error is %v; want an UnavailableError of zookeeper", err)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestOwnerRenewsWithoutCreatePermission(t *testing.T) {
 		setACL(t, o, path, zk.WorldACL(zk.PermAll))
 	}
 	if out, err := ask(two, "new", "b"); err != nil || out.Status != simba.StatusAcquired {
-		t.Errorf("another acquires when it may: %+v, %v", out, err)
+		t.Errorf("ACQUIRE at a server that may create nodes: %+v, %v; want acquired", out, err)
 	}
 }
 
@@ -93,10 +93,10 @@ func mustRenewByAllCommands(t *testing.T, one, two *zookeeper.Backend, a simba.O
 	for name, b := range map[string]*zookeeper.Backend{"its server": one, "another server": two} {
 		for range 2 {
 			if out, err := b.Guard(context.Background(), guardOf("m", "a", time.Minute)); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
-				t.Errorf("GUARD through %s: %+v, %v", name, out, err)
+				t.Errorf("GUARD through %s: %+v, %v; want renewed with the same token", name, out, err)
 			}
 			if out, err := ask(b, "m", "a"); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
-				t.Errorf("ACQUIRE through %s: %+v, %v", name, out, err)
+				t.Errorf("ACQUIRE through %s: %+v, %v; want renewed with the same token", name, out, err)
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func TestOwnerReacquiresElsewhereWithoutCreatePermission(t *testing.T) {
 	a := take(t, one, "m", "a", time.Minute)
 	setACL(t, operator(t, srv.Addr), "/simba-leases", without(zk.PermCreate))
 	if out, err := ask(two, "m", "a"); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
-		t.Errorf("%+v, %v", out, err)
+		t.Errorf("ACQUIRE of the owner at the other server: %+v, %v; want renewed with the same token", out, err)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestOwnerRenewsWithAnExhaustedQuota(t *testing.T) {
 	_, err := ask(one, "m", "b")
 	unavailable(t, err) // creation succeeds again when other nodes are deleted
 	if took := time.Since(began); took > patience/2 {
-		t.Errorf("it took %v", took)
+		t.Errorf("ACQUIRE was refused after %v, too late", took)
 	}
 	mustRenewByAllCommands(t, one, two, a)
 }
@@ -162,7 +162,7 @@ func TestEveryCommandNamesAMissingPermission(t *testing.T) {
 		mustBeMisconfigured(t, name, question(), "no permission (NoAuth)")
 	}
 	if names, _, err := o.Children("/simba/m"); err != nil || len(names) != 1 {
-		t.Errorf("below the node is %v, %v", names, err)
+		t.Errorf("the nodes below the mutex: %v, %v; want only the owner's", names, err)
 	}
 	setACL(t, o, "/simba/m", zk.WorldACL(zk.PermAll))
 	giveUp(t, b, "m", "a")
@@ -179,7 +179,7 @@ func TestForeignEphemeralNodeIsNamedAndKept(t *testing.T) {
 	_, err := ask(b, "m", "a")
 	mustBeMisconfigured(t, "acquire", err, "ephemeral")
 	if data, _, err := o.Get("/simba/m"); err != nil || string(data) != "theirs" {
-		t.Errorf("the node holds %q, %v", data, err)
+		t.Errorf("the other program's node holds %q, %v; want it unchanged", data, err)
 	}
 	if err := o.Delete("/simba/m", -1); err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
 	_, err := ask(b, "n", "b")
 	mustBeMisconfigured(t, "acquire", err, "the chroot /locks no longer exists")
 	if took := time.Since(began); took > patience/2 {
-		t.Errorf("it took %v", took)
+		t.Errorf("ACQUIRE was refused after %v, too late", took)
 	}
 	make()
 	take(t, b, "n", "b", time.Minute)
@@ -260,7 +260,7 @@ func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 	giveUp(t, other, "m", "a")
 	w.await(t)
 	if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
-		t.Errorf("%+v, %v", out, err)
+		t.Errorf("the waiter after the repair: %+v, %v; want acquired", out, err)
 	}
 }
 
@@ -302,7 +302,7 @@ func TestWaiterGetsTheMissingPermission(t *testing.T) {
 		giveUp(t, two, m, "x")
 		w.await(t)
 		if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
-			t.Errorf("%s, mended: %+v, %v", path, out, err)
+			t.Errorf("%s mended, the waiter: %+v, %v; want acquired", path, out, err)
 		}
 	}
 }
@@ -321,6 +321,6 @@ func TestDroppedWatchLosesNoWakeUp(t *testing.T) {
 	setACL(t, o, "/simba/m", zk.WorldACL(zk.PermAll))
 	w.await(t)
 	if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
-		t.Errorf("%+v, %v", out, err)
+		t.Errorf("the waiter: %+v, %v; want acquired", out, err)
 	}
 }

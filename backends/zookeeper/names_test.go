@@ -12,7 +12,7 @@ import (
 func TestOrdinaryNamesAreNotEncoded(t *testing.T) {
 	for _, name := range []string{"m", "my-mutex", "a.b", "...", "order:42", "äöü", "名前", "zookeeper"} {
 		if got := encodeName(name); got != name {
-			t.Errorf("%q becomes %q", name, got)
+			t.Errorf("encodeName(%q) is %q, want it unchanged", name, got)
 		}
 	}
 }
@@ -23,10 +23,10 @@ func TestForbiddenNamesAreEncodedUniquely(t *testing.T) {
 	} {
 		got := encodeName(name)
 		if got != want {
-			t.Errorf("%q becomes %q, not %q", name, got, want)
+			t.Errorf("encodeName(%q) is %q, want %q", name, got, want)
 		}
 		if back, ok := decodeName(got); !ok || back != name {
-			t.Errorf("%q comes back as %q, %v", name, back, ok)
+			t.Errorf("decodeName of the node of %q: %q, %v; want the name", name, back, ok)
 		}
 	}
 	for _, foreign := range []string{".", "..", "%", "%2", "%zz", "%41", "%2f", "a%"} {
@@ -44,10 +44,10 @@ func FuzzNames(f *testing.F) {
 		}
 		node := encodeName(name)
 		if back, ok := decodeName(node); !ok || back != name {
-			t.Errorf("%q becomes %q comes back as %q, %v", name, node, back, ok)
+			t.Errorf("%q is encoded as %q, which is decoded as %q, %v", name, node, back, ok)
 		}
 		if strings.Contains(node, "/") || node == "." || node == ".." || !utf8.ValidString(node) {
-			t.Errorf("%q becomes %q", name, node)
+			t.Errorf("encodeName(%q) is %q, which is no valid node name", name, node)
 		}
 	})
 }
@@ -65,7 +65,7 @@ func TestChildrenAreOrderedAsInCurator(t *testing.T) {
 		numbers = append(numbers, c[len(c)-2:])
 	}
 	if want := []string{"01", "02", "03", "10"}; !slices.Equal(numbers, want) {
-		t.Errorf("the order is %v", numbers)
+		t.Errorf("the children are in the order %v, want that of their numbers", numbers)
 	}
 }
 
@@ -74,12 +74,12 @@ func TestGUIDIdentifiesContenderAndSession(t *testing.T) {
 	g := newGUID("a", one)
 	child := protected + string(g) + latchMark + "0000000007"
 	if guidOf(child) != g || !g.tagged(one) || g.tagged(two) || len(g) != guidLen {
-		t.Errorf("%s", child)
+		t.Errorf("the guid of %s does not tell its session", child)
 	}
 	if !strings.HasPrefix(child, protected+contenderMark("a")) || strings.HasPrefix(child, protected+contenderMark("b")) {
-		t.Errorf("%s", child)
+		t.Errorf("the guid of %s does not tell its contender", child)
 	}
 	if guidOf("latch-0000000001") != "" || guidOf("_c_short-latch-0000000001") != "" {
-		t.Error("a guid where there is none")
+		t.Error("guidOf returned a guid for a node without one")
 	}
 }

@@ -43,7 +43,7 @@ func TestReleasedNoticeNamesAnUnseenOwner(t *testing.T) {
 	acquireAs(t, there, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
 	acquireAs(t, here, simba.AcquireRequest{Mutex: "m", Contender: "x"}, simba.StatusQueued)
 	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "o"}); !ok || err != nil {
-		t.Fatalf("o: %v, %v", ok, err)
+		t.Fatalf("RELEASE of o: %v, %v; want true", ok, err)
 	}
 	here.background(func() { here.runWatcher(w) })
 	hears := func(what string) {
@@ -51,10 +51,10 @@ func TestReleasedNoticeNamesAnUnseenOwner(t *testing.T) {
 		select {
 		case got := <-sub.said:
 			if got != simba.ReleasedNotice("o") {
-				t.Errorf("%s it gets %q", what, got)
+				t.Errorf("%s the subscriber receives %q, want the release of o", what, got)
 			}
 		case <-time.After(20 * time.Second):
-			t.Errorf("%s it gets nothing", what)
+			t.Errorf("%s the subscriber receives nothing", what)
 		}
 	}
 	hears("when the mutex is reserved for it")

@@ -60,10 +60,10 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 			b, err := zookeeper.Open(context.Background(), test.o)
 			if err == nil {
 				b.Close()
-				t.Fatal("it opened")
+				t.Fatal("Open succeeded, want an error")
 			}
 			if s := err.Error(); !strings.Contains(s, test.want) || strings.Contains(s, "\n") || strings.Contains(s, "secr") {
-				t.Errorf("it says %q", s)
+				t.Errorf("Open: %q; want one line that names the cause, without the password", s)
 			}
 		})
 	}
@@ -76,14 +76,14 @@ func TestAuthProtectsTheNodes(t *testing.T) {
 	c := raw(t, srv.Addr)
 	for _, path := range []string{"/simba", "/simba/m", "/simba-leases"} {
 		if _, _, err := c.Children(path); err != zk.ErrNoAuth {
-			t.Errorf("a stranger lists %s: %v", path, err)
+			t.Errorf("a client without the password lists %s: %v; want ErrNoAuth", path, err)
 		}
 	}
 	if err := c.AddAuth("digest", []byte("simba:secret")); err != nil {
 		t.Fatal(err)
 	}
 	if names, _, err := c.Children("/simba/m"); err != nil || len(names) != 1 {
-		t.Errorf("the user lists %v, %v", names, err)
+		t.Errorf("the nodes that the user lists: %v, %v; want one", names, err)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestChrootsSeparateMutexes(t *testing.T) {
 	take(t, top, "m", "a", time.Minute)
 	take(t, team, "m", "b", time.Minute)
 	if names, _, err := c.Children("/teams/a/simba/m"); err != nil || len(names) != 1 {
-		t.Errorf("below the chroot there is %v, %v", names, err)
+		t.Errorf("the nodes of m below the chroot: %v, %v; want one", names, err)
 	}
 }
 
@@ -122,10 +122,10 @@ func TestCloseEndsAllGoroutines(t *testing.T) {
 			}
 		}
 		if _, err := ticket.End(simba.EndWoken); !errors.Is(err, simba.ErrStopped) {
-			t.Errorf("a wait ends after Close: %v", err)
+			t.Errorf("the end of a wait after Close: %v; want ErrStopped", err)
 		}
 		if _, _, err := b.Owner(context.Background(), m); !errors.Is(err, simba.ErrStopped) {
-			t.Errorf("a request after Close: %v", err)
+			t.Errorf("OWNER after Close: %v; want ErrStopped", err)
 		}
 		goleak.VerifyNone(t, before)
 	}
@@ -140,9 +140,9 @@ func TestLeaseSurvivesCloseButWaitersDoNot(t *testing.T) {
 	one.Close()
 	out, err := two.Guard(context.Background(), guardOf("m", "a", 5*time.Second))
 	if err != nil || out.Token != a.Token {
-		t.Errorf("a goes on elsewhere: %+v, %v", out, err)
+		t.Errorf("GUARD of a at the other server: %+v, %v; want the same token", out, err)
 	}
 	if q, _, err := two.Queue(context.Background(), "m", 10); err != nil || len(q) != 0 {
-		t.Errorf("the queue is %+v, %v", q, err)
+		t.Errorf("QUEUE at the other server: %+v, %v; want nothing", q, err)
 	}
 }

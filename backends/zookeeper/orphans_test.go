@@ -48,17 +48,17 @@ func TestOrphanIsNotRecordedTwice(t *testing.T) {
 			suspects := make(map[guid]bool)
 			for range 3 {
 				if creator.orphanUnknownNodes(n.s, k.mutex, names, suspects) || creator.hasOrphans(nodeKey{k.mutex, ""}) {
-					t.Fatal("the orphan is recorded again")
+					t.Fatal("the orphan was recorded a second time")
 				}
 			}
 			must(t, creator.reconcile(ctx, n.s, k))
 			names, err = n.s.children(ctx, k.mutex)
 			must(t, err)
 			if left := len(names); left != 1 && !c.after || left != 2 && c.after {
-				t.Errorf("there is %v", names)
+				t.Errorf("the nodes of the mutex: %v; want 2 if the contender came back, else 1", names)
 			}
 			if kept := creator.nodeAt(k); (kept != nil) != c.after {
-				t.Errorf("its creator has %+v", kept)
+				t.Errorf("nodeAt of the creator: %+v; want a node only if the contender came back", kept)
 			}
 		})
 	}

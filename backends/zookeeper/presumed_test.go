@@ -86,14 +86,14 @@ func tryDelayRequest(t *testing.T, addr string, queued bool, ttl time.Duration, 
 func (h *delayedRequest) presume(t *testing.T) (inTime bool) {
 	t.Helper()
 	if ok, _, err := h.near.Release(context.Background(), simba.ReleaseRequest{Mutex: h.request.Mutex, Contender: "o"}); !ok || err != nil {
-		t.Fatalf("o: %v, %v", ok, err)
+		t.Fatalf("RELEASE of o: %v, %v; want true", ok, err)
 	}
 	h.reported = h.owner(t, h.near)
 	if h.reported.Owner == "" && time.Since(h.asked) >= h.request.TTL+h.request.Transition {
 		return false
 	}
 	if h.reported.Owner != "x" {
-		t.Fatalf("the owner is reported as %+v", h.reported)
+		t.Fatalf("OWNER: %+v; want x", h.reported)
 	}
 	return true
 }
@@ -114,7 +114,7 @@ func (h *delayedRequest) mustRenew(t *testing.T) {
 	before := time.Now()
 	out, _, err := h.far.Acquire(context.Background(), h.request)
 	if err != nil || out.Token != h.reported.Token || out.TTL < h.request.TTL-time.Since(before) {
-		t.Errorf("x: %+v, %v, after %+v was reported", out, err, h.reported)
+		t.Errorf("ACQUIRE of x: %+v, %v; want the token that OWNER had reported: %+v", out, err, h.reported)
 	}
 }
 
@@ -130,14 +130,15 @@ func (h *delayedRequest) owner(t *testing.T, b *Backend) simba.Tenure {
 func (h *delayedRequest) mustKeepWindows(t *testing.T, from time.Time) {
 	t.Helper()
 	if h.out.Status != simba.StatusAcquired || h.out.Token != h.reported.Token {
-		t.Fatalf("x: %+v, after %+v was reported", h.out, h.reported)
+		t.Fatalf("x's reply: %+v; want acquired with the token that OWNER had reported: %+v", h.out, h.reported)
 	}
 	if most := h.request.TTL - from.Sub(h.begun); h.out.TTL > most || h.out.Transition > most+h.request.Transition {
 		t.Errorf("x: %+v, though at most %v can be left", h.out, most)
 	}
 	for name, b := range map[string]*Backend{"far": h.far, "near": h.near} {
 		if now := h.owner(t, b); now.Token != h.reported.Token || now.TTLAt != h.reported.TTLAt || now.TransitionAt != h.reported.TransitionAt {
-			t.Errorf("the %s server reports %+v, after %+v was reported", name, now, h.reported)
+			t.Errorf("OWNER at the %s server: %+v; want the token and windows reported before: %+v",
+				name, now, h.reported)
 		}
 	}
 }
@@ -152,21 +153,21 @@ func TestDelayedRequestGetsTheReportedWindows(t *testing.T) {
 			must(t, <-h.answered)
 			h.mustKeepWindows(t, healed)
 		})
-		t.Run(name+", and another tenure when those are over", func(t *testing.T) {
+		t.Run(name+", and a new tenure after they end", func(t *testing.T) {
 			h := delayRequest(t, srv.Addr, queued, 500*time.Millisecond, (*stores.Link).BlackholeFrom)
 			h.awaitEnd(t)
 			h.link.Heal()
 			must(t, <-h.answered)
 			if h.out.Status != simba.StatusAcquired || h.out.Token <= h.reported.Token {
-				t.Errorf("x: %+v, after the end of %+v was reported", h.out, h.reported)
+				t.Errorf("ACQUIRE of x: %+v; want acquired with a larger token than that of the ended tenure %+v", h.out, h.reported)
 			}
 		})
 	}
-	t.Run("another one renews them", func(t *testing.T) {
+	t.Run("a second request renews them", func(t *testing.T) {
 		h := delayRequest(t, srv.Addr, true, time.Minute, (*stores.Link).DropRepliesFrom)
 		h.link.Heal()
 		if err := <-h.answered; err == nil {
-			t.Fatalf("x: %+v", h.out)
+			t.Fatalf("ACQUIRE whose reply was dropped returned %+v, want an error", h.out)
 		}
 		h.mustRenew(t)
 	})
@@ -194,7 +195,7 @@ func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
 				must(t, err)
 				h.asked = time.Now()
 				if out, err := far.acquireWithLock(ctx, h.request, nil); err != nil || out.Status != simba.StatusQueued {
-					t.Fatalf("x: %+v, %v", out, err)
+					t.Fatalf("ACQUIRE of x: %+v, %v; want queued", out, err)
 				}
 				inTime = h.presume(t)
 			}
@@ -204,7 +205,7 @@ func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
 			out, err := far.acquireWithLock(ctx, h.request, nil)
 			unlock()
 			if err != nil || out.Status != simba.StatusAcquired || (out.Token == h.reported.Token) == over {
-				t.Errorf("x: %+v, %v, after %+v was reported", out, err, h.reported)
+				t.Errorf("ACQUIRE of x: %+v, %v; OWNER had reported %+v", out, err, h.reported)
 			}
 			if !over {
 				h.mustRenew(t)
@@ -239,7 +240,7 @@ func windowsAfterSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 	r := simba.AcquireRequest{Mutex: mutex, Contender: "insists"}
 	acquireAs(t, b, r, simba.StatusAcquired) // now the mutex' node exists
 	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: r.Mutex, Contender: r.Contender}); !ok || err != nil {
-		t.Fatalf("its release: %v, %v", ok, err)
+		t.Fatalf("RELEASE of the contender: %v, %v; want true", ok, err)
 	}
 	begun := link.BlackholeFrom(r.Contender)
 	acquired := make(chan error, 1)

@@ -28,7 +28,7 @@ func goodRecords() []*record {
 func TestInvalidLeaseNodeIsRejected(t *testing.T) {
 	for _, r := range goodRecords() {
 		if got, err := decodeRecord(r.encode()); err != nil || got != *r {
-			t.Errorf("%s is read as %+v, %v", r.encode(), got, err)
+			t.Errorf("decodeRecord of %s: %+v, %v; want the same record", r.encode(), got, err)
 		}
 	}
 	for _, data := range []string{
@@ -44,7 +44,7 @@ func TestInvalidLeaseNodeIsRejected(t *testing.T) {
 		`{"mutex":"../..\u0000","contender":"a","kind":"owner"}`,
 	} {
 		if r, err := decodeRecord([]byte(data)); !errors.Is(err, errNoRecord) {
-			t.Errorf("%s is read as %+v, %v", data, r, err)
+			t.Errorf("decodeRecord of %s: %+v, %v; want errNoRecord", data, r, err)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		if again, err := decodeRecord(rec.encode()); err != nil || again != rec {
-			t.Errorf("%+v became %+v, %v", rec, again, err)
+			t.Errorf("record %+v, encoded and decoded: %+v, %v", rec, again, err)
 		}
 		b := &Backend{}
 		n := &node{foreign: true, mutex: rec.Mutex, contender: rec.Contender}
@@ -75,11 +75,12 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("%s makes a lease of %v, %v from %d on", data, ttl, both, n.acquiredAt)
 		}
 		if rec.Over && n.ownsLocked(time.Now()) {
-			t.Errorf("%s is over, and runs", data)
+			t.Errorf("record %s is of an ended lease, but ownsLocked returns true", data)
 		}
 		if rec.Kind == kindPolling {
 			if h := b.headLocked(n); h.owned || h.transitionLeft < 0 || h.transitionLeft > simba.MaxTTL {
-				t.Errorf("%s makes the head %+v", data, h)
+				t.Errorf("record %s gives the head %+v; want no owner, and a remaining time within the limits",
+					data, h)
 			}
 		}
 	})

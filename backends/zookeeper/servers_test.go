@@ -27,7 +27,7 @@ func noOtherOwner(t *testing.T, b *zookeeper.Backend, mutex string, d time.Durat
 		case <-tick.C:
 			out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: "y", TTL: time.Minute, NoQueue: true})
 			if err == nil && out.Status == simba.StatusAcquired {
-				t.Fatalf("two owners: %+v", out)
+				t.Fatalf("y acquired a mutex that still has an owner: %+v", out)
 			}
 		}
 	}
@@ -45,7 +45,7 @@ func TestUnansweredAcquireRepeatedElsewhereIsKept(t *testing.T) {
 	unavailable(t, err)
 	x := acquire(t, near, "m", "x", time.Minute)
 	if x.Owner != "x" {
-		t.Fatalf("x: %+v", x)
+		t.Fatalf("ACQUIRE of x at the other server: %+v; want x as the owner", x)
 	}
 	link.Heal()
 	await(t, "the first server is back", func() bool {
@@ -67,7 +67,7 @@ func TestWaiterWithAnUnconfirmedEndMayAcquireElsewhere(t *testing.T) {
 	unavailable(t, err)
 	giveUp(t, near, "m", "o")
 	if x := acquire(t, near, "m", "x", time.Minute); x.Owner != "x" {
-		t.Fatalf("x: %+v", x)
+		t.Fatalf("ACQUIRE of x at the other server: %+v; want x as the owner", x)
 	}
 	link.Heal()
 	noOtherOwner(t, near, "m", 3*time.Second)
@@ -85,7 +85,7 @@ func TestLeaseEndsThoughItsServerIsCutOff(t *testing.T) {
 		return err == nil && owner.Owner == ""
 	})
 	if out, err := near.Guard(ctx, guardOf("m", "x", time.Minute)); err != nil || out.Status != simba.StatusLost {
-		t.Errorf("guard: %+v, %v", out, err)
+		t.Errorf("GUARD after the lease has ended: %+v, %v; want lost", out, err)
 	}
 	c := raw(t, srv.Addr)
 	_, before, err := c.Get("/simba/m")
@@ -93,11 +93,11 @@ func TestLeaseEndsThoughItsServerIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := take(t, near, "m", "x", time.Minute); out.Token <= first.Token {
-		t.Errorf("%+v after %+v", out, first)
+		t.Errorf("ACQUIRE of x: %+v; want a larger token than in %+v", out, first)
 	}
 	_, after, err := c.Get("/simba/m")
 	if err != nil || after.Version-before.Version > 3 {
-		t.Errorf("that took %d writes, %v", after.Version-before.Version, err)
+		t.Errorf("the handoff took %d writes to the node, %v; want 3 or less", after.Version-before.Version, err)
 	}
 	link.Heal()
 	noOtherOwner(t, near, "m", 2*time.Second)
@@ -110,7 +110,7 @@ func TestRenewalElsewhereMayShortenTheLease(t *testing.T) {
 	take(t, one, "m", "x", time.Hour)
 	_, woken := block(t, one, "m", "y", time.Minute)
 	if out, err := two.Guard(ctx, guardOf("m", "x", 500*time.Millisecond)); err != nil || out.Status != simba.StatusRenewed {
-		t.Fatalf("%+v, %v", out, err)
+		t.Fatalf("GUARD at the other server: %+v, %v; want renewed", out, err)
 	}
 	woken.await(t)
 }
@@ -161,7 +161,7 @@ func TestWaiterElsewhereGetsOnlyALeaseThatTheCreatorKeeps(t *testing.T) {
 	out, err := second.End(simba.EndWoken)
 	answered := time.Now()
 	if err != nil || out.Status != simba.StatusAcquired {
-		t.Fatalf("x: %+v, %v", out, err)
+		t.Fatalf("the end of x's wait: %+v, %v; want acquired", out, err)
 	}
 	after.await(t)
 	if left := out.TTL - time.Since(answered); left > 3*time.Millisecond {
@@ -263,7 +263,7 @@ func TestTenureGrantedElsewhereIsKnownHere(t *testing.T) {
 			giveUp(t, there, name, "x")
 			now := take(t, there, name, "x", time.Minute)
 			if !use(name, now.Token) {
-				t.Error("its owner gets a refusal")
+				t.Error("a request of the owner was refused")
 			}
 		})
 	}
@@ -365,7 +365,7 @@ func TestLateRenewalDoesNotReviveAReportedEnd(t *testing.T) {
 		go func() {
 			out, err := again(m)
 			if err != nil {
-				t.Errorf("%s: %v", m, err)
+				t.Errorf("the late request for %s: %v", m, err)
 			}
 			answered <- out
 		}()
@@ -376,7 +376,7 @@ func TestLateRenewalDoesNotReviveAReportedEnd(t *testing.T) {
 		link.Heal()
 		switch out := <-answered; {
 		case out.Token == a.Token, m == "guarded" && out.Status != simba.StatusLost, m == "acquired" && out.Status != simba.StatusAcquired:
-			t.Errorf("%s: %+v, after %+v", m, out, a)
+			t.Errorf("the late request for %s: %+v; want no renewal of the tenure %+v", m, out, a)
 		}
 	}
 }
@@ -393,7 +393,7 @@ func TestUnansweredRenewalIsCounted(t *testing.T) {
 	link.Heal()
 	noOtherOwner(t, near, "m", 2*time.Second)
 	if out, err := far.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
-		t.Errorf("%+v, %v, after %+v", out, err, a)
+		t.Errorf("GUARD: %+v, %v; want renewed with the token of %+v", out, err, a)
 	}
 }
 
@@ -429,7 +429,7 @@ func TestAtMostOneRequestReportsThatItEndedATenure(t *testing.T) {
 				unavailable(t, err)
 			}
 			if ok, err := release(near, m); ok || err != nil {
-				t.Errorf("once more: %v, %v", ok, err)
+				t.Errorf("a second RELEASE: %v, %v; want false", ok, err)
 			}
 		})
 	}

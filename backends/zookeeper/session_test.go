@@ -79,7 +79,7 @@ func TestWaitersSurviveALostSession(t *testing.T) {
 	giveUp(t, near, "m", "a")
 	woken.await(t)
 	if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
-		t.Errorf("b: %+v, %v", out, err)
+		t.Errorf("the waiter b: %+v, %v; want acquired", out, err)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 	}
 	take(t, b, "m", "a", time.Hour)
 	if out := acquire(t, b, "m", "b", time.Hour); out.Status != simba.StatusQueued {
-		t.Fatalf("b: %+v", out)
+		t.Fatalf("ACQUIRE of b: %+v; want queued", out)
 	}
 	srv.Pause()
 	await(t, "the lease is given up", func() bool {
@@ -141,10 +141,10 @@ func TestLostReplyLeavesNoNode(t *testing.T) {
 	<-dropped
 	names, _, err := c.Children("/simba/lost")
 	if err != nil || len(names) != 1 {
-		t.Errorf("there is %v, %v", names, err)
+		t.Errorf("the nodes after the lost reply: %v, %v; want one", names, err)
 	}
 	if again := acquire(t, b, "lost", "a", time.Minute); again.Status != simba.StatusRenewed || again.Token != out.Token {
-		t.Errorf("again: %+v after %+v", again, out)
+		t.Errorf("ACQUIRE repeated: %+v; want renewed with the token of %+v", again, out)
 	}
 	giveUp(t, b, "lost", "a")
 
@@ -159,7 +159,7 @@ func TestLostReplyLeavesNoNode(t *testing.T) {
 		return err != nil || len(names) == 0
 	})
 	if l := leases(t, c); len(l) != 0 {
-		t.Errorf("leases: %v", l)
+		t.Errorf("lease nodes are left: %v", l)
 	}
 }
 
@@ -171,11 +171,11 @@ func TestTokensGrowWhenTheMutexNodeIsRecreated(t *testing.T) {
 	for range 3 {
 		out := take(t, b, "m", "a", time.Minute)
 		if out.Token <= last {
-			t.Errorf("token %d after %d", out.Token, last)
+			t.Errorf("ACQUIRE returned token %d after %d; want a larger one", out.Token, last)
 		}
 		names, _, err := c.Children("/simba/m")
 		if err != nil || len(names) != 1 || !strings.HasSuffix(names[0], "latch-0000000000") {
-			t.Errorf("the nodes are %v, %v", names, err)
+			t.Errorf("the nodes of the mutex: %v, %v; want one, with number 0", names, err)
 		}
 		last = out.Token
 		giveUp(t, b, "m", "a")
@@ -203,7 +203,7 @@ func TestDeletingANodeByHandEndsTheLease(t *testing.T) {
 	woken.await(t)
 	out, err := b.Guard(ctx, guardOf("m", "a", time.Minute))
 	if err != nil || out.Status != simba.StatusLost || out.Owner != "b" {
-		t.Errorf("a: %+v, %v", out, err)
+		t.Errorf("GUARD of a: %+v, %v; want lost with b as the owner", out, err)
 	}
 	await(t, "its lease node is gone too", func() bool {
 		return len(leases(t, c)) == 1
@@ -224,7 +224,7 @@ func TestServerWaitsForTheEndOfALostSession(t *testing.T) {
 	// The ensemble has not ended the session yet. Now it receives the packets that the network has
 	// delayed.
 	if out, err := near.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Token != a.Token {
-		t.Fatalf("a renews elsewhere: %+v, %v", out, err)
+		t.Fatalf("GUARD of a at the other server: %+v, %v; want the same token", out, err)
 	}
 	link.Heal()
 	healed := time.Now()
@@ -235,7 +235,7 @@ func TestServerWaitsForTheEndOfALostSession(t *testing.T) {
 			return false
 		}
 		if out.Status != simba.StatusLost || out.Owner != "" {
-			t.Errorf("a: %+v", out)
+			t.Errorf("GUARD of a after its session was lost: %+v; want lost without an owner", out)
 		}
 		return true
 	})

@@ -41,7 +41,7 @@ func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
 	}()
 	link.Heal()
 	if !<-released {
-		t.Fatal("o does not release it")
+		t.Fatal("RELEASE of o returned false, want true")
 	}
 	a := take(t, near, "m", "a", time.Minute)
 	select {
@@ -50,7 +50,7 @@ func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
 	default:
 	}
 	if out, err := second.End(simba.EndTimeout); err != nil || out.Status != simba.StatusTimeout || out.Token != a.Token {
-		t.Errorf("b: %+v, %v", out, err)
+		t.Errorf("the end of b's wait: %+v, %v; want timeout with a's token", out, err)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 		link.Heal()
 		a := <-answered
 		if a.out.Status != 0 {
-			t.Errorf("it gets %+v", a.out)
+			t.Errorf("the request returned %+v after its session, want nothing", a.out)
 		}
 		unavailable(t, a.err)
 	}
@@ -108,7 +108,7 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 			return far.Guard(ctx, guardOf("guarded", "x", ttl))
 		}, func() {}, func() { next = take(t, near, "guarded", "x", time.Minute) })
 		if o := owner("guarded"); o.Token != next.Token || o.TTLAt-o.AcquiredAt == ttl.Milliseconds() {
-			t.Errorf("the next tenure is now %+v, after %+v", o, next)
+			t.Errorf("OWNER after the late GUARD: %+v; want the tenure %+v unchanged", o, next)
 		}
 	})
 	t.Run("acquired", func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 			return out, err
 		}, func() { giveUp(t, near, "acquired", "x") }, func() {})
 		if o := owner("acquired"); o.Owner != "" {
-			t.Errorf("what was released is owned again: %+v", o)
+			t.Errorf("OWNER after the late ACQUIRE: %+v; want no owner", o)
 		}
 	})
 }

@@ -61,7 +61,7 @@ func TestDeletedMutexIsNotWatched(t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("%d mutexes are known, %d listeners of m", known, listeners)
+			t.Fatalf("%d mutexes are known, and m has %d listeners; want none", known, listeners)
 		}
 	}
 }

@@ -99,13 +99,13 @@ func (m *machine) run() {
 			m.check(j) // Open returned before the crash
 			abandon(j)
 		} else if !errors.Is(err, errCrashed) {
-			m.t.Fatalf("run %d: %v", m.runs, err)
+			m.t.Fatalf("run %d: Open failed without a crash: %v", m.runs, err)
 		}
 	}
 	o := m.boot(1 << 30)
 	j, err := Open(o)
 	if err != nil {
-		m.t.Fatalf("run %d: %v", m.runs, err)
+		m.t.Fatalf("run %d: Open after the crash: %v", m.runs, err)
 	}
 	m.check(j)
 	m.mu.Lock()
@@ -148,7 +148,7 @@ func (m *machine) check(j *Journal) {
 	next := from
 	for r, err := range j.Records(from, j.FullIndex()) {
 		if err != nil {
-			m.t.Fatalf("run %d: %v", m.runs, err)
+			m.t.Fatalf("run %d: Records: %v", m.runs, err)
 		}
 		if next++; r.Index != next {
 			m.t.Fatalf("run %d: the next record is %d, want %d", m.runs, r.Index, next)
@@ -174,7 +174,7 @@ func (m *machine) work(j *Journal) bool {
 	for m.draw(80) > 0 {
 		if err := m.step(j); err != nil {
 			if !errors.Is(err, errCrashed) {
-				m.t.Errorf("run %d: %v", m.runs, err)
+				m.t.Errorf("run %d: the step failed: %v", m.runs, err)
 			}
 			return true
 		}

@@ -279,7 +279,7 @@ func TestADamagedSegmentThatTheCheckpointCoversIsNotNeeded(t *testing.T) {
 	defer mustClose(t, j)
 	wantPayloads(t, payloads(t, j, 5), numbered(6, 10))
 	if got := segmentsOf(contents(t, o.FS, o.Dir)); got[0] != segmentName(3) {
-		t.Errorf("the segments are %v", got)
+		t.Errorf("the segments are %v, want segment 3 first", got)
 	}
 }
 

@@ -46,7 +46,7 @@ func TestReleaseKeepsSegmentsWithLaterRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := segmentsOf(contents(t, o.FS, o.Dir)); !slices.Equal(got, []string{segmentName(4)}) {
-		t.Errorf("the segments are %v", got)
+		t.Errorf("the segments are %v, want only the last", got)
 	}
 	mustWrite(t, j, "record 13")
 	mustClose(t, j)
@@ -93,7 +93,7 @@ func TestReleasedFilesAreUsedAgain(t *testing.T) {
 		mustWrite(t, j, payload)
 		j.filler.Wait()
 		if segments, spares := filesOf(t, o); segments+spares > 4 || spares > keepFiles-1 {
-			t.Fatalf("the journal has %d segments and %d spares", segments, spares)
+			t.Fatalf("the journal has %d segments and %d spares, too many", segments, spares)
 		}
 		if i%4 == 3 {
 			if err := j.Release(j.FullIndex()); err != nil {
@@ -120,7 +120,7 @@ func TestOnlySomeReleasedFilesAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if segments, spares := filesOf(t, o); segments != 1 || spares != keepFiles-1 {
-		t.Errorf("the journal has %d segments and %d spares", segments, spares)
+		t.Errorf("the journal has %d segments and %d spares, want 1 and the spares that are kept", segments, spares)
 	}
 }
 
@@ -272,7 +272,7 @@ func TestStartsThatFailAgainAndAgainNeedNoMoreSpace(t *testing.T) {
 		}
 	}
 	if segments, spares := filesOf(t, o); segments != 2 || spares > keepFiles-1 {
-		t.Errorf("the journal has %d segments and %d spares", segments, spares)
+		t.Errorf("the journal has %d segments and %d spares, want 2 and the spares that are kept", segments, spares)
 	}
 }
 
@@ -323,7 +323,7 @@ func TestLeftoversOfAnEarlierRunAreNotSpares(t *testing.T) {
 		t.Errorf("the files are %v, %v, want %v", names, err, want)
 	}
 	if j.lastSpare != 12 {
-		t.Errorf("the last spare was %d", j.lastSpare)
+		t.Errorf("the last spare was %d, want 12", j.lastSpare)
 	}
 }
 
