@@ -66,7 +66,7 @@ var table = []row{
 		func(r *reading, s *sink) {
 			s.value(1, r.Build.Version, r.Build.GoVersion, r.Build.Engine, r.Build.Durability)
 		}},
-	{Metric{"simba_store_up", gauge, []string{"engine"}, "", "Whether the store answered when this scrape asked it: 1 or 0. With embedded, whether the disk did."},
+	{Metric{"simba_store_up", gauge, []string{"engine"}, "", "Whether the store answered when this scrape asked it: 1 or 0. With embedded, whether the disk answered."},
 		func(r *reading, s *sink) { s.value(boolean(r.up), r.Build.Engine) }},
 	{Metric{"simba_store_request_duration_seconds", histogram, []string{"engine"}, onStore, "Requests to the store, in seconds. Waits for a mutex are not part of them."},
 		func(r *reading, s *sink) {
@@ -74,7 +74,7 @@ var table = []row{
 				s.durations(&r.requests.Durations, requestBuckets, r.Build.Engine)
 			}
 		}},
-	{Metric{"simba_store_request_failures_total", counter, []string{"engine"}, onStore, "Requests that the store did not answer in time, or refused until an operator repairs it."},
+	{Metric{"simba_store_request_failures_total", counter, []string{"engine"}, onStore, "Requests that the store did not answer in time, or refused because an operator must repair it."},
 		func(r *reading, s *sink) {
 			if r.Requests != nil {
 				s.value(float64(r.requests.Failed), r.Build.Engine)
@@ -82,7 +82,7 @@ var table = []row{
 		}},
 	{Metric{"simba_recovery_delay_seconds", gauge, nil, "", "Time left of the recovery delay. While it is above 0, no new tenure begins."},
 		func(r *reading, s *sink) { s.value(r.engine.RecoveryDelay.Seconds()) }},
-	{Metric{"simba_recovery_duration_seconds", gauge, nil, onEmbedded, "How long the start took to restore the leases."},
+	{Metric{"simba_recovery_duration_seconds", gauge, nil, onEmbedded, "How long the server took to load the leases when it started."},
 		func(r *reading, s *sink) {
 			if r.engine.Mutexes >= 0 {
 				s.value(r.Recovery.Seconds())
@@ -128,7 +128,7 @@ var table = []row{
 		func(r *reading, s *sink) { s.counts(r.commands.Acquires) }},
 	{Metric{"simba_guards_total", counter, []string{"result"}, "", "Requests of SIMBA.GUARD by result: renewed, lost or error. Lost means that the contender is not the owner any more."},
 		func(r *reading, s *sink) { s.counts(r.commands.Guards) }},
-	{Metric{"simba_acquire_wait_seconds", histogram, nil, "", "Time from SIMBA.ACQUIRE with WAIT to its grant, in seconds. If it need not wait, the time ends before the grant is durable."},
+	{Metric{"simba_acquire_wait_seconds", histogram, nil, "", "Time from SIMBA.ACQUIRE with WAIT to its grant, in seconds. Without a wait, the time ends before the grant is durable."},
 		func(r *reading, s *sink) { s.durations(&r.commands.Waits, waitBuckets) }},
 	{Metric{"simba_hold_seconds", histogram, nil, "", "Lengths of tenures that ended, in seconds by the wall clock. On a store, only tenures whose beginning and end this server saw."},
 		func(r *reading, s *sink) { s.durations(&r.engine.TenureLengths, waitBuckets) }},
@@ -186,7 +186,7 @@ var table = []row{
 		func(r *reading, s *sink) { s.value(float64(r.server.Connected)) }},
 	{Metric{"simba_connections_limit", gauge, nil, "", "The setting maxclients."},
 		func(r *reading, s *sink) { s.value(float64(r.Server.MaxClients())) }},
-	{Metric{"simba_connections_blocked", gauge, nil, "", "Connections that a command blocks. WAIT may block three quarters of the limit."},
+	{Metric{"simba_connections_blocked", gauge, nil, "", "Connections that a command blocks. WAIT can block at most three quarters of the limit."},
 		func(r *reading, s *sink) { s.value(float64(r.server.Blocked)) }},
 	{Metric{"simba_connections_subscribed", gauge, nil, "", "Connections with subscriptions."},
 		func(r *reading, s *sink) { s.value(float64(r.server.Subscribers)) }},
@@ -209,7 +209,7 @@ var table = []row{
 				s.value(float64(c.Rejected), c.Name, "rejected")
 			}
 		}},
-	{Metric{"simba_command_duration_seconds", histogram, []string{"command"}, "", "Commands that ran, in seconds, without the time blocked in WAIT."},
+	{Metric{"simba_command_duration_seconds", histogram, []string{"command"}, "", "Run times of commands, in seconds, without the time blocked in WAIT."},
 		func(r *reading, s *sink) {
 			for i := range r.commands.Commands {
 				c := &r.commands.Commands[i]

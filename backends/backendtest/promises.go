@@ -116,15 +116,15 @@ var (
 	singleServer = NotApplicable("a single server owns the data")
 	noStore      = NotApplicable("there is no separate store")
 
-	unknownStart = NotKept("`since` is null. The store has the start of the present lease only")
+	unknownStart = NotKept("`since` is null. The store has only the start of the present lease")
 )
 
 // Promises lists all promises, and how far each engine keeps them.
 var Promises = []Promise{
 	{
-		ID: "1", Rule: "At most one owner. Before `transition_at`, only RELEASE, the end of a SESSION or BREAK ends a lease",
-		Embedded: KeptIf(diskKept + ", and not `--durability memory`"),
-		Redis:    KeptIf(redisDurable + ". Redis must evict no keys either (`maxmemory-policy noeviction`)"), MySQL: KeptIf(mysqlDurable), ZooKeeper: KeptIf(sessionLives),
+		ID: "1", Rule: "At most one owner. Before `transition_at`, only RELEASE, BREAK or the end of a SESSION ends a lease",
+		Embedded: KeptIf(diskKept + ". In `memory` it is not kept"),
+		Redis:    KeptIf(redisDurable + ". Also, Redis must evict no keys (`maxmemory-policy noeviction`)"), MySQL: KeptIf(mysqlDurable), ZooKeeper: KeptIf(sessionLives),
 	},
 	{ID: "2", Rule: "`ttl_at = acquired_at + ttl`, `transition_at = ttl_at + transition`"},
 	{
@@ -133,12 +133,12 @@ var Promises = []Promise{
 	},
 	{
 		ID: "3", Rule: "GUARD never creates or revives a tenure; a renewal sets both windows, longer or shorter",
-		ZooKeeper: KeptIf("the ensemble's clocks agree, nobody sets them, and the last renewal was through the server that granted the lease. Otherwise a lease that runs by that server's clock may be over by the others' clocks. They may report its end, and the granting server may renew it afterwards. Also, a server that has lost its session may publish a notice of an end before the ensemble ends the session. Until then another server can renew the lease. No reply reports such an end"),
+		ZooKeeper: KeptIf("the ensemble's clocks agree, nobody sets them, and the last renewal was through the server that granted the lease. Otherwise a lease that runs by that server's clock may be over by the others' clocks. Other servers can then report its end, and the granting server can renew it afterwards. Also, a server that has lost its session can publish the end of a lease before the ensemble ends the session. In between, another server can renew the lease. No reply reports such an end"),
 	},
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, and stay the same for a whole tenure",
 		Embedded:  KeptIf(diskKept + ". In `memory`, the wall clock must not be set back either"),
-		Redis:     KeptIf("Redis' clock is past the token of every grant that Redis has lost. So nobody may set the clock back. With replicas, the nodes' clocks must agree: that of a promoted replica may be behind only by less than the failover takes. An owner of Simba up to 3.2 takes no token itself. Two of its tenures have the same token if no server saw the mutex between them"),
+		Redis:     KeptIf("Redis' clock is past the token of every grant that Redis has lost. So nobody may set the clock back. With replicas, the nodes' clocks must agree: a promoted replica's clock must not lag by more than the failover takes. An owner of Simba up to 3.2 takes no token itself. Two of its tenures have the same token if no server saw the mutex between the two"),
 		MySQL:     KeptIf("no row of the table is deleted, the column `fencing_token` is not dropped, and no failover loses a row's last change. Without the column, a JVM owner's token changes with each renewal. With the column, some JVM owners take no token themselves. Such an owner can have the token of the JVM owner before it, until a server that knows the earlier owner reads the row. [Tokens on MySQL](../explanation/stores.md#tokens-on-mysql) has the other cases: a restart of a server, Simba's own migration, and every millionth tenure"),
 		ZooKeeper: KeptIf("the ensemble's data is not deleted"),
 	},
@@ -159,28 +159,28 @@ var Promises = []Promise{
 			ZooKeeper: []string{"backends/zookeeper.TestEnsembleCrashLosesNothingAcknowledged", "backends/zookeeper.TestKillingTheLeaderNeverMakesTwoOwners"},
 		},
 	},
-	{ID: "6", Rule: "A lease is counted from the grant; a waiter that disconnects before the reply is skipped"},
+	{ID: "6", Rule: "A lease is counted from the grant; the server skips a waiter that disconnects before the reply"},
 	{ID: "7", Rule: "First come, first served among the waiters of one server"},
 	{
 		ID: "7s", Rule: "First come, first served among the waiters of all servers", Embedded: singleServer,
 		MySQL: NotKept("the table has no queue, so the first server to read the row gets the mutex"),
 	},
-	{ID: "8", Rule: "No lost wake-up: a blocked waiter is granted a mutex that is released, expires or is broken, without asking again"},
+	{ID: "8", Rule: "No lost wake-up: after a release, an expiry or a BREAK, a blocked waiter gets the mutex without asking again"},
 	{
 		ID: "8s", Rule: "No lost wake-up after a release through another server", Embedded: singleServer,
-		MySQL: KeptIf("`--mysql-poll` is set. Otherwise the waiter's server reads the row again when the lease that it knows should have ended, up to 1 s later"),
+		MySQL: KeptIf("`--mysql-poll` is set. Otherwise the waiter's server reads the row again up to 1 s after the end of the lease that it saw last"),
 	},
 	{ID: "9", Rule: "Queue entries of waiters that are gone are removed"},
 	{
 		ID: "9s", Rule: "Waiters of a crashed server delay nobody", Embedded: singleServer,
-		ZooKeeper: KeptIf("the session timeout has passed since the crash. A server that stops in order removes its waiters"),
+		ZooKeeper: KeptIf("the session timeout has passed since the crash. An orderly stop removes the server's waiters"),
 	},
 	{
 		ID: "10", Rule: "A clock step neither extends nor cuts a lease, and a restart never shortens one",
-		Embedded:  KeptIf(diskKept + ", and not `--durability memory`"),
+		Embedded:  KeptIf(diskKept + ". In `memory` it is not kept"),
 		Redis:     KeptIf("Redis' wall clock is not set, since Redis expires keys by it. A lease also runs out while Redis is down"),
 		MySQL:     KeptIf("the database's wall clock is not set. A lease also runs out while the database is down"),
-		ZooKeeper: KeptIf("the server is not restarted. The leases that it granted end with its session, at the latest after the session timeout. Other servers report the end of a lease by the leader's clock, but the lease ends by the clock of its own server"),
+		ZooKeeper: KeptIf("the server is not restarted. Otherwise the leases that it granted end with its session, at the latest after the session timeout. A lease ends by the clock of the server that granted it, but other servers report its end by the leader's clock"),
 		Tests: Tests{
 			Embedded: []string{
 				"engine.TestAStepOfTheWallClockNeitherCutsNorExtendsALease", "engine.TestRecoveredLeaseKeepsItsRemainingTime",
@@ -206,11 +206,11 @@ var Promises = []Promise{
 		Tests:     Tests{Embedded: []string{"tests/contenders.TestATenureSurvivesACrashOfTheServer", "tests/crash.TestKillLosesNothingAcknowledged"}},
 	},
 	{
-		ID: "retry", Rule: "A request may be repeated: ACQUIRE by the owner renews with the same token, a waiter keeps its queue entry",
+		ID: "retry", Rule: "A request is safe to repeat: ACQUIRE by the owner renews with the same token, a waiter keeps its queue entry",
 		Embedded: KeptIf("the server does not restart in between, or runs with `always`. During the recovery delay of `async`, an owner must renew by GUARD, since its ACQUIRE is queued. In `memory` a restart forgets the owner. No mode stores the queue"),
 	},
 	{
-		ID: "retry-s", Rule: "A request may be repeated through another server", Embedded: singleServer,
+		ID: "retry-s", Rule: "A request is safe to repeat through another server", Embedded: singleServer,
 		ZooKeeper: KeptIf("the server that received the first request still runs. The tenure ends with that server's session"),
 	},
 	{
@@ -219,10 +219,10 @@ var Promises = []Promise{
 		ZooKeeper: KeptIf("the waiter's first server still runs. The entry is a node of that server's session"),
 	},
 	{ID: "session", Rule: "SESSION: the mutex is released when the connection closes"},
-	{ID: "reservation", Rule: "A reachable polling waiter is notified by `released@@…`, and the mutex is reserved for it for the handoff window"},
+	{ID: "reservation", Rule: "A reachable polling waiter is notified by `released@@…`; the mutex stays reserved for that waiter during the handoff window"},
 	{
 		ID: "reservation-s", Rule: "The reservation holds for the clients of other servers too", Embedded: singleServer,
-		MySQL: NotKept("the reservation holds for the clients of one server. Clients of other servers may take the mutex"),
+		MySQL: NotKept("the reservation holds for the clients of one server. Clients of other servers can take the mutex"),
 	},
 	{ID: "next-waiter", Rule: "If a waiter misses or gives up its reservation, or cannot be reached, the reservation goes to the next waiter"},
 	{
@@ -232,12 +232,12 @@ var Promises = []Promise{
 	{
 		ID: "window-0", Rule: "`--handoff-window 0` reserves nothing",
 	},
-	{ID: "broken", Rule: "A blocked waiter whose connection breaks keeps its queue entry as a polling one"},
-	{ID: "notices", Rule: "`acquired@@…` for each tenure. `released@@…` to the next polling waiter, or without one to all, except after an expiry. JSON for each change"},
+	{ID: "broken", Rule: "A blocked waiter whose connection breaks stays in the queue as a polling waiter"},
+	{ID: "notices", Rule: "`acquired@@…` for each tenure. `released@@…` to the next polling waiter; if no waiter is next, to all, except after an expiry. JSON for each change"},
 	{
-		ID: "notices-s", Rule: "Notices of changes by other servers", Embedded: singleServer,
+		ID: "notices-s", Rule: "Clients get notices of changes by other servers", Embedded: singleServer,
 		MySQL:     KeptIf("the server reads the row between the changes; set `--mysql-poll`. A notice comes with the next read. The server misses a tenure that begins and ends between two reads. Without `fencing_token`, a release and a new tenure of the same owner between two reads look like a renewal"),
-		ZooKeeper: KeptIf("the tenure is not too short: a server may miss a tenure of some milliseconds"),
+		ZooKeeper: KeptIf("the tenure is not too short: a server can miss a tenure of some milliseconds"),
 	},
 	{
 		ID: "queue-s", Rule: "SIMBA.QUEUE lists the waiters of all servers", Embedded: singleServer,
@@ -253,15 +253,15 @@ var Promises = []Promise{
 	{ID: "scan", Rule: "SIMBA.SCAN has the guarantees of Redis' SCAN"},
 	{
 		ID: "names", Rule: "Every name within the limits is accepted, and different names are never confused",
-		MySQL: KeptIf("the table is the engine's own. Simba's table holds 66 characters for a mutex and 32 for a contender. If its collation equates two names, the server refuses the second one"),
+		MySQL: KeptIf("the table is the engine's own. Simba's table holds 66 characters for a mutex and 32 for a contender. If that table's collation equates two names, the server refuses the second one"),
 	},
 	{
-		ID: "outage", Rule: fmt.Sprintf("A store that cannot be reached: `-TRYAGAIN` within the timeout, recovery within %.0f s, waiters keep waiting", Recovery.Seconds()),
+		ID: "outage", Rule: fmt.Sprintf("If the store cannot be reached: `-TRYAGAIN` within the timeout, recovery within %.0f s, waiters keep waiting", Recovery.Seconds()),
 		Embedded:  noStore,
-		ZooKeeper: KeptIf("the outage is shorter than two thirds of the session timeout. Otherwise the server's leases have ended, and blocked waiters are queued again. Subscribed polling waiters get a notice to ask again. The server's mutexes are available when the ensemble has ended the session"),
+		ZooKeeper: KeptIf("the outage is shorter than two thirds of the session timeout. Otherwise the server's leases have ended, and blocked waiters are queued again. Subscribed polling waiters get a notice to ask again. The server's mutexes are available again when the ensemble has ended the session"),
 	},
 	{
-		ID: "refused", Rule: "A store that refuses until an operator corrects it: `-ERR engine … misconfigured: …`, also for waits; requests succeed when it is corrected",
+		ID: "refused", Rule: "If an operator must repair the store: `-ERR engine … misconfigured: …`, also for blocked waiters; after the repair, requests succeed",
 		Embedded: noStore,
 	},
 	{
