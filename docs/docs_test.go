@@ -118,10 +118,10 @@ func TestEveryLinkLeadsToAFileAndAHeading(t *testing.T) {
 
 var published = regexp.MustCompile(`https://github\.com/simba-resp/simba-resp/blob/main/(docs/[^\s"#]+)(?:#([^\s"]+))?`)
 
-// Rules and dashboard link to pages on the web.
+// Rules, dashboard and settings link to pages on the web.
 func TestLinksOfTheDeployedFilesLeadToAFileAndAHeading(t *testing.T) {
 	found := 0
-	for _, file := range sources(t, ".yml", ".json") {
+	for _, file := range sources(t, ".yml", ".json", ".toml") {
 		for _, match := range published.FindAllStringSubmatch(read(t, file), -1) {
 			found++
 			switch _, err := os.Stat(filepath.Join(root, match[1])); {

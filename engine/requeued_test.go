@@ -181,6 +181,28 @@ func TestAWaiterWhoseLeaseEndedBeforeItsFsyncComesFirstAgain(t *testing.T) {
 	})
 }
 
+func TestAWaiterThatWasWokenComesBeforeALaterOneWhoseGrantBecomesDurable(t *testing.T) {
+	inBubbleOnDisk(t, func(w *world, g *gate) {
+		w.acquire("m", "a", time.Hour, 0)
+		b := w.block("m", "b", time.Hour, 0)
+		w.block("m", "c", time.Hour, 0)
+		w.release("m", "a") // the grant of b is durable, so b's connection is woken
+		g.set(false)
+		for range 2 { // before that connection runs, b loses the mutex, and then c
+			if _, _, err := w.e.Break(w.t.Context(), "m", ""); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		g.set(true) // the grant that c missed becomes durable
+		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
+			w.t.Errorf("End of b: %+v", o)
+		}
+		if got := w.owner("m"); got.Owner != "b" {
+			w.t.Errorf("%q owns the mutex, but b came first", got.Owner)
+		}
+	})
+}
+
 func TestAnAbsentWaiterGetsOneOfferHoweverOftenTheDiskHangs(t *testing.T) {
 	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", 10*sec, 0)

@@ -194,13 +194,12 @@ func (m *mutex) missOffer(s *step, contender string) {
 // endWait ends a blocked wait and returns its result. If a woken waiter has no result, it waits on:
 // its tenure is over already, or is not committed yet.
 func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
+	if e := t.entry; why == simba.EndWoken && e != nil && !e.ready {
+		m.extra.readyAll() // first, since advance may hand off to another requeued waiter
+	}
 	m.advance(s) // this may grant the waiter the mutex
 	e := t.entry
 	if why == simba.EndWoken && (e != nil || t.owns(m) && !t.committed()) {
-		if e != nil && !e.ready {
-			m.extra.readyAll()
-			m.handOff(s)
-		}
 		t.absent = false
 		return simba.StatusWaiting
 	}

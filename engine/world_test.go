@@ -126,6 +126,7 @@ func inBubble(t *testing.T, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		test(w)
+		synctest.Wait() // for the timers of this instant
 		w.audit()
 	})
 }
@@ -138,6 +139,7 @@ func inBubbleOnDisk(t *testing.T, test func(w *world, g *gate)) {
 		g.set(true)
 		w := newWorldOn(t, g, Recovery{})
 		test(w, g)
+		synctest.Wait() // for the timers of this instant
 		w.audit()
 	})
 }

@@ -106,9 +106,9 @@ func (o *RestoreOptions) check() error {
 	case o.Dir == "":
 		return errors.New("no data directory given")
 	case o.OwnersStopped == (o.Quiet != 0):
-		return errors.New("give either a quiet time or say that the owners are stopped")
+		return errors.New("give either a recovery delay or say that the owners are stopped")
 	case o.Quiet < 0 || o.Quiet > MaxQuiet:
-		return fmt.Errorf("the quiet time must be above 0 and at most %v", MaxQuiet)
+		return fmt.Errorf("the recovery delay must be above 0 and at most %v", MaxQuiet)
 	}
 	return nil
 }
@@ -144,15 +144,15 @@ func newRestore(o *RestoreOptions, f *backupFile) (*restore, error) {
 	return &restore{RestoreOptions: o, from: f, meta: m}, nil
 }
 
-// checkQuiet returns an error if a lease is known that is longer than the quiet time. The recovery
-// delay of an open store in Async is the longest lease of its run.
+// checkQuiet returns an error if a lease is known that is longer than the recovery delay. The
+// backup of an open store in Async has a delay too: the longest lease of its run.
 func (f *backupFile) checkQuiet(quiet time.Duration) error {
 	switch i := f.info; {
 	case quiet == 0:
 	case quiet < i.Longest:
-		return fmt.Errorf("a quiet time of %v is too short: %w: mutex %q has %v", quiet, ErrQuietShort, i.LongestOf, i.Longest)
+		return fmt.Errorf("a recovery delay of %v is too short: %w: mutex %q has %v", quiet, ErrQuietShort, i.LongestOf, i.Longest)
 	case quiet < f.meta.Delay:
-		return fmt.Errorf("a quiet time of %v is too short: %w: its server had granted one of %v", quiet, ErrQuietShort, f.meta.Delay)
+		return fmt.Errorf("a recovery delay of %v is too short: %w: its server had granted one of %v", quiet, ErrQuietShort, f.meta.Delay)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// In a quiet time the owners can renew their leases. So restore must keep the tokens.
+// In a recovery delay the owners can renew their leases. So restore must keep the tokens.
 func TestARestoredStoreKeepsTokensAndBeginsLeasesAnewAfterAQuietTime(t *testing.T) {
 	before := uint64(time.Now().UnixMicro())
 	done, r := restored(t, smallBackup(t), RestoreOptions{Quiet: time.Minute})
@@ -76,7 +76,7 @@ func TestARestoredStoreCountsAboveTheBackupEvenIfThatIsAboveTheClock(t *testing.
 	}
 }
 
-// After a crash during the quiet time, the quiet time begins again. After an orderly stop it
+// After a crash during the recovery delay, the delay begins again. After an orderly stop it
 // continues.
 func TestARestoredStoreKeepsItsQuietTimeOverRestarts(t *testing.T) {
 	fsys := vfs.NewCrashableMem()

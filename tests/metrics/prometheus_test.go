@@ -31,7 +31,7 @@ func startPrometheus(t *testing.T, a *certs.Authority, servers [2]*server) *prom
 	t.Helper()
 	program := stores.Need(t, "prometheus", "prometheus")
 	dir := t.TempDir()
-	a.Write(t, dir, "ca")
+	a.Write(t, dir, "simba-resp")
 	config := read(t, rulesDir, "prometheus.yml")
 	for old, replacement := range map[string]string{
 		"scrape_interval: 15s": "scrape_interval: 1s", "evaluation_interval: 15s": "evaluation_interval: 1s",
@@ -43,7 +43,7 @@ func startPrometheus(t *testing.T, a *certs.Authority, servers [2]*server) *prom
 		config = strings.Replace(config, old, replacement, 1)
 	}
 	rules := regexp.MustCompile(`(?m)^( +for: ).*$`).ReplaceAllString(read(t, rulesDir, "rules.yml"), "${1}1s")
-	for name, text := range map[string]string{"prometheus.yml": config, "rules.yml": rules} {
+	for name, text := range map[string]string{"prometheus.yml": config, "rules.yml": rules, "simba-resp.password": "change-me-3\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -26,8 +26,7 @@ func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T
 
 	run(t, "dpkg", "--install", deb)
 	wantVersion(t, version)
-	wantOwner(t, filepath.Dir(settings), "root", "simba-resp", 0o750)
-	wantOwner(t, settings, "root", "simba-resp", 0o640)
+	wantOnlyServerReadsSettings(t)
 	wantOwner(t, data, "simba-resp", "simba-resp", 0o750)
 	if _, err := os.Lstat(wanted); err != nil {
 		t.Errorf("the service is not enabled: %v", err)
@@ -42,7 +41,7 @@ func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T
 	}
 
 	// The upgrade must keep the administrator's changes.
-	if err := os.WriteFile(settings, append(read(t, settings), "maxclients = 1000\n"...), 0o640); err != nil {
+	if err := os.WriteFile(settings, append(read(t, settings), "maxclients = 1000\n"...), 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(wanted); err != nil {
@@ -55,7 +54,7 @@ func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T
 	if !strings.Contains(string(read(t, settings)), "maxclients = 1000") {
 		t.Error("the upgrade changed the settings")
 	}
-	wantOwner(t, settings, "root", "simba-resp", 0o640)
+	wantOnlyServerReadsSettings(t)
 	if _, err := os.Lstat(wanted); err == nil {
 		t.Error("the upgrade enabled a disabled service")
 	}
@@ -72,9 +71,18 @@ func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T
 	sameLease(s)
 	s.stop()
 
+	// The purge leaves files that the administrator has added.
+	users := filepath.Join(filepath.Dir(settings), "users.acl")
+	if err := os.WriteFile(users, []byte("user default off\n"), 0o400); err != nil {
+		t.Fatal(err)
+	}
 	run(t, "dpkg", "--purge", "simba-resp")
-	for _, path := range []string{binary, filepath.Dir(settings), data, "/usr/lib/systemd/system/simba-resp.service"} {
+	for _, path := range []string{binary, settings, data, "/usr/lib/systemd/system/simba-resp.service"} {
 		wantAbsent(t, path)
+	}
+	read(t, users)
+	if err := os.RemoveAll(filepath.Dir(users)); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -166,6 +174,15 @@ func wantAbsent(t *testing.T, path string) {
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("%s still exists: %v", path, err)
 	}
+}
+
+// wantOnlyServerReadsSettings checks the settings, which can have passwords. The members of the
+// group simba-resp may use the unix socket, but must not read them.
+func wantOnlyServerReadsSettings(t *testing.T) {
+	t.Helper()
+	wantOwner(t, filepath.Dir(settings), "root", "simba-resp", 0o750)
+	wantOwner(t, settings, "simba-resp", "simba-resp", 0o400)
+	run(t, "runuser", "-u", "simba-resp", "--", binary, "check", "--config", settings)
 }
 
 func wantOwner(t *testing.T, path, owner, group string, mode os.FileMode) {
