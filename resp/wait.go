@@ -64,8 +64,8 @@ func (w *Wait) Wake() {
 // also end the later ones.
 //
 // The arguments of the command remain valid. Bytes that arrive meanwhile stay in the buffer. If the
-// client sends more than one command may have, the server disconnects it. Before authentication
-// that limit is lower.
+// client sends more bytes than the largest command may have, the server disconnects it. Before
+// authentication that limit is lower.
 func (w *Wait) Await(deadline time.Time) Wakeup {
 	c := w.c
 	c.beginWait(w)
@@ -101,7 +101,8 @@ func (c *Conn) endWait() {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
 	c.wait.woken = false
-	c.wait = nil // c.unblock stays set: if a Wake ended this Await, Unblock ends the next one
+	// c.unblock stays set: if a Wake came after it and ended this Await, it ends the next one.
+	c.wait = nil
 	c.rearm()
 }
 

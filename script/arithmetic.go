@@ -44,7 +44,8 @@ func (r *rewriter) isReadLate(e, next ast.Expr) bool {
 	return (r.isLocal(e) || r.isBox(e)) && !isPlain(next) && !r.isLocal(next) && !r.isBox(next)
 }
 
-// relation swaps the operands of a comparison if the first is in a box and must be read last.
+// relation swaps the operands of a comparison if the first is in a box and would be read too late:
+// after the second could have changed it (isReadLate).
 func (r *rewriter) relation(e *ast.RelationalOpExpr) {
 	if r.scanning || !r.isBox(e.Lhs) || !r.isReadLate(e.Lhs, e.Rhs) {
 		return
@@ -76,7 +77,8 @@ var operators = map[string]struct {
 // modulo is a % b by Lua's definition, rounded at each step.
 func modulo(a, b float64) float64 { return a - float64(math.Floor(a/b)*b) }
 
-// power is a ^ b. The C library applies the sign of a even if a is NaN.
+// power is a ^ b. If a is a NaN with its sign bit set and b is an odd integer, power returns -a, as
+// the C library does.
 func power(a, b float64) float64 {
 	if math.IsNaN(a) && math.Signbit(a) && math.Mod(b, 2) != 0 && b == math.Trunc(b) && !math.IsInf(b, 0) {
 		return -a
@@ -84,8 +86,9 @@ func power(a, b float64) float64 {
 	return signed(math.Pow(a, b), invalid, a, b)
 }
 
-// openOperators defines the functions of operators that are compiled as calls. It also defines the
-// metatable of strings, which the virtual machine uses for arithmetic before it tries Go's numbers.
+// openOperators defines the functions of operators that are compiled as calls. It also adds the
+// operators to the metatable of strings. The virtual machine calls them before it would parse the
+// strings as numbers itself, by Go's rules.
 func (s *state) openOperators(stringMeta *lua.LTable) {
 	for name, f := range map[string]lua.LGFunction{concatName: s.concat, lengthName: s.length, boundsName: forBounds} {
 		s.globals.RawSetString(name, s.lua.NewFunction(f))

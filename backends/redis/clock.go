@@ -30,8 +30,8 @@ func (c *clock) update(millis int64, sent time.Time) {
 	}
 }
 
-// replace is update for a clock that was set. It drops the earlier reading, even if that was more
-// exact.
+// replace is like update, for when somebody has set the node's clock. It drops the earlier reading,
+// even if that was more exact.
 func (c *clock) replace(millis int64, sent time.Time) {
 	now := time.Now()
 	c.last.Store(&reading{millis, now, now.Sub(sent)})

@@ -16,7 +16,8 @@ const outageMutex = "waited"
 
 // wait runs a waiter.
 func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
-	// The timeout shows a waiter that the server has forgotten: the others get the mutex soon.
+	// If the server forgets this waiter, the read times out and the test fails. Otherwise a reply
+	// comes much sooner.
 	c, err := redis.Dial("tcp", o.server.Addr, redis.DialReadTimeout(simbatest.Patience))
 	if err != nil {
 		o.t.Error(err)
@@ -40,8 +41,8 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 			return
 		default:
 		}
-		// The waiter may block for a timeout in the handoff, and for another one in its own
-		// request.
+		// An error may take two backend timeouts: one in the handoff to this waiter, and one in the
+		// waiter's own request.
 		reply, done, ok := do(2*o.limits.timeout, "SIMBA.ACQUIRE", outageMutex, me, 1000, "WAIT", 0)
 		if !ok {
 			return
