@@ -44,8 +44,8 @@ func (r *rewriter) isReadLate(e, next ast.Expr) bool {
 	return (r.isLocal(e) || r.isBox(e)) && !isPlain(next) && !r.isLocal(next) && !r.isBox(next)
 }
 
-// relation swaps the operands of a comparison if the first is in a box and would be read too late:
-// after the second could have changed it (isReadLate).
+// relation swaps the operands of a comparison if the first is in a box, and the second could change
+// it before it is read (isReadLate).
 func (r *rewriter) relation(e *ast.RelationalOpExpr) {
 	if r.scanning || !r.isBox(e.Lhs) || !r.isReadLate(e.Lhs, e.Rhs) {
 		return
