@@ -48,6 +48,9 @@ var (
 type UnavailableError struct {
 	Engine string // "redis", "mysql", "zookeeper"
 	Err    error  // of the store's client
+	// Busy: only this request could not be served now. That says nothing on whether the store
+	// answers other requests.
+	Busy bool
 }
 
 func (e *UnavailableError) Error() string {

@@ -70,6 +70,23 @@ func TestAWaitThatEndsInTheStepThatGrantsItIsNotWokenForThat(t *testing.T) {
 	})
 }
 
+func TestAWaiterWhoseLeaseExpiresInItsOwnEndIsGrantedTheMutexAgain(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", time.Hour, 0)
+		b := w.block("m", "b", 10*ms, 0)
+		w.release("m", "a")
+		sh, _ := w.e.shard("m")
+		sh.timer.Stop() // so that no step ends b's lease before End
+		time.Sleep(20 * ms)
+		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
+			w.t.Errorf("End of b: %+v, want waiting", o)
+		}
+		if o := b.granted(); o.Owner != "b" {
+			w.t.Errorf("b was granted %+v", o)
+		}
+	})
+}
+
 // waitingOn returns the only waiter of m. Its lease ended before its connection called End.
 func (w *world) waitingOn(contender string) *blocked {
 	w.t.Helper()

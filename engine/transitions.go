@@ -200,6 +200,10 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	m.advance(s) // this may grant the waiter the mutex
 	e := t.entry
 	if why == simba.EndWoken && (e != nil || t.owns(m) && !t.committed()) {
+		if e != nil && !e.ready { // its lease expired in this very step
+			m.extra.readyAll()
+			m.handOff(s)
+		}
 		t.absent = false
 		return simba.StatusWaiting
 	}

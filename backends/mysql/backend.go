@@ -124,6 +124,7 @@ func (b *Backend) start() bool {
 // fail wraps an error of a request for the caller.
 func (b *Backend) fail(err error) error {
 	var name *simba.NameError
+	busy := false
 	switch {
 	case err == nil:
 		return nil
@@ -132,7 +133,9 @@ func (b *Backend) fail(err error) error {
 	case errors.As(err, &name):
 		return err
 	case errors.Is(err, errBusy), errors.Is(err, errLocked), errors.Is(err, errLate), errors.Is(err, errKeepsChanging):
+		busy = true
 	case isFull(err):
+		busy = true
 		err = fmt.Errorf("the database has no space for a new mutex or owner: %w", err)
 	default:
 		if f := b.endpoint.fault(err); f != nil {
@@ -144,7 +147,7 @@ func (b *Backend) fail(err error) error {
 			b.reconnect()
 		}
 	}
-	return &simba.UnavailableError{Engine: "mysql", Err: err}
+	return &simba.UnavailableError{Engine: "mysql", Err: err, Busy: busy}
 }
 
 // failAt is fail for a request about one mutex. If the database refuses what the engine needs, it

@@ -19,10 +19,11 @@ const outageAfter = time.Second
 type outage struct {
 	log *slog.Logger
 
-	mu     sync.Mutex // protects the rest
-	since  time.Time  // start of the first request that failed after the last answer; zero = none
-	failed time.Time  // when that request failed
-	engine string     // whose store does not answer, once the log has a line; "" = no line
+	mu       sync.Mutex // protects the rest, and the order of the lines
+	answered time.Time  // when the store answered last
+	since    time.Time  // start of the first request that failed after that; zero = none
+	failed   time.Time  // when that request failed
+	engine   string     // whose store does not answer, once the log has a line; "" = no line
 }
 
 // note takes the result of a request that began at that time.
@@ -30,36 +31,35 @@ func (o *outage) note(began time.Time, err error) {
 	unavailable, misconfigured := (*simba.UnavailableError)(nil), (*simba.MisconfiguredError)(nil)
 	switch {
 	case err == nil, errors.As(err, &misconfigured): // a refusal is an answer
-		if engine, away := o.end(); engine != "" {
-			o.log.Info("the store answers again", "engine", engine, "away", away.Round(time.Millisecond))
-		}
+		o.end()
 	case errors.Is(err, context.Canceled): // the client has disconnected
-	case errors.As(err, &unavailable):
-		if o.goesOn(began, unavailable.Engine) {
-			o.log.Warn("the store does not answer", "engine", unavailable.Engine, "err", unavailable.Err)
-		}
+	case errors.As(err, &unavailable) && !unavailable.Busy:
+		o.goesOn(began, unavailable)
 	}
 }
 
-// goesOn counts a failed request. It reports whether to log the outage now.
-func (o *outage) goesOn(began time.Time, engine string) bool {
+// goesOn counts a failed request. It logs the outage when that has taken outageAfter.
+func (o *outage) goesOn(began time.Time, err *simba.UnavailableError) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if began.Before(o.answered) {
+		return // the outage of this request is over
+	}
 	if o.since.IsZero() {
 		o.since, o.failed = began, time.Now()
 	}
-	if o.engine != "" || time.Since(o.failed) < outageAfter {
-		return false
+	if o.engine == "" && time.Since(o.failed) >= outageAfter {
+		o.engine = err.Engine
+		o.log.Warn("the store does not answer", "engine", err.Engine, "err", err.Err)
 	}
-	o.engine = engine
-	return true
 }
 
-// end ends the outage. It returns the engine and how long the outage took, if the log has a line.
-func (o *outage) end() (engine string, away time.Duration) {
+// end ends the outage, if there is one. It logs that if the log has a line on its begin.
+func (o *outage) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	engine, away = o.engine, time.Since(o.since)
-	o.since, o.engine = time.Time{}, ""
-	return engine, away
+	if o.engine != "" {
+		o.log.Info("the store answers again", "engine", o.engine, "away", time.Since(o.since).Round(time.Millisecond))
+	}
+	o.answered, o.since, o.engine = time.Now(), time.Time{}, ""
 }

@@ -27,6 +27,7 @@ func (b *failingBackend) Owner(context.Context, string) (simba.Tenure, simba.Seq
 
 func TestAnOutageOfTheStoreIsLoggedOnceAtItsStartAndOnceAtItsEnd(t *testing.T) {
 	refused := &simba.UnavailableError{Engine: "redis", Err: errors.New("connection refused")}
+	busy := &simba.UnavailableError{Engine: "mysql", Err: errors.New("the row is locked"), Busy: true}
 	const warn = `level=WARN msg="the store does not answer" engine=redis err="connection refused"` + "\n"
 	again := func(away string) string {
 		return `level=INFO msg="the store answers again" engine=redis away=` + away + "\n"
@@ -49,6 +50,7 @@ func TestAnOutageOfTheStoreIsLoggedOnceAtItsStartAndOnceAtItsEnd(t *testing.T) {
 		"a refusal is an answer": {[]request{{0, 0, refused}, {s, 0, refused}, {s, 0, &simba.MisconfiguredError{Engine: "redis", Err: errors.New("NOPERM")}}}, warn + again("2s")},
 		"other errors": {[]request{{0, 0, &simba.UnavailableError{Engine: "redis", Err: context.Canceled}}, {s, 0, &simba.UnavailableError{Engine: "redis", Err: context.Canceled}},
 			{s, 0, simba.ErrStopped}}, ""},
+		"a locked row": {[]request{{0, 0, busy}, {2 * s, 0, busy}, {2 * s, 0, busy}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -86,6 +88,24 @@ func TestAProbeNoticesAnOutageAndIsNoRequest(t *testing.T) {
 		}
 		if s := b.RequestStats(); s != (RequestStats{}) {
 			t.Errorf("the probes are counted: %+v", s)
+		}
+	})
+}
+
+func TestARequestOfAnEarlierOutageBeginsNoNewOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		o := &outage{log: slog.New(slog.NewTextHandler(&log, nil))}
+		refused := &simba.UnavailableError{Engine: "redis", Err: errors.New("connection refused")}
+		began := time.Now()
+		time.Sleep(time.Second)
+		o.note(began, nil) // another request, which the store has answered
+		for range 3 {
+			time.Sleep(2 * time.Second)
+			o.note(began, refused)
+		}
+		if log.Len() != 0 {
+			t.Errorf("the log has %q, want nothing", log.String())
 		}
 	})
 }

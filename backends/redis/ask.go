@@ -92,5 +92,5 @@ func (b *Backend) requestError(err error) error {
 	if refusal := lastingCause(err); refusal != nil {
 		return &simba.MisconfiguredError{Engine: "redis", Err: refusal}
 	}
-	return &simba.UnavailableError{Engine: "redis", Err: err}
+	return &simba.UnavailableError{Engine: "redis", Err: err, Busy: errors.Is(err, errLate)}
 }

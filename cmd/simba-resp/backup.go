@@ -76,6 +76,7 @@ func untilInterrupt(ctx context.Context) (context.Context, context.CancelFunc) {
 // takeBackup copies the data of a running server into a directory, which must be empty or not
 // exist. It writes to out what it has copied.
 func takeBackup(ctx context.Context, server *redis.Options, dir string, out io.Writer) error {
+	dir = filepath.Clean(dir)
 	made, err := makeBackupDir(dir)
 	if err != nil {
 		return fmt.Errorf("backup: %w", err)
@@ -100,13 +101,13 @@ func takeBackup(ctx context.Context, server *redis.Options, dir string, out io.W
 // backup does not count. Only the user of this process may enter the directory. Missing parents
 // have the usual mode. It returns the directories that it has made, the deepest first.
 func makeBackupDir(dir string) (made []string, err error) {
-	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
+	for d := dir; ; d = filepath.Dir(d) {
 		if _, err := os.Lstat(d); !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 		made = append(made, d)
 	}
-	if err := os.MkdirAll(filepath.Dir(filepath.Clean(dir)), 0o755); err != nil { //nolint:gosec // it may have other content
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // it may have other content
 		return nil, err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -38,6 +38,8 @@ const (
 	// inUsePause is the time between two attempts with an id whose last request is still in
 	// progress.
 	inUsePause = 100 * time.Millisecond
+	// whoamiPause is the time between two questions who the user is, to a server that is away.
+	whoamiPause = time.Second
 )
 
 // exitError is an error with an exit code.
@@ -176,13 +178,30 @@ func idOf(user string) string {
 }
 
 // useCertificate sets the id if a client certificate logs in. Only the server knows whether the
-// certificate names a user. If it does not answer, the id stays empty.
-func (w *wrapped) useCertificate(ctx context.Context) {
+// certificate names a user. If the server refuses to say, the id stays empty. Without try,
+// useCertificate waits for a server that does not reply.
+func (w *wrapped) useCertificate(ctx context.Context, try bool) {
 	if w.flags.id != "" || w.options.TLSConfig == nil || len(w.options.TLSConfig.Certificates) == 0 {
 		return
 	}
-	user, _ := w.redis.Do(ctx, "ACL", "WHOAMI").Text() // "" after an error
-	w.flags.id = idOf(user)
+	for said := false; ; said = true {
+		user, err := w.redis.Do(ctx, "ACL", "WHOAMI").Text()
+		if err == nil {
+			w.flags.id = idOf(user)
+		}
+		var refused redis.Error
+		if err == nil || try || errors.As(err, &refused) {
+			return
+		}
+		if !said && ctx.Err() == nil {
+			w.runner.Say("trying again: %v", cli.Explain(w.options, err))
+		}
+		select {
+		case <-time.After(whoamiPause):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // argsError returns an error unless the arguments are NAME -- command.
@@ -218,7 +237,7 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 	}
 	defer w.log.returned.Set(noLevel)
 	go func() {
-		w.useCertificate(ctx)
+		w.useCertificate(ctx, try)
 		for {
 			l, err := lock(ctx, w.mutex, client.WithID(w.flags.id), client.WithRenewal(w.flags.ttl/renewals))
 			if errors.Is(err, client.ErrInUse) && ctx.Err() == nil { // the last tenure uses the id
