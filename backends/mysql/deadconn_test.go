@@ -22,10 +22,11 @@ type deadConns struct {
 	died  chan struct{}
 }
 
-// newDeadConns returns a deadConns and the name of its network for a DSN.
+// newDeadConns returns a deadConns and the name of its network for a DSN. No other test uses that
+// network.
 func newDeadConns(t *testing.T) (d *deadConns, network string) {
 	d = &deadConns{died: make(chan struct{})}
-	network = t.Name()
+	network = "tcp4"
 	mysqldriver.RegisterDialContext(network, func(ctx context.Context, addr string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 		return &deadConn{Conn: c, deaths: d}, err

@@ -253,8 +253,8 @@ func TestABackupOfAServerThatIsKilledFailsAndLeavesNoFile(t *testing.T) {
 	if code := p.Wait(t); code == 0 || !strings.Contains(p.Output(), "simba-resp: backup: ") {
 		t.Errorf("the backup of a killed server ends with code %d:\n%s", code, p.Output())
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
-		t.Errorf("the backup's directory has %v, %v", entries, err)
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the backup's directory exists, or Lstat returned %v", err)
 	}
 }
 
@@ -291,8 +291,8 @@ func TestABackupOfAnotherEngineSaysWhatToBackUp(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "backup")
 			simbatest.Refused(t, 69, "this server keeps its mutexes in "+engine+": back up that store",
 				"backup", dir, "--url", "redis://"+s.Addr)
-			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
-				t.Errorf("the backup's directory has %v, %v", entries, err)
+			if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the backup's directory exists, or Lstat returned %v", err)
 			}
 		})
 	}
