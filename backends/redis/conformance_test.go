@@ -37,15 +37,19 @@ func TestSingleRedisKeepsTheRules(t *testing.T) {
 			c := redis.NewClient(&redis.Options{Addr: s.Addr})
 			t.Cleanup(func() { _ = c.Close() })
 			key, kept := simba.MutexChannel(mutex)+":tenure", "kept:"+mutex
-			do := func(words ...any) {
-				t.Helper()
-				if err := c.Do(t.Context(), words...).Err(); err != nil {
+			// One transaction: a script of the server between the two would write the record again.
+			_, err := c.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+				p.Rename(t.Context(), key, kept)
+				return p.RPush(t.Context(), key, "another program's").Err()
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := c.Rename(t.Context(), kept, key).Err(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			do("RENAME", key, kept)
-			do("RPUSH", key, "another program's")
-			return func() { do("RENAME", kept, key) }
 		},
 	})
 }
