@@ -136,7 +136,7 @@ var Promises = []Promise{
 	},
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, and stay the same for a whole tenure",
-		Embedded:  KeptIf(diskKept + ". In `memory`, also nobody sets the wall clock back"),
+		Embedded:  KeptIf(diskKept + ". In `memory`, another condition is that nobody sets the wall clock back"),
 		Redis:     KeptIf("nobody sets Redis' clock back, and the clock of a promoted replica lags by no more than the failover takes. For owners on the JVM, see [tokens](../guides/simba-jvm.md#tokens)"),
 		MySQL:     KeptIf("no row of the table is deleted, the column `fencing_token` is not dropped, and no failover loses a row's last change. For owners on the JVM, see [tokens on MySQL](../explanation/stores.md#tokens-on-mysql)"),
 		ZooKeeper: KeptIf("the ensemble's data is not deleted"),
@@ -206,7 +206,7 @@ var Promises = []Promise{
 	},
 	{
 		ID: "retry", Rule: "A client can repeat a request: ACQUIRE by the owner renews with the same token, and a waiter keeps its queue entry",
-		Embedded: KeptIf("the server does not restart in between. In `always`, an owner can repeat ACQUIRE even after a restart"),
+		Embedded: KeptIf("the server does not restart in between. After a restart in `always`, an owner can still repeat ACQUIRE, but a waiter has lost its queue entry"),
 	},
 	{
 		ID: "retry-s", Rule: "A client can repeat a request through another server", Embedded: singleServer,
@@ -226,7 +226,7 @@ var Promises = []Promise{
 	{ID: "next-waiter", Rule: "If a waiter misses or gives up its reservation, or cannot be reached, the reservation goes to the next waiter"},
 	{
 		ID: "unreachable", Rule: "The server skips a polling waiter that it cannot reach; the waiter keeps its queue entry until the entry expires",
-		ZooKeeper: NotKept("a waiter that is next loses its entry when another contender asks"),
+		ZooKeeper: NotKept("a waiter that is next loses its entry when another contender asks for the mutex"),
 	},
 	{
 		ID: "window-0", Rule: "With `--handoff-window 0` the server reserves nothing",
