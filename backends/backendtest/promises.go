@@ -137,7 +137,7 @@ var Promises = []Promise{
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, and stay the same for a whole tenure",
 		Embedded:  KeptIf(diskKept + ". In `memory`, another condition is that nobody sets the wall clock back"),
-		Redis:     KeptIf("nobody sets Redis' clock back, and the clock of a promoted replica lags by no more than the failover takes. For owners on the JVM, see [tokens](../guides/simba-jvm.md#tokens)"),
+		Redis:     KeptIf("nobody sets Redis' clock back, and the clock of a promoted replica lags by no more than the failover takes. An owner of Simba up to 3.2 gets its tokens from a server. Two of its tenures have the same token if no server saw the mutex between the two"),
 		MySQL:     KeptIf("no row of the table is deleted, the column `fencing_token` is not dropped, and no failover loses a row's last change. For owners on the JVM, see [tokens on MySQL](../explanation/stores.md#tokens-on-mysql)"),
 		ZooKeeper: KeptIf("the ensemble's data is not deleted"),
 	},
@@ -252,12 +252,12 @@ var Promises = []Promise{
 	{ID: "scan", Rule: "SIMBA.SCAN has the guarantees of Redis' SCAN"},
 	{
 		ID: "names", Rule: "The server accepts every name within the limits, and never confuses two names",
-		MySQL: KeptIf("simba-resp created the table. Simba's table has [shorter names](limits.md), and can have a [collation](../guides/mysql.md#maintenance) for which two names are equal. Then the server refuses the second name"),
+		MySQL: KeptIf("simba-resp created the table. Simba's table has [shorter names](limits.md), and can have a collation for which two names are equal. Then the server refuses the second name"),
 	},
 	{
 		ID: "outage", Rule: fmt.Sprintf("While the store is away, requests get `TRYAGAIN` within the timeout, and waiters go on waiting. The server recovers within %.0f s", Recovery.Seconds()),
 		Embedded:  noStore,
-		ZooKeeper: KeptIf("the outage is shorter than two thirds of the session timeout. Otherwise [the server's leases end](../guides/zookeeper.md#leases-end-with-the-server)"),
+		ZooKeeper: KeptIf("the outage is shorter than two thirds of the session timeout. Otherwise the server's leases and queue entries end. Blocked waiters get new entries at the end of the queue. Polling waiters get the notice `released@@…`, and must ask again"),
 	},
 	{
 		ID: "refused", Rule: "If an operator must repair the store, requests and blocked waiters get `ERR engine … misconfigured`. After the repair, requests succeed",
