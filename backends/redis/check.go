@@ -28,13 +28,13 @@ func (b *Backend) checkRedis(ctx context.Context, t target, warn warnFunc) error
 // if the engine starts.
 type warnFunc func(message string, args ...any)
 
-// checkMaster checks one master.
 func (b *Backend) checkMaster(ctx context.Context, t target, client *redis.Client, warn warnFunc) error {
 	name := client.Options().Addr
 	if t.topology == sentinel {
 		name = "the primary " + t.master
 	}
-	// One connection, so that its checks reach the same node. checkChannels and load use others.
+	// The checks use one connection, so that all reach the same node. Only checkChannels and load
+	// use other connections.
 	node := client.Conn()
 	defer func() { _ = node.Close() }()
 	if err := node.Ping(ctx).Err(); err != nil {
@@ -155,7 +155,6 @@ func explain(err error, name string) error {
 	return fmt.Errorf("cannot use redis at %s: %w", name, err)
 }
 
-// parseInfo parses the reply of INFO.
 func parseInfo(text string) map[string]string {
 	fields := make(map[string]string)
 	for line := range strings.Lines(text) {

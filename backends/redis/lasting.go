@@ -11,7 +11,7 @@ import (
 )
 
 // This file decides which of Redis' errors are lasting: they come back until an operator acts. An
-// error that is not listed counts as transient, since waiting too long is better than giving up too
+// error that is not listed counts as transient: the server rather waits too long than gives up too
 // soon.
 
 var (
@@ -73,8 +73,8 @@ func lastingCause(err error) error {
 	return nil
 }
 
-// cutScriptPosition removes from an error's text where in a script the error occurred. inScript
-// reports whether the text said that.
+// cutScriptPosition removes the position in a script from an error's text. inScript reports whether
+// the text had such a position.
 func cutScriptPosition(text string) (_ string, inScript bool) {
 	if at := scriptSuffix.FindStringIndex(text); at != nil {
 		text, inScript = text[:at[0]], true

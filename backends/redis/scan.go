@@ -60,7 +60,6 @@ func (b *Backend) scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	return page, err
 }
 
-// parseScan parses a reply of SCAN.
 func parseScan(reply any) (keys []string, cursor uint64, err error) {
 	list, _ := reply.([]any)
 	if len(list) != 2 {
@@ -91,7 +90,7 @@ func (u *upstream) pick(ctx context.Context, node *redis.Client, keys []string, 
 		case !ok || seen[mutex]:
 			continue
 		case r.Held && queued && !r.Contended, r.Contended && !queued && !r.Held:
-			continue // if the mutex matches, SCAN lists its other key too
+			continue // SCAN lists the other key too, if the mutex matches
 		case r.Match != nil && !r.Match(mutex):
 			continue
 		}

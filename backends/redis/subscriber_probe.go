@@ -14,10 +14,9 @@ import (
 // errOtherNode is why a subscriber closes a connection that still answers.
 var errOtherNode = errors.New("the pub/sub connection is not at the node that commands go to")
 
-// runProbe publishes to the probe channel in regular intervals until ctx ends, and closes the
-// connection if nobody received the message. count publishes at the node that commands go to, and
-// returns how many of its connections subscribe to the channel. In a cluster it counts only the
-// subscribers at that node.
+// runProbe publishes to the probe channel at regular intervals until ctx ends, and closes the
+// connection if nobody received the message. count publishes at the node that commands go to. It
+// returns how many connections of that node subscribe to the channel.
 func (s *subscriber) runProbe(ctx context.Context, count func(ctx context.Context, channel string) (any, error)) {
 	for {
 		pause(ctx, min(s.timeout/3, time.Second))
@@ -39,7 +38,7 @@ func (s *subscriber) runProbe(ctx context.Context, count func(ctx context.Contex
 	}
 }
 
-// probeChannelLocked names the channel to which only this connection subscribes.
+// probeChannelLocked returns the name of this connection's probe channel.
 func (s *subscriber) probeChannelLocked() string {
 	return s.serverChannel + ":" + strconv.Itoa(s.connects)
 }

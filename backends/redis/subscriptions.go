@@ -22,19 +22,20 @@ type subscriptions struct {
 
 	mu          sync.Mutex // guards the fields below, and each subscriber's renotification
 	subscribers map[*redis.Client]*subscriber
-	patterns    map[string]time.Time // by glob of clients: when one last subscribed
+	patterns    map[string]time.Time // by clients' globs: when a client last subscribed
 }
 
-// The globs that match the channels of all mutexes. The server compares a client's own glob with
-// noticeGlob and eventGlob, and subscribes to these instead: two globs that overlap would deliver a
-// message twice. contenderGlob overlaps noticeGlob, but onMessage handles its messages separately.
+// The globs that match the channels of all mutexes. For a client's own glob, the server subscribes
+// to noticeGlob or eventGlob, if that may match the same channels. It does not subscribe to the
+// client's glob: two globs that overlap would deliver a message twice. contenderGlob overlaps
+// noticeGlob, but onMessage handles its messages separately.
 const (
 	noticeGlob = "simba:{*"
 	eventGlob  = "simba-events:{*"
 	// contenderGlob matches the channels of all contenders. Simba up to 3.1 publishes a release
 	// only on the next contender's channel. That contender may be a client of another program.
-	// Without the brackets this glob would also be a channel name: that of contender '*' of mutex
-	// '*'.
+	// Without the brackets, this glob would equal the name of a channel: that of contender '*' of
+	// mutex '*'.
 	contenderGlob = "simba:{*}[:]*"
 )
 
@@ -52,7 +53,6 @@ func newSubscriptions(b *Backend) *subscriptions {
 // serverChannel is where scripts publish grants to waiters of this server.
 func (s *subscriptions) serverChannel() string { return "simba-server:" + s.b.id }
 
-// start connects the subscribers and waits until each has subscribed to the server's channel.
 func (s *subscriptions) start(ctx context.Context) error {
 	if err := s.followMasters(ctx); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (s *subscriptions) close() {
 }
 
 // waitReachable waits until the node of a mutex delivers grants that other servers publish for
-// waiters here. since reports whether the node has done so without interruption ever since.
+// waiters here. since reports whether the subscription has not been interrupted since then.
 func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (since func() bool, err error) {
 	err = fmt.Errorf("no node is known for mutex %s", mutex)
 	for {
@@ -106,8 +106,7 @@ func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (since 
 	}
 }
 
-// reachable reports whether the node of a mutex delivers grants that other servers publish for
-// waiters here.
+// reachable is waitReachable without the wait.
 func (s *subscriptions) reachable(mutex string) bool {
 	sub := s.subscriberForKey(endedContext, simba.MutexChannel(mutex))
 	return sub != nil && sub.confirmed(s.serverChannel())
@@ -124,9 +123,9 @@ func (s *subscriptions) subscriberForKey(ctx context.Context, key string) *subsc
 	return s.subscribers[c]
 }
 
-// subscriberForChannel returns the subscriber that subscribes to a channel. In a cluster it is that
-// of the channel's slot. Globs, and slots without a subscriber, get the subscriber with the first
-// address. It returns nil if there is no subscriber.
+// subscriberForChannel returns the subscriber for a channel. In a cluster this is the subscriber of
+// the channel's slot. For a glob, or a slot without a subscriber, it is the subscriber with the
+// first address. The result is nil if there is no subscriber.
 func (s *subscriptions) subscriberForChannel(channel string) *subscriber {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +143,8 @@ func (s *subscriptions) subscriberForChannel(channel string) *subscriber {
 	return first
 }
 
-// awaitConfirmation waits for the confirmation of a subscription until ctx ends, or for a limited
-// time; limit 0 = as long as ctx.
+// awaitConfirmation waits for the confirmation of a subscription, until ctx ends or limit has
+// passed; limit 0 = no limit.
 func awaitConfirmation(ctx context.Context, s *subscriber, confirmed <-chan struct{}, limit time.Duration) error {
 	select {
 	case <-confirmed: // the usual case
@@ -248,15 +247,13 @@ func (s *subscriptions) subscribe(channel string) (*subscriber, <-chan struct{})
 	return sub, sub.subscribe(channel, isServerGlob(channel))
 }
 
-// subscribeReleases subscribes to the channels on which any program publishes a release of a
-// mutex. It does not wait for the confirmation: reconciling finds what was missed until then
-// (onConfirmed).
+// subscribeReleases subscribes to the channels on which any program publishes a release of a mutex.
+// It does not wait for the confirmation, since onConfirmed then reconciles the mutex.
 func (s *subscriptions) subscribeReleases(mutex string) {
 	s.subscribe(simba.MutexChannel(mutex))
 	s.subscribe(contenderGlob)
 }
 
-// subscribeAndWait subscribes to channels and waits until the nodes have confirmed them.
 func (s *subscriptions) subscribeAndWait(ctx context.Context, channels ...string) error {
 	type pending struct {
 		sub       *subscriber
