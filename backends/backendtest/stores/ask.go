@@ -67,7 +67,6 @@ func replyContains(addr, command string, want ...string) bool {
 	return true
 }
 
-// await waits for a condition.
 func await(t TB, what string, is func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(readyTimeout)
@@ -77,7 +76,7 @@ func await(t TB, what string, is func() bool) {
 	for !is() {
 		select {
 		case <-deadline.C:
-			t.Fatalf("in vain for %v: %s", readyTimeout, what)
+			t.Fatalf("not within %v: %s", readyTimeout, what)
 		case <-again.C:
 		}
 	}

@@ -1,5 +1,6 @@
 -- reconcile: applies the changes that happened to the mutex without a request, and returns its
--- state. ARGV 7 '1' = also remove the polling waiters that have lapsed
+-- state.
+-- ARGV  7 '1' = also remove the polling waiters that have lapsed
 --       8 a polling contender whose channel has a new subscription, or ''
 --       9 how many release notices to single contenders follow: those since the last
 --         reconciliation, by Simba or by our own scripts
@@ -88,8 +89,8 @@ local function handleNotice(i)
   local recorded = unnotified and releaser == last
   if recorded then unseen, foreignRelease, unnotified, changed = true, true, false, true end
   -- If the releaser has the reservation, it has had a tenure that our scripts did not see. There
-  -- are two exceptions. A waiter of ours has a record. A later notice to the releaser shows that
-  -- the reservation is newer than the release.
+  -- are two exceptions: the releaser is a waiter of ours, which has a record; or it got a later
+  -- notice, so its reservation is newer than the release.
   if reserved == releaser and not releasedLater and c ~= releaser and not readWaiter(releaser) then
     unseen, foreignRelease = true, true
     endReservation()

@@ -6,7 +6,7 @@
 -- before this file. It writes and publishes the same, but leaves out some repairs. A fast renewal
 -- clears `unnotified`, and does not raise the fence. The fast paths of acquire and reconcile do not
 -- compare the fence with the token to find unseen tenures. A fast path's reply is short: status,
--- token, now. Only that of reconcile is complete.
+-- token, now. Only the fast path of reconcile returns a complete reply.
 --
 -- Fast paths exist because Lua creates the functions of this file anew in each run. That costs as
 -- much time as the rest of a script.
@@ -253,8 +253,9 @@ end
 -- sameTenure matters if lock and record name the same owner: it says whether they mean the same
 -- tenure. It is false if Simba from 3.3 set another token, or if the fence shows a later tenure.
 local sameTenure = lockToken == token or not lockToken and fenceToken <= tonumber(token)
--- unseen: a tenure began or ended without our scripts. foreignRelease: another program released the
--- mutex. onlyExpired: a lease of ours expired, and no other program has taken a token since.
+-- unseen: a tenure began or ended without our scripts.
+-- foreignRelease: another program released the mutex.
+-- onlyExpired: a lease of ours expired, and no other program has taken a token since.
 local unseen, foreignRelease, onlyExpired = false, false, false
 
 -- adoptTenure records a tenure that began without our scripts. It keeps a token that Simba from 3.3
