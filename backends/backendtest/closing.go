@@ -8,7 +8,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// call is a call of one Backend method about a mutex.
 type call struct {
 	name string
 	do   func(ctx context.Context, b simba.Backend, m string) error

@@ -218,7 +218,6 @@ func (tc *testCase) scale(servers ...*server) int {
 	return int(1 + 3*slowest/failingTTL)
 }
 
-// mustBeSafe calls hammer and fails the test on a violation.
 func (tc *testCase) mustBeSafe(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) {
 	tc.t.Helper()
 	tenures, violations := tc.hammer(d, disturb, servers...)
@@ -276,7 +275,6 @@ type contender struct {
 	owned   []ownership
 }
 
-// scaled returns a time of millis ms, lengthened by h.scale.
 func (h *contender) scaled(millis int) time.Duration { return time.Duration(millis*h.scale) * ms }
 
 func (h *contender) failingWindows() (ttl, transition time.Duration) {

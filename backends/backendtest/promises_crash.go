@@ -169,7 +169,6 @@ func (r *crashRound) replied(seq simba.Seq, err error) error {
 	return err
 }
 
-// checkSurvived compares OWNER at a server after the crash with the replies before the crash.
 func (tc *testCase) checkSurvived(who string, s *server, h belief) {
 	tc.t.Helper()
 	o := s.ownerAgain(h.mutex)
@@ -189,7 +188,6 @@ func (tc *testCase) checkSurvived(who string, s *server, h belief) {
 	}
 }
 
-// checkNextToken ends the contender's tenure and checks that the next tenure has a larger token.
 func (tc *testCase) checkNextToken(s *server, h belief) {
 	tc.t.Helper()
 	s.release(h.mutex, h.contender)

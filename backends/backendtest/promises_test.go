@@ -42,7 +42,6 @@ func markdown() string {
 	return table.String() + "\n### Conditions\n\n" + conditions.String()
 }
 
-// fold breaks an item of a list into lines of at most 100 columns.
 func fold(item string) string {
 	const columns, indent = 100, "  "
 	var b strings.Builder
@@ -158,7 +157,6 @@ func TestRulesProvePromisesAndHaveUniqueNames(t *testing.T) {
 
 const root = "../.."
 
-// engines are the columns of the table, by Engine.Name.
 var engines = []string{"embedded", "redis", "mysql", "zookeeper"}
 
 // runsOn reports whether Run runs the rule on an engine. Rules with needs do not run on the

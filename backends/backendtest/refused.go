@@ -91,7 +91,6 @@ func (s *server) awaitRefusal(mutex, contender string) error {
 	return err
 }
 
-// awaitAcquire repeats an ACQUIRE until it succeeds.
 func (s *server) awaitAcquire(mutex, contender string) {
 	s.tc.t.Helper()
 	s.tc.await(contender+" acquires", func() bool {

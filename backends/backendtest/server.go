@@ -108,7 +108,6 @@ func (s *server) mustAcquire(mutex, contender string, ttl, transition time.Durat
 	return o
 }
 
-// acquireNoQueue is acquire with NOQUEUE.
 func (s *server) acquireNoQueue(mutex, contender string, ttl, transition time.Duration) simba.Outcome {
 	s.tc.t.Helper()
 	return s.acquireAs(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition, NoQueue: true})
@@ -149,7 +148,6 @@ func (s *server) releaseAs(r simba.ReleaseRequest) bool {
 	return owned
 }
 
-// releaseRepeated is releaseAs, but also reports whether serve repeated the request.
 func (s *server) releaseRepeated(r simba.ReleaseRequest) (owned, repeated bool) {
 	s.tc.t.Helper()
 	repeated = s.serve(func() (seq simba.Seq, err error) {
@@ -177,7 +175,6 @@ func (s *server) untilServed(what string, ask func(ctx context.Context) (simba.S
 	s.commit(seq, err)
 }
 
-// acquireAgain repeats acquire until there is a reply.
 func (s *server) acquireAgain(mutex, contender string, ttl time.Duration) (o simba.Outcome) {
 	s.tc.t.Helper()
 	s.untilServed("acquire", func(ctx context.Context) (_ simba.Seq, err error) {
@@ -187,7 +184,6 @@ func (s *server) acquireAgain(mutex, contender string, ttl time.Duration) (o sim
 	return o
 }
 
-// ownerAgain repeats owner until there is a reply.
 func (s *server) ownerAgain(mutex string) (o simba.Tenure) {
 	s.tc.t.Helper()
 	s.untilServed("owner", func(ctx context.Context) (seq simba.Seq, err error) {
@@ -197,7 +193,6 @@ func (s *server) ownerAgain(mutex string) (o simba.Tenure) {
 	return o
 }
 
-// mustRelease is release by the owner.
 func (s *server) mustRelease(mutex, contender string) {
 	s.tc.t.Helper()
 	if owned, repeated := s.releaseRepeated(simba.ReleaseRequest{Mutex: mutex, Contender: contender}); !owned && !repeated {
@@ -275,7 +270,6 @@ func (s *server) subscribe(channel string) {
 	s.serve(func() (simba.Seq, error) { return s.b.Subscribed(context.Background(), channel, false) })
 }
 
-// psubscribe subscribes one more client to a pattern.
 func (s *server) psubscribe(pattern string) {
 	s.tc.t.Helper()
 	s.broker.psubscribe(pattern)

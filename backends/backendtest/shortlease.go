@@ -8,8 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// This file has steps with short leases. A busy store may answer after such a lease has ended, or a
-// busy machine may delay the test's next step. These delays are no fault of the engine.
+// This file has steps with short leases. On a busy machine such a lease may end before the reply or
+// the test's next step. That is no fault of the engine.
 
 // isLate reports whether a request for a lease failed because its answer came after the lease or
 // after the server's timeout. The store may have granted such a lease.
@@ -71,7 +71,6 @@ func (s *server) blockIfInTime(mutex, contender string) *waiter {
 	return x
 }
 
-// longestLease is the lease at which withLease gives up.
 const longestLease = time.Minute
 
 // withLease calls steps with a new mutex. steps returns false if the lease ended too soon. Then

@@ -109,7 +109,6 @@ func (tc *testCase) pair() (one, two *server) {
 	return tc.server(), tc.server()
 }
 
-// await waits until a condition is true.
 func (tc *testCase) await(what string, is func() bool) {
 	tc.t.Helper()
 	limit := tc.patience()
@@ -126,7 +125,6 @@ func (tc *testCase) await(what string, is func() bool) {
 	}
 }
 
-// patience is how long the suite waits for this engine.
 func (tc *testCase) patience() time.Duration { return patience + tc.engine.PollLatency }
 
 // during fails the test if a condition does not stay true for a while.

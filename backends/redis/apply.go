@@ -8,11 +8,11 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// checkAfter is how long after a grant to another server's waiter this server reconciles the mutex.
-// By then the other server should have confirmed the grant.
+// checkAfter is how long after a grant to another server's waiter this server reconciles the mutex:
+// that server should have confirmed the grant by then.
 const checkAfter = 100 * time.Millisecond
 
-// applyReply handles what a reply carries: events, grants, and when to reconcile the mutex.
+// applyReply handles the events and grants in a reply, and schedules the next reconciliation.
 func (b *Backend) applyReply(mutex string, s *reply) {
 	b.recordOwner(mutex, s)
 	b.eventLog.Record(s.events...)
@@ -59,7 +59,6 @@ func (b *Backend) needsReconciling(mutex string) bool {
 	return orphaned || b.waiters.Count(mutex) > 0
 }
 
-// isHandoff reports whether an event is the grant to a blocked waiter.
 func isHandoff(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.Reason == "handoff" }
 
 // recordOwner records that the tenure in a reply has begun, if neither the reply nor the event log

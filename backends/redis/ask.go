@@ -79,7 +79,6 @@ func (b *Backend) inCluster() string {
 
 func tokenText(token uint64) string { return strconv.FormatUint(token, 10) }
 
-// requestError wraps an error of Redis for the caller.
 func (b *Backend) requestError(err error) error {
 	if b.tasks.ctx.Err() != nil || errors.Is(err, simba.ErrStopped) {
 		return simba.ErrStopped

@@ -119,9 +119,8 @@ func (b *Backend) start(ctx context.Context, t target) error {
 	return nil
 }
 
-// Close ends all goroutines and connections. Blocked waiters keep their queue entries. Other
-// servers detect that this server is dead, and remove the entries. Close may be called more than
-// once.
+// Close ends all goroutines and connections. Blocked waiters keep their queue entries until other
+// servers detect that this server is dead. Close may be called more than once.
 func (b *Backend) Close() error {
 	if !b.tasks.stop() {
 		b.tasks.wg.Wait()
@@ -142,8 +141,8 @@ func newID() string {
 // maxBackground is how many background tasks run at one node at a time.
 const maxBackground = 64
 
-// background runs f in a goroutine, as a task at the node of a mutex. Each node has its own limit
-// of tasks, so a node that does not answer delays only its own tasks.
+// background runs f in a goroutine, as a task at the node of a mutex. A node that does not answer
+// delays only its own tasks.
 func (b *Backend) background(mutex string, f func(ctx context.Context)) {
 	b.tasks.start(func() {
 		limit := b.up.backgroundLimitFor(simba.MutexChannel(mutex))

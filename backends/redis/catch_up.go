@@ -22,10 +22,9 @@ func (s *subscriptions) onConfirmed(channel string) {
 	}
 }
 
-// onResubscribed handles a restored connection or channel. It reconciles all mutexes that concern
-// this server, since messages were lost. It also repeats the notices of reservations to polling
-// contenders whose channels were interrupted. For a new channel, Backend.Subscribed repeats these
-// notices.
+// onResubscribed handles a restored connection or channel. Since messages were lost, it reconciles
+// all mutexes that concern this server, and repeats the notices of reservations on the channels of
+// polling contenders. For a new channel, Backend.Subscribed repeats these notices.
 func (s *subscriptions) onResubscribed() {
 	now := time.Now()
 	for _, m := range s.b.waiters.Mutexes() {

@@ -24,8 +24,7 @@ func (b *Backend) checkRedis(ctx context.Context, t target, warn warnFunc) error
 	return nil
 }
 
-// warnFunc takes a warning about a setting that weakens a promise. Backend.start logs the warnings
-// if the engine starts.
+// warnFunc takes a warning about a setting. Backend.start logs the warnings if the engine starts.
 type warnFunc func(message string, args ...any)
 
 func (b *Backend) checkMaster(ctx context.Context, t target, client *redis.Client, warn warnFunc) error {
@@ -79,7 +78,7 @@ func (b *Backend) checkMaster(ctx context.Context, t target, client *redis.Clien
 	return nil
 }
 
-// checkSettings checks the settings of a node that decide whether locks can be lost.
+// checkSettings checks the node's settings that decide whether Redis can lose locks.
 func checkSettings(ctx context.Context, t target, node *redis.Conn, name string, warn warnFunc) error {
 	set := make(map[string]string)
 	for _, field := range []string{"maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "replica-read-only"} {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// connections is the set of open connections to Redis: those of go-redis' pools, those of the
-// subscribers, and those to Sentinels. When one connection fails, go-redis closes only that one.
-// closeBefore closes the other connections to the node. Safe for concurrent use.
+// connections is the set of open connections to Redis and Sentinels. When one connection fails,
+// go-redis closes only that one. closeBefore closes the other connections to the node. Safe for
+// concurrent use.
 type connections struct {
 	mu   sync.Mutex // guards open
 	open map[*connection]struct{}

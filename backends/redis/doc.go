@@ -22,13 +22,14 @@
 //
 // Simba's own scripts use the lock. Up to version 3.1 they also use the queue, and from 3.3 the
 // fence and the token. Our scripts compare these keys with the record, to find changes by other
-// programs. A tenure that began without our scripts may have a token of Simba's. Otherwise our
-// first script that finds the tenure gives it one. Another program may remove the queue entries of
-// our waiters. Our scripts restore them in their earlier order.
+// programs. A tenure that began without our scripts keeps its token of Simba, or gets a token from
+// our first script that finds it. If another program removes the queue entries of our waiters, our
+// scripts restore them in their order.
 //
 // A demoted primary still answers on old connections, and its data may be stale. Therefore every
 // script also writes, and the server drops connections to a node that refuses the write
-// (writable.go). It also checks where its pub/sub connection leads (subscriber_probe.go).
+// (writable.go). It also checks that its pub/sub connection leads to the same node as its commands
+// (subscriber_probe.go).
 //
 // The state can become wrong without a request: a lease ends, or a message or a reply is lost. So
 // the server reconciles mutexes: reconcile.lua repairs the state of a mutex and returns it

@@ -65,7 +65,6 @@ var readRequests = map[string]readRequest{
 	},
 }
 
-// scans reports whether a full scan finds exactly these mutexes.
 func scans(ctx context.Context, b *Backend, r simba.ScanRequest, want ...string) (bool, error) {
 	var got []string
 	for {
@@ -91,11 +90,10 @@ func unavailable(t testing.TB, err error) bool {
 	return err != nil
 }
 
-// checkReader checks a server that only reads, before and after a failover. The failover leaves the
-// server's connections at the old primary. The server uses url. failover returns the url of the new
-// primary itself. It also returns leads, which reports whether url leads to the new primary. From
-// that moment the server must answer correctly within recovery, and may refuse at most `most`
-// reads.
+// checkReader checks a server that only reads, before and after a failover that leaves its
+// connections at the old primary. The server uses url. failover returns the url of the new primary
+// itself, and leads, which reports whether url leads there too. From then on the server must answer
+// correctly within recovery, and may refuse at most `most` reads.
 func checkReader(t *testing.T, url string, failover func() (url string, leads func() bool), most int, read readRequest) {
 	reader := serve(t, url, noNotices{})
 	for _, r := range reader.subs.all() {
@@ -178,9 +176,9 @@ func TestReadBehindSentinelIsAnsweredByWritableNode(t *testing.T) {
 	}
 }
 
-// sentinelFailover makes the sentinels promote the replica. It also demotes the old primary to a
-// replica of nothing, so that the primary's connections stay: the sentinels would close them some
-// seconds later. It returns the new primary, which the sentinels may not name yet.
+// sentinelFailover makes the sentinels promote the replica. It also demotes the old primary, to a
+// replica of nothing: the sentinels would close its connections when they demote it. It returns the
+// new primary, which the sentinels may not name yet.
 func sentinelFailover(t *testing.T, s *stores.Sentinel) *stores.Server {
 	t.Helper()
 	old, next := s.Nodes[0], s.Nodes[1]
@@ -282,7 +280,6 @@ func TestFailoversThatLeaveOldConnectionsMakeNoTwoOwners(t *testing.T) {
 	})
 }
 
-// A read writes nothing to the replicas or the disk.
 func TestReadChangesNothingAtRedis(t *testing.T) {
 	p := stores.NewRedisPair(t)
 	b := serve(t, "redis://"+p.Link().Addr(), noNotices{})
@@ -310,7 +307,6 @@ func TestReadChangesNothingAtRedis(t *testing.T) {
 	}
 }
 
-// awaitGrant waits until a waiter owns the mutex, and returns how long that took.
 func awaitGrant(t *testing.T, w wakeChan, ticket simba.Ticket) time.Duration {
 	t.Helper()
 	start := time.Now()

@@ -8,9 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// How a grant reaches its waiter. A waiter's grant may be in the reply of a script of this server,
-// or in a message of another server's script. Several replies and messages may carry the same
-// grant, in any order.
+// A waiter's grant may arrive in the reply of a script of this server, or in a message of another
+// server's script. Several replies and messages may carry the same grant, in any order.
 
 // delivery is a grant that this server has handled.
 type delivery struct {
@@ -20,8 +19,8 @@ type delivery struct {
 
 // confirmGrant checks a grant that a message carried, notes in Redis that this server has it, and
 // delivers it. A message alone proves nothing, so confirmGrant asks Redis who owns the mutex. In a
-// cluster, the script that published the message counts only the subscribers at its own node. If it
-// counted none, it has granted the mutex to another waiter, but the message arrives all the same.
+// cluster, a script counts only the subscribers at its own node. A script that counted none has
+// granted the mutex to another waiter, but its message arrives all the same.
 func (b *Backend) confirmGrant(ctx context.Context, mutex string, g grant) {
 	s, err := b.ask(ctx, mutex, confirmScript, g.contender, tokenText(g.token), g.ticket, "received")
 	switch {
@@ -35,9 +34,8 @@ func (b *Backend) confirmGrant(ctx context.Context, mutex string, g grant) {
 	}
 }
 
-// deliver ends the wait of a grant's ticket. If the ticket no longer waits, and the grant is new to
-// this server, nobody here can take the grant. Then deliver hands it off. Only the first call for a
-// grant has an effect.
+// deliver ends the wait of a grant's ticket. If the ticket no longer waits and the grant is new to
+// this server, deliver hands the grant off. Only the first call for a grant has an effect.
 func (b *Backend) deliver(mutex string, g grant, with proxy.Grant, isNew bool) {
 	with.Ticket = g.ticket
 	b.mu.Lock()

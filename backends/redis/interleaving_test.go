@@ -286,7 +286,7 @@ func unsubscribeReleases(b *Backend, mutex string) {
 	}
 }
 
-// mustStay fails the test if the mutex gets another owner during many reads.
+// mustStay fails the test if the contender loses the mutex during 50 reads.
 func mustStay(t *testing.T, b *Backend, mutex, contender string) {
 	t.Helper()
 	checks := 0

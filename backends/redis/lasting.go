@@ -11,12 +11,11 @@ import (
 )
 
 // This file decides which of Redis' errors are lasting: they come back until an operator acts. An
-// error that is not listed counts as transient: the server rather waits too long than gives up too
-// soon.
+// error that is not listed counts as transient, since giving up too soon is worse than waiting too
+// long.
 
 var (
-	// lastingCodes are the codes of errors that last until the settings, the users or a key of
-	// Redis are changed.
+	// lastingCodes are codes of lasting errors.
 	lastingCodes = []string{"WRONGTYPE", "NOPERM", "NOAUTH", "WRONGPASS", "DENIED"}
 
 	// lastingTexts are the beginnings of lasting errors with the code ERR.
@@ -27,7 +26,7 @@ var (
 		"This instance has cluster support disabled",
 	}
 
-	// transientCodes are the codes of transient errors inside a script. All other errors inside a
+	// transientCodes are the codes of transient errors inside a script. Other errors inside a
 	// script are lasting: our scripts fail only if a key or the user's rights are wrong.
 	transientCodes = []string{
 		"OOM", "READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MOVED", "ASK", "CROSSSLOT",

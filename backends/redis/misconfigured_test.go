@@ -15,7 +15,6 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// testRequest is a request for mutex m by contender c.
 type testRequest struct {
 	name string
 	run  func(context.Context, *Backend) error

@@ -161,7 +161,6 @@ func TestOldReleaseOfMutexAcquiredInSameStepIsNotAnnounced(t *testing.T) {
 	}
 }
 
-// awaitReconciled waits until a server has handled all contender notices of a mutex.
 func awaitReconciled(t testing.TB, b *Backend, mutex string) {
 	t.Helper()
 	until(t, "all contender notices are handled", func() bool {

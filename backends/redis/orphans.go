@@ -15,8 +15,7 @@ type orphan struct {
 	contender string
 	ticket    string
 	// until is when the server stops trying. By then a tenure of the ticket has ended. A queue
-	// entry may live longer. If the entry gets a grant, the server finds no such ticket, and hands
-	// the grant off.
+	// entry may live longer, but the server hands a grant to it off.
 	until time.Time
 }
 

@@ -30,8 +30,8 @@ type pipeline struct {
 	tasks           *tasks
 	clock           clock         // of the node
 	backgroundLimit chan struct{} // see Backend.background
-	// onResult is called with the error of each request, also if it is nil, and with the time when
-	// the request was sent.
+	// onResult is called after each request, with its error (nil = none) and the time when it was
+	// sent.
 	onResult func(client *redis.Client, sent time.Time, err error)
 
 	mu            sync.Mutex // guards the fields below
@@ -56,10 +56,9 @@ var errOverdue = errors.New("the request reached redis after its deadline")
 // deadlineArg is the index of the script's deadline among the args of a request.
 const deadlineArg = 3 + len(suffixes) + 4
 
-// do runs a script. It writes ctx's deadline into args as the script's deadline. If ctx ends before
-// the reply arrives, the script may have run. After a cancellation of ctx, a script that was sent
-// may still run until the deadline. Before the first reading of the node's clock, scripts have no
-// deadline.
+// do runs a script, with ctx's deadline as the script's deadline. If ctx ends before the reply
+// arrives, the script may have run or may still run until the deadline. Before the first reading of
+// the node's clock, scripts have no deadline.
 func (p *pipeline) do(ctx context.Context, s *script, args []any) (any, error) {
 	for retry := true; ; retry = false {
 		sent := time.Now()
@@ -132,7 +131,6 @@ func (p *pipeline) finishLone() {
 	}
 }
 
-// sendBatches sends batches until no request waits.
 func (p *pipeline) sendBatches() {
 	var batch []*request
 	for {
@@ -167,8 +165,8 @@ func (p *pipeline) nextBatch(batch []*request) []*request {
 	return batch
 }
 
-// send sends a batch and completes its requests. If the node lacks a script, the requests of that
-// script have not run. Then send loads the scripts and sends these requests again.
+// send sends a batch and completes its requests. If the node lacks a script, send loads the scripts
+// and sends the requests of that script again.
 func (p *pipeline) send(ctx context.Context, batch []*request) {
 	missing := p.exchange(ctx, batch, false)
 	if len(missing) == 0 {
@@ -179,9 +177,9 @@ func (p *pipeline) send(ctx context.Context, batch []*request) {
 	}
 }
 
-// exchange sends a batch and completes its requests. It returns, uncompleted, those whose script
-// the node lacks. If load is set, it first loads the scripts on the same connection, since another
-// connection may lead to another node.
+// exchange sends a batch and completes its requests, but returns those whose script the node lacks.
+// If load is set, it first loads the scripts on the same connection, since another connection may
+// lead to another node.
 func (p *pipeline) exchange(ctx context.Context, batch []*request, load bool) (missing []*request) {
 	cmds := make([]*redis.Cmd, len(batch))
 	pipe := p.client.Pipeline()

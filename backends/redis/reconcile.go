@@ -35,8 +35,8 @@ type contenderNotice struct{ contender, releaser string }
 // if the reconciliation is late.
 const maxContenderNotices = 16
 
-// reconcileSoon reconciles a mutex in the background. If a reconciliation of the mutex is running,
-// another one follows it. So goroutines do not pile up during an outage.
+// reconcileSoon reconciles a mutex in the background, after its running reconciliation if there is
+// one. So goroutines do not pile up during an outage.
 func (b *Backend) reconcileSoon(mutex string) {
 	b.mu.Lock()
 	_, busy := b.reconciling[mutex]
@@ -91,9 +91,9 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 	}
 }
 
-// runReconcile runs the reconcile script. The script restores the queue entries of tickets that
-// have lost theirs. It also handles the contender notices of the mutex. If renotify names a polling
-// contender, the script repeats the notice of its reservation.
+// runReconcile runs the reconcile script. The script restores missing queue entries of tickets, and
+// handles the contender notices of the mutex. If renotify names a polling contender, the script
+// repeats the notice of its reservation.
 func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, waiting []*proxy.Ticket) (*reply, error) {
 	args := make([]any, 0, 3+6*len(waiting))
 	var restoring []*localWait

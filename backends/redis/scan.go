@@ -29,7 +29,6 @@ func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (simba.ScanPage
 	return page, 0, nil
 }
 
-// scan returns one page of one master.
 func (b *Backend) scan(ctx context.Context, r simba.ScanRequest) (page simba.ScanPage, err error) {
 	masters, err := b.up.masters(ctx)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// schedule holds for each mutex when the server reconciles it next. A move to a later time costs
-// only a map lookup: the heap entry moves when its earlier time has come.
+// schedule holds for each mutex when the server reconciles it next. A move to a later time is
+// cheap: the heap entry moves only when its earlier time has come.
 //
 // Replies arrive in any order. So each time has an asOf: what Redis' clock showed in the reply that
 // set the time. Only a reply with a later asOf may put the time off. A reply with the same asOf may

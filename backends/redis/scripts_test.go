@@ -233,7 +233,6 @@ func TestDelayedGrantDoesNotProlongTheLock(t *testing.T) {
 	}
 }
 
-// evaluate runs the text of a script by EVAL.
 func evaluate(t *testing.T, b *Backend, c *redis.Client, text, mutex string, args ...any) {
 	t.Helper()
 	header := b.header()

@@ -152,9 +152,8 @@ func readToken(t testing.TB, c *redis.Client, key string) uint64 {
 	return n
 }
 
-// atOnce is the limit for steps that must not wait for a timer: a lease, a handoff window or the
-// next regular reconciliation. These timers take longer in the tests. Otherwise the limit is long,
-// since machines may be busy.
+// atOnce is the limit for steps that must not wait for the end of a lease or handoff window, or for
+// the next regular reconciliation. In the tests these are longer than atOnce.
 const atOnce = nextReconcile - time.Second
 
 // nextReconcile is how long no reconciliation is due after a call of awaitIdle.

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// subscriber is the pub/sub connection to one node. It reconnects whenever the connection breaks,
-// and subscribes again. It has its own read loop, because go-redis' loop drops messages when they
-// arrive fast, and does not report a reconnect. Safe for concurrent use.
+// subscriber is the pub/sub connection to one node. If the connection breaks, it reconnects and
+// subscribes again. It has its own read loop, since that of go-redis drops messages that arrive
+// fast, and does not report a reconnect. Safe for concurrent use.
 type subscriber struct {
 	client  *redis.Client
 	timeout time.Duration // a node that sends nothing for so long counts as dead
@@ -171,7 +171,6 @@ func (s *subscriber) err() error {
 	return s.lastErr
 }
 
-// markInterrupted notes that messages on a channel may have been lost.
 func (s *subscriber) markInterrupted(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ const (
 	maxReconnectPause = 500 * time.Millisecond
 )
 
-// run keeps a connection open until ctx ends. It reconnects when the connection breaks.
+// run connects, and reconnects when the connection breaks, until ctx ends.
 func (s *subscriber) run(ctx context.Context) {
 	delay := minReconnectPause
 	for ctx.Err() == nil {
@@ -38,7 +38,6 @@ func (s *subscriber) run(ctx context.Context) {
 	}
 }
 
-// runConnection connects, and serves the connection until it ends.
 func (s *subscriber) runConnection(ctx context.Context) error {
 	ps := s.client.Subscribe(ctx) // does not connect yet
 	defer func() { _ = ps.Close() }()
@@ -63,7 +62,6 @@ func (s *subscriber) runConnection(ctx context.Context) error {
 	return context.Cause(conn)
 }
 
-// connect makes the connection and subscribes to all wanted channels.
 func (s *subscriber) connect(ctx context.Context, ps *redis.PubSub) error {
 	if err := ps.Ping(ctx); err != nil { // connects
 		return err

@@ -12,10 +12,10 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// subscriptions are the server's subscriptions at the masters: one subscriber for each. In a
-// cluster a message reaches every node, but PUBLISH in a script counts the subscribers at its own
-// node only. So the server subscribes to a mutex' channels at the node of the mutex, and to its
-// own channel at every node. Safe for concurrent use.
+// subscriptions has one subscriber for each master. In a cluster a message reaches every node, but
+// PUBLISH in a script counts only the subscribers at its own node. So the server subscribes to a
+// mutex' channels at the node of the mutex, and to its own channel at every node. Safe for
+// concurrent use.
 type subscriptions struct {
 	b       *Backend
 	timeout time.Duration // see subscriber.timeout
@@ -25,17 +25,15 @@ type subscriptions struct {
 	patterns    map[string]time.Time // by clients' globs: when a client last subscribed
 }
 
-// The globs that match the channels of all mutexes. For a client's own glob, the server subscribes
-// to noticeGlob or eventGlob, if that may match the same channels. It does not subscribe to the
-// client's glob: two globs that overlap would deliver a message twice. contenderGlob overlaps
+// The globs that match the channels of all mutexes. For a client's glob, the server subscribes to
+// these instead, since two globs that overlap would deliver a message twice. contenderGlob overlaps
 // noticeGlob, but onMessage handles its messages separately.
 const (
 	noticeGlob = "simba:{*"
 	eventGlob  = "simba-events:{*"
 	// contenderGlob matches the channels of all contenders. Simba up to 3.1 publishes a release
-	// only on the next contender's channel. That contender may be a client of another program.
-	// Without the brackets, this glob would equal the name of a channel: that of contender '*' of
-	// mutex '*'.
+	// only on the channel of the next contender, which may be a client of another program. The
+	// brackets make the glob differ from the channel of contender '*' of mutex '*'.
 	contenderGlob = "simba:{*}[:]*"
 )
 
@@ -83,7 +81,7 @@ func (s *subscriptions) close() {
 }
 
 // waitReachable waits until the node of a mutex delivers grants that other servers publish for
-// waiters here. since reports whether the subscription has not been interrupted since then.
+// waiters here. since reports whether the subscription has had no interruption since then.
 func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (since func() bool, err error) {
 	err = fmt.Errorf("no node is known for mutex %s", mutex)
 	for {
@@ -123,9 +121,9 @@ func (s *subscriptions) subscriberForKey(ctx context.Context, key string) *subsc
 	return s.subscribers[c]
 }
 
-// subscriberForChannel returns the subscriber for a channel. In a cluster this is the subscriber of
-// the channel's slot. For a glob, or a slot without a subscriber, it is the subscriber with the
-// first address. The result is nil if there is no subscriber.
+// subscriberForChannel returns the subscriber for a channel, nil if there is none. In a cluster
+// this is the subscriber of the channel's slot. For a glob, or a slot without a subscriber, it is
+// the subscriber with the first address.
 func (s *subscriptions) subscriberForChannel(channel string) *subscriber {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +219,7 @@ func (s *subscriptions) followMasters(ctx context.Context) error {
 	return nil
 }
 
-// startLocked makes the subscriber of a master and starts its goroutines. The caller holds s.mu.
+// startLocked makes the subscriber of a master and starts its goroutines.
 func (s *subscriptions) startLocked(c *redis.Client) *subscriber {
 	sub := newSubscriber(c, s.timeout)
 	sub.onMessage, sub.onConfirmed, sub.onResubscribed = s.onMessage, s.onConfirmed, s.onResubscribed

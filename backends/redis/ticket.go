@@ -42,9 +42,9 @@ func (b *Backend) expectLateGrants(ticket string) {
 	}
 }
 
-// keepLateGrant handles a grant that ended no wait. If the ticket's End has not returned yet,
-// keepLateGrant keeps the grant for End. It reports false if the caller must hand the grant off,
-// since nobody can take it. If End has returned StatusAcquired, the client has the tenure already.
+// keepLateGrant handles a grant that ended no wait. Until the ticket's End returns, it keeps the
+// grant for End. It returns false if the caller must hand the grant off. After End has returned
+// StatusAcquired, it returns true, since the client has the tenure.
 func (b *Backend) keepLateGrant(g grant) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -144,8 +144,8 @@ const maxTries = 4
 // of a cluster can agree on which node is down.
 const redialPause = 100 * time.Millisecond
 
-// run runs a script at the master that has a key. It follows MOVED and ASK: a node that returns
-// one of these has not run the script.
+// run runs a script at the master that has a key. It follows MOVED and ASK, with which a node
+// refuses to run a script.
 func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (any, error) {
 	client, err := u.clientFor(ctx, key)
 	if err != nil {
@@ -238,8 +238,8 @@ func redirect(err error, prefix string) (addr string, ok bool) {
 	return addr, ok
 }
 
-// discard is a logger for go-redis that drops everything. go-redis logs every failed dial, at any
-// log level. The backend returns or logs those errors itself.
+// discard is a logger for go-redis that drops everything: go-redis logs every failed dial, but the
+// backend returns or logs these errors itself.
 type discard struct{}
 
 func (discard) Printf(context.Context, string, ...any) {}

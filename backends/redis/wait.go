@@ -9,9 +9,6 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// How a request begins to wait for a mutex, and the data that this server keeps of the wait.
-// ticket.go and wait_ender.go end the wait.
-
 // localWait holds the data of a wait that its proxy.Ticket does not hold. It wraps the client's
 // Waiter, and is the Waiter of the ticket's request.
 type localWait struct {

@@ -10,11 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// These scripts make sure that a reply comes from a node that takes writes. A demoted primary still
-// answers reads on its old connections. So each script that reads also writes, and a demoted
-// primary refuses it. The write changes nothing: see lua/writable.lua. The scripts below serve the
-// checks at the start, Scan, and the probes of pub/sub connections. In scanLua and bothLua, the
-// write comes last and is not replicated: see lua/reconcile_fast.lua.
+// A demoted primary still answers reads on its old connections. So each script that reads also
+// makes a write, which a demoted primary refuses. The write changes nothing: see lua/writable.lua.
+// These scripts serve the checks at the start, Scan, and the probes of pub/sub connections. In
+// scanLua and bothLua, the write comes last and is not replicated: see lua/reconcile_fast.lua.
 var (
 	writeCheckLua = writableLua + `requireWritable(KEYS[1]) return 1`
 	// ARGV  1 cursor  2 pattern  3 count
@@ -43,9 +42,8 @@ func refusesWrites(err error) bool {
 }
 
 // closeIfWritesRefused closes a node's connections if the error of a request says that the node
-// takes no writes. It keeps the connections that were opened after the request was sent, since the
-// address may lead to another node by now. It also closes the connections to the Sentinels, to
-// which go-redis connects again.
+// takes no writes. It keeps newer connections than the request, since the address may lead to
+// another node by now. It also closes connections to Sentinels, to which go-redis connects again.
 func (u *upstream) closeIfWritesRefused(node *redis.Client, sent time.Time, err error) {
 	if !refusesWrites(err) {
 		return

@@ -43,7 +43,6 @@ func ask(addr, command string) (string, error) {
 	return "", fmt.Errorf("%s answers %q with %q", addr, command, strings.TrimSpace(line))
 }
 
-// mustAsk is ask for a command that must succeed.
 func mustAsk(t TB, addr, command string) string {
 	t.Helper()
 	reply, err := ask(addr, command)
@@ -53,7 +52,6 @@ func mustAsk(t TB, addr, command string) string {
 	return reply
 }
 
-// replyContains reports whether the reply to a command contains all of the texts.
 func replyContains(addr, command string, want ...string) bool {
 	reply, err := ask(addr, command)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package stores starts real stores for tests: Redis alone, as a cluster or under Sentinel,
-// MariaDB, etcd, and ZooKeeper alone or as an ensemble. Their programs are those of Debian's
-// packages. Stores use private ports of the loopback interface and temporary folders. A Link
-// between a client and a store simulates network faults.
+// MariaDB, etcd, and ZooKeeper alone or as an ensemble. They use the programs of Debian's packages,
+// ports of the loopback interface and temporary folders. A Link between a client and a store
+// simulates network faults.
 //
 //	client ─▶ Link ─▶ Server (or the primary of a Pair)
 //

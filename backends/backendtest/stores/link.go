@@ -114,14 +114,14 @@ func (l *Link) DropNextReply() (lost <-chan struct{}) { return l.DropReplyTo("")
 // request, but the link resets the connection when the store replies. Then the link closes lost.
 func (l *Link) DropReplyTo(text string) (lost <-chan struct{}) { return l.setTrap(text, whole) }
 
-// DropRepliesFrom is DropReplies, but the fault begins with the first request that contains the
-// text. Then the link closes begun.
+// DropRepliesFrom is DropReplies from the first request that contains the text. The link closes
+// begun when the fault begins.
 func (l *Link) DropRepliesFrom(text string) (begun <-chan struct{}) {
 	return l.setTrap(text, dropReplies)
 }
 
-// BlackholeFrom is Blackhole, but the fault begins with the first request that contains the text.
-// That request arrives after Heal. When the fault begins, the link closes begun.
+// BlackholeFrom is Blackhole from the first request that contains the text. That request arrives
+// after Heal. The link closes begun when the fault begins.
 func (l *Link) BlackholeFrom(text string) (begun <-chan struct{}) { return l.setTrap(text, blackhole) }
 
 func (l *Link) setTrap(text string, next fault) <-chan struct{} {
@@ -213,7 +213,7 @@ func (l *Link) accept(listener net.Listener) {
 	}
 }
 
-// serve connects a client to the store and passes bytes on until either side ends.
+// serve connects a client to the store and passes bytes until either side ends.
 func (l *Link) serve(client *net.TCPConn) {
 	p := &pair{client: client}
 	defer client.Close()

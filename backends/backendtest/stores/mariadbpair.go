@@ -96,7 +96,6 @@ func (p *MariaDBPair) Rejoin() {
 	p.follow()
 }
 
-// follow makes the replica replicate from the primary.
 func (p *MariaDBPair) follow() {
 	p.t.Helper()
 	primary, replica := p.connect(p.primary), p.connect(p.replica)

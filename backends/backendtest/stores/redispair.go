@@ -83,7 +83,6 @@ func (p *RedisPair) awaitSync() {
 	})
 }
 
-// offset returns a server's replication offset.
 func offset(t TB, addr string) int64 {
 	t.Helper()
 	_, rest, _ := strings.Cut(mustAsk(t, addr, "INFO replication"), "master_repl_offset:")

@@ -31,7 +31,6 @@ type Server struct {
 	proc *process
 }
 
-// start starts a new server and waits until it is ready.
 func start(t TB, s *Server) *Server {
 	t.Helper()
 	s.t = t
@@ -40,9 +39,8 @@ func start(t TB, s *Server) *Server {
 	return s
 }
 
-// Start starts the server. After Stop or Kill, the server has the same port and data as before.
-// Start returns when the server answers. If it does not answer in time, Start fails the test. If
-// the server is running, Start starts no other process.
+// Start starts the server, or restarts it with the same port and data. It returns when the server
+// answers, or fails the test. If the server is running, Start does not start another process.
 func (s *Server) Start() { s.StartWith() }
 
 // StartWith is Start with additional arguments, which apply until the server ends.
@@ -148,14 +146,12 @@ func (s *Server) end(sig syscall.Signal) {
 	<-p.ended
 }
 
-// process is one run of a program.
 type process struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
 	err   error // the result of cmd.Wait; valid after ended is closed
 }
 
-// memory is a folder of Linux whose files are in memory.
 const memory = "/dev/shm"
 
 // Scratch returns a folder for a store's data until the test ends. The folder is in memory if

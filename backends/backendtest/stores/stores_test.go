@@ -14,7 +14,6 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 )
 
-// talk is a connection to a Redis server with inline commands.
 type talk struct {
 	t TB
 	c net.Conn

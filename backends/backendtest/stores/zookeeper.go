@@ -81,7 +81,7 @@ func (e *Ensemble) Leader() *Server {
 	return nil
 }
 
-// testOptions are JVM options for tests: little memory, and no fsync.
+// testOptions are JVM options for little memory and no fsync.
 var testOptions = []string{"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"}
 
 func zookeeper(t TB, options ...string) *Server {
