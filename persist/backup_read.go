@@ -20,6 +20,7 @@ import (
 // errNoBackup is returned for an undamaged file that is no backup.
 var errNoBackup = errors.New("not a backup of simba-resp")
 
+// BackupInfo describes a backup.
 type BackupInfo struct {
 	Store  string    // id of the store, in hexadecimal
 	Taken  time.Time // by the server's wall clock, in milliseconds

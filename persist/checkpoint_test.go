@@ -272,7 +272,7 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			if info, err := fsys.Stat("data/journal/" + name); err == nil { // otherwise it was renamed
+			if info, err := fsys.Stat("data/journal/" + name); err == nil {
 				size += info.Size()
 			}
 		}

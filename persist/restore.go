@@ -57,6 +57,7 @@ type RestoreOptions struct {
 	Logger *slog.Logger
 }
 
+// Restored is the result of Restore.
 type Restored struct {
 	BackupInfo
 	Floor uint64 // largest token that counts as used; the next tenure gets a larger one

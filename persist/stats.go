@@ -29,6 +29,7 @@ func (s *GroupSizes) add(changes int) {
 	s[min(bits.Len(uint(max(changes, 1)-1)), len(s)-1)]++
 }
 
+// Stats returns the current figures.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
