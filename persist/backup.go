@@ -28,7 +28,6 @@ const (
 	backupFormat = 1
 )
 
-// backupPart is how many bytes of a backup Next returns at most.
 const backupPart = 1 << 20
 
 // ErrBackupRuns is returned by Store.Backup while another backup of the store is open.
@@ -150,7 +149,6 @@ func (b *Backup) fill() error {
 	return nil
 }
 
-// add adds bytes to the stream and to its sum.
 func (b *Backup) add(p []byte) {
 	b.next = append(b.next, p...)
 	b.sum.Write(p)

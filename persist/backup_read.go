@@ -73,7 +73,6 @@ func openBackup(fsys vfs.FS, path string) (*backupFile, error) {
 	return f, nil
 }
 
-// error adds the name of the file to an error.
 func (f *backupFile) error(err error) error {
 	switch {
 	case err == nil:
@@ -164,7 +163,6 @@ func (f *backupFile) rows(do func(key, value []byte) error) error {
 	return f.error(r.err)
 }
 
-// describe adds a row to the description.
 func (f *backupFile) describe(key, value []byte) error {
 	i := f.info
 	switch {

@@ -10,8 +10,8 @@ import (
 )
 
 // maxBehind bounds the full segments that are not in the checkpoint, in units of a segment's size.
-// Above it, the writer waits. So the journal has two full segments, one that is written, and a
-// spare.
+// Above it, the writer waits. So the journal has at most two full segments, one that is written,
+// and a spare.
 const maxBehind = 1
 
 // computePatience bounds the time between two operations of a checkpoint, in units of
@@ -25,7 +25,7 @@ const computePatience = 6
 // the rows are the state at exactly that index.
 type checkpoint struct {
 	db      *pebble.DB
-	meta    meta // after the records that were added or written
+	meta    meta // after the last record that was added
 	history history
 
 	// Added since the last write:
@@ -63,8 +63,8 @@ func (c *checkpoint) advance(j *journal.Journal, last uint64, step int64) error 
 	return pebbleError(c.write())
 }
 
-// add adds the next record. If the checkpoint has the record already, add changes nothing. It keeps
-// no part of the payload.
+// add adds the next record. If the checkpoint has the record already, add changes nothing. add
+// keeps no part of the payload.
 func (c *checkpoint) add(index uint64, payload []byte) error {
 	if index <= c.meta.Index {
 		return nil

@@ -12,7 +12,7 @@ type group struct {
 	record   []byte        // the head, still empty, and the changes
 	limit    int           // length of record from which shrink drops changes
 	slept    time.Duration // by how much the engine's clock is behind the boot's
-	base     simba.Instant // instant from which the puts count; see head
+	base     simba.Instant // see head
 	hasBase  bool          // base is set
 	event    lastEvent
 	changes  int
@@ -57,7 +57,8 @@ func (g *group) begin(ch *simba.Change) {
 	g.event = lastEvent{seq: g.first}
 }
 
-// closeLargeLocked closes the next group if it may grow beyond maxRecord before it shrinks again.
+// closeLargeLocked moves the next group to ready if it could grow beyond maxRecord before its next
+// shrink.
 func (s *Store) closeLargeLocked() {
 	if s.next.limit > s.maxRecord && !s.closed {
 		s.next.wanted = true
@@ -67,7 +68,6 @@ func (s *Store) closeLargeLocked() {
 	}
 }
 
-// beginWriteLocked starts the writer unless it runs or the store failed.
 func (s *Store) beginWriteLocked() {
 	if !s.writing && !s.fault.failed() {
 		s.writing = true

@@ -152,7 +152,6 @@ func checkSpace(fsys vfs.FS, dir string, minFree uint64) error {
 	return nil
 }
 
-// lockDir takes the directory's lock, or returns ErrInUse.
 func lockDir(fsys vfs.FS, dir string) (*pebble.Lock, error) {
 	lock, err := pebble.LockDirectory(dir, fsys)
 	if err == nil {

@@ -49,8 +49,7 @@
 //     the checkpoint. So a start reads at most two full segments and the last one. Each may be as
 //     large as the largest record.
 //   - A record beyond 4 MiB (maxPending) is reduced to the last change of each mutex whenever its
-//     size has doubled.
-//   - A record has at most 256 MiB (maxRecord), without its last transaction.
+//     size has doubled. Without its last transaction, it has at most 256 MiB (maxRecord).
 //   - The checkpointer has in memory the last changes of one segment, or of one larger record.
 //   - A commit waits for a checkpoint as long as the checkpoint makes progress. It fails if one
 //     write or sync of the checkpoint takes longer than Options.CommitTimeout.
@@ -76,8 +75,8 @@
 // # Backups
 //
 // A backup is the rows of the checkpoint, which Backup brings up to date first. A Pebble iterator
-// keeps them unchanged while a client reads them and the store goes on. Restore writes them to a
-// new directory, with another meta row.
+// keeps them unchanged while a client reads them. Restore writes them to a new directory, with
+// another meta row.
 //
 // # Failures
 //

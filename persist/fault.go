@@ -26,8 +26,8 @@ func newFault(fatal func(error)) *fault {
 }
 
 // killable is the file system of a simulated process. When that process has ended, Killed is
-// closed, and no operation fails any more. A failed operation returns a usable file too, because
-// its goroutine goes on then.
+// closed, and no operation fails any more. An operation that failed before must have returned a
+// usable file too: its goroutine goes on when Killed is closed.
 type killable interface{ Killed() <-chan struct{} }
 
 // arm makes failures fatal from now on. It returns an earlier failure.
@@ -38,7 +38,7 @@ func (f *fault) arm() error {
 	return f.err
 }
 
-// trip records the first failure. It calls fatal if f is armed.
+// trip records the first failure, and calls fatal if f is armed.
 func (f *fault) trip(err error) {
 	f.mu.Lock()
 	first := f.err == nil

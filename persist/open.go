@@ -174,7 +174,7 @@ func stoppedTimer(f func()) *time.Timer {
 func warnOfBoot(o *Options, m *meta) {
 	switch {
 	case o.Boot.ID == "":
-		o.Logger.Warn("the boot of the machine is unknown: each start counts as one after a reboot, and every lease gets its full windows again",
+		o.Logger.Warn("the boot of the machine is unknown: each start counts as a start after a reboot, and every lease gets its full windows again",
 			"err", o.Boot.Unknown)
 	case m.Boot == o.Boot.ID:
 		o.Logger.Warn("the clock of the machine lies behind what the data directory says: every lease gets its full windows again",

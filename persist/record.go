@@ -9,8 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// recordFormat is the version of records that is written. Records of format 1 have a shorter head.
-// Their puts have the version and the generation of a lease's row, and no base.
+// recordFormat is the version of records that is written. Format 1 has a shorter head. Its body of
+// a changePut has the version and the generation of a lease's row, and no base.
 const recordFormat = 2
 
 // The size of a record's head, in bytes.
@@ -31,7 +31,7 @@ const (
 //	52  8  floor of tokens
 //	60  8  recovery delay, in nanoseconds
 //	68  8  generation of the writer's boot
-//	76  8  base: an instant of that boot, from which the puts count
+//	76  8  base: an instant of that boot, from which Acquired counts in each changePut
 //	84  …  changes, each a kind (1 byte), the length of its body (uvarint) and its body
 //
 // Instant and base say how old each lease was when the record was made. So a reader on any machine
@@ -49,7 +49,6 @@ type head struct {
 	format uint32 // of the record that was read
 }
 
-// A changeKind says what a change of a record does.
 type changeKind byte
 
 const (
@@ -105,9 +104,9 @@ func appendPut(b []byte, base simba.Instant, l *simba.Lease) []byte {
 	return appendLease(appendString(b, l.Mutex), base, l)
 }
 
-// decodePut reads the body of a put. now is what the reader's clock showed at the record's instant.
-// On the writer's boot, now is h.instant. On another machine, now is its clock when the record
-// arrives. That is later, so a lease never ends there before it ends for its owner.
+// decodePut reads the body of a changePut. now is what the reader's clock showed at the record's
+// instant. On the writer's boot, now is h.instant. On another machine, now is its clock when the
+// record arrives. That is later, so a lease never ends there before it ends for its owner.
 //
 // generation names the writer's boot.
 func decodePut(h *head, body []byte, now simba.Instant) (l simba.Lease, generation uint64, err error) {

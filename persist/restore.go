@@ -64,7 +64,8 @@ type Restored struct {
 }
 
 // Restore writes a data directory with the contents of a backup. It checks the whole backup first.
-// After an error, the end of ctx, or a crash, no server opens Dir. Errors are one line each.
+// After an error, the end of ctx, or a crash, Dir has no store that a server would open. Errors are
+// one line each.
 //
 // After the backup, the old server may have granted leases, tokens and event numbers that the
 // backup lacks. So the next token and event number are above the wall clock in microseconds. No

@@ -61,7 +61,7 @@ type Store struct {
 
 	committed atomic.Uint64 // the largest committed Seq; written under mu
 
-	ending     chan struct{}  // closed by Close to end what runs in the background
+	ending     chan struct{}  // closed by Close; ends the background goroutines
 	background sync.WaitGroup // the watch and the checkpointer
 	watch      *watch         // nil unless the files are those of the operating system
 	full       chan struct{}  // has a value when a segment has become full
@@ -81,7 +81,7 @@ type Store struct {
 	took     time.Duration // how long the last write took
 	writer   sync.WaitGroup
 
-	// mu protects the fields below. It is held for memory only, never for I/O.
+	// mu protects the fields below. It is never held during I/O.
 	mu       sync.Mutex
 	next     *group   // the group that Append adds to
 	ready    []*group // full groups, to be written before next
@@ -125,7 +125,6 @@ func (s *Store) AppendAll(changes []simba.Change) (mustSync bool) {
 	return mustSync
 }
 
-// appendLocked adds one change to the next group. The caller holds mu.
 func (s *Store) appendLocked(ch *simba.Change) (mustSync bool) {
 	g := s.next
 	if g.changes == 0 {
@@ -266,7 +265,6 @@ func (s *Store) beginCommit(seq simba.Seq) (done <-chan struct{}, err error) {
 	return s.next.done, nil
 }
 
-// wait waits until a group's done is closed. It fails if the store has failed.
 func (s *Store) wait(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -283,9 +281,8 @@ func (s *Store) wait(ctx context.Context, done <-chan struct{}) error {
 // Close writes and syncs all appended changes, seals the journal, and closes the files. Append must
 // not be called any more. Close is idempotent.
 //
-// After a failure Close returns the cause at once. The files are closed in the background, when no
-// goroutine uses them any more. A goroutine that met the failure inside Pebble uses them until the
-// process ends.
+// After a failure Close returns the cause at once, and closes the files in the background. A
+// goroutine that met the failure inside Pebble uses them until the process ends.
 func (s *Store) Close() error {
 	if err := s.closing(); err != nil {
 		return fmt.Errorf("close the data directory: %w", oneLine{err})

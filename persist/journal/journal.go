@@ -30,7 +30,7 @@ type Journal struct {
 	filler  sync.WaitGroup
 	closing atomic.Bool // the filler stops when it is set
 
-	// mu protects the fields below. It is held for memory only, never for I/O.
+	// mu protects the fields below. It is never held during I/O.
 	mu        sync.Mutex
 	current   segment   // the segment that is written; replaced by Append only
 	full      []segment // segments before current, in order

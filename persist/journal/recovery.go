@@ -111,8 +111,8 @@ func (s *scan) readFrames(o *Options, at int) error {
 }
 
 // makeDurable makes the recovered records durable. If the last run was killed, its writes may be in
-// the kernel's memory only. makeDurable writes each record again that no frame states as durable:
-// after a failed sync, a sync alone may do nothing.
+// the kernel's memory only. If no frame states that a record was durable, makeDurable writes the
+// record again: after a failed sync, another sync alone may do nothing.
 func (s *scan) makeDurable(o *Options) error {
 	if err := SyncDir(o.FS, o.FS.PathDir(o.Dir)); err != nil {
 		return err
