@@ -128,7 +128,7 @@ var table = []row{
 		func(r *reading, s *sink) { s.counts(r.commands.Acquires) }},
 	{Metric{"simba_guards_total", counter, []string{"result"}, "", "Requests of SIMBA.GUARD by result: renewed, lost or error. Lost means that the contender is not the owner any more."},
 		func(r *reading, s *sink) { s.counts(r.commands.Guards) }},
-	{Metric{"simba_acquire_wait_seconds", histogram, nil, "", "Time from SIMBA.ACQUIRE with WAIT to its grant, in seconds. Without a wait, the time ends before the grant is durable."},
+	{Metric{"simba_acquire_wait_seconds", histogram, nil, "", "Time from SIMBA.ACQUIRE with WAIT to its grant, in seconds. If the mutex was free, the time of the commit is not included."},
 		func(r *reading, s *sink) { s.durations(&r.commands.Waits, waitBuckets) }},
 	{Metric{"simba_hold_seconds", histogram, nil, "", "Lengths of tenures that ended, in seconds by the wall clock. On a store, only tenures whose beginning and end this server saw."},
 		func(r *reading, s *sink) { s.durations(&r.engine.TenureLengths, waitBuckets) }},
@@ -216,7 +216,7 @@ var table = []row{
 				s.durations(&c.Calls, commandBuckets, c.Name)
 			}
 		}},
-	{Metric{"simba_error_replies_total", counter, []string{"code"}, "", "Error replies by code. TRYAGAIN means that the store did not answer."},
+	{Metric{"simba_error_replies_total", counter, []string{"code"}, "", "Error replies by code."},
 		func(r *reading, s *sink) { s.counts(r.commands.Errors) }},
 	{Metric{"simba_denials_total", counter, []string{"reason"}, "", "Wrong passwords (auth) and missing rights: command, key, channel or contender."},
 		func(r *reading, s *sink) { s.counts(r.commands.Denials) }},
