@@ -15,7 +15,6 @@ import (
 	"time"
 )
 
-// logbook keeps log lines without their time.
 type logbook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -36,7 +35,6 @@ func (b *logbook) logger() *slog.Logger {
 	}}))
 }
 
-// lines returns the lines so far, and forgets them.
 func (b *logbook) lines() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +90,7 @@ func TestAuditLogsLoginsDenialsAndAdministration(t *testing.T) {
 		p.do("SIMBA.OWNER billing:1")
 		p.do("CLIENT ID")
 		if got := log.lines(); len(got) != 0 {
-			t.Errorf("commands without audit are logged: %q", got)
+			t.Errorf("after commands that are not audited the log has %q, want nothing", got)
 		}
 	})
 }
@@ -171,8 +169,8 @@ func TestCommandsWithoutReplyAreAudited(t *testing.T) {
 	})
 }
 
-// storm sends wrong passwords from a number of addresses, from each as many as get no delay. It
-// returns how many it has sent.
+// storm sends freeFailures wrong passwords from each of a number of addresses. It returns how many
+// it has sent.
 func storm(s *site, first, addresses int) int {
 	for i := range addresses {
 		p := s.dialFrom(fmt.Sprintf("192.0.2.%d:1000", first+i))
@@ -183,7 +181,7 @@ func storm(s *site, first, addresses int) int {
 	return freeFailures * addresses
 }
 
-// accounted returns how many failed logins the lines report, including those left out.
+// accounted returns how many failed logins the lines report, including omitted ones.
 func accounted(t *testing.T, lines []string) (sum int) {
 	t.Helper()
 	for _, line := range lines {
@@ -235,7 +233,8 @@ func TestLogLimiterAllowsOneLineASecondAndCountsTheRest(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(g)))
 			all.Go(func() {
 				for time.Since(began) < time.Hour {
-					// Lines often come just when the limiter allows one, or when its timer fires.
+					// Some of these pauses end just when the limiter allows a line, or when its
+					// timer fires.
 					time.Sleep([]time.Duration{0, 0, 0, logPause, logPause / 2, 3 * logPause, time.Minute}[random.IntN(7)])
 					for range random.IntN(40) {
 						wanted.Add(1)
@@ -274,7 +273,7 @@ func TestClientsCannotFloodTheAuditLog(t *testing.T) {
 		for range 1000 {
 			p.expect("FLUSHALL", noCommand("flushall"))
 		}
-		// The first of the ten lines reports how many lines were left out before.
+		// The first of the ten lines reports how many lines were omitted before.
 		got := log.lines()
 		if len(got) != 10 || got[0] != `level=WARN msg="audit: left out" of="audit: permission denied" unlogged=980` || !strings.HasSuffix(got[1], " unlogged=0") {
 			t.Errorf("10 s later the log has %d lines, want 10; the first are %q", len(got), got[:min(2, len(got))])
@@ -296,7 +295,7 @@ func TestTheACLLogMergesEqualEntriesAndIsBounded(t *testing.T) {
 		p.expect("SIMBA.OWNER other", noKey)
 		if got := admin.do("ACL LOG"); !strings.HasPrefix(got, "*2\r\n") || !strings.Contains(got, bulk("count")+":3\r\n"+bulk("reason")+bulk("command")+bulk("context")+bulk("toplevel")+bulk("object")+bulk("flushall")+bulk("username")+bulk("billing")+bulk("age-seconds")+bulk("1.5")) ||
 			!strings.Contains(got, bulk("reason")+bulk("key")+bulk("context")+bulk("multi")+bulk("object")+bulk("other")) {
-			t.Errorf("ACL LOG of 3 equal denials and another: %q", got)
+			t.Errorf("after 3 equal denials and another one ACL LOG replied %q, want 2 entries", got)
 		}
 		time.Sleep(aclLogWindow)
 		p.expect("FLUSHALL", noCommand("flushall"))
@@ -336,8 +335,8 @@ func TestUsersCannotFloodTheAuditLogByAuditedCommands(t *testing.T) {
 	})
 }
 
-// Each transaction runs several times, because its first runs conflict. A script that fails after a
-// change also makes the script before it run again.
+// Each transaction runs several times, because its first runs conflict. If a script fails after a
+// change, the scripts before it run again, too.
 func TestADeniedCallOfAScriptIsNotedOnceHoweverOftenItRuns(t *testing.T) {
 	space := newConflicting(t)
 	s := newSite(t, Config{Backend: space, Users: newUsersFile(t, team...).open()})

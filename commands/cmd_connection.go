@@ -147,7 +147,8 @@ func (c *client) hello(args [][]byte) error {
 	return nil
 }
 
-// printable reports whether b is visible ASCII without blanks, which a name in CLIENT LIST must be.
+// printable reports whether b has only visible ASCII characters. Blanks separate the fields of
+// CLIENT LIST, so a name must have none.
 func printable(b []byte) bool {
 	for _, ch := range b {
 		if ch < '!' || ch > '~' {
@@ -247,7 +248,6 @@ func selectKeyed(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// checkDB refuses every database except 0.
 func checkDB(index []byte) error {
 	switch n, ok := parseInt(index); {
 	case !ok:

@@ -25,14 +25,12 @@ type report struct {
 	now time.Time
 }
 
-// section is a part of INFO.
 type section struct {
 	name  string // as in the heading; clients may send it in any case
 	extra bool   // INFO shows it only if the client names it, or ALL
 	write func(*report)
 }
 
-// sections are the sections of INFO, in their order.
 var sections = []section{
 	{name: "Server", write: (*report).server},
 	{name: "Clients", write: (*report).clients},
@@ -95,7 +93,8 @@ func (r *report) more(fields func() []Field) {
 	}
 }
 
-// known appends a figure of the engine, unless it is negative: then the engine does not count it.
+// known appends a figure of the engine. If the figure is negative, the engine does not count it,
+// and known omits it.
 func (r *report) known(name string, value int64) {
 	if value >= 0 {
 		r.line(name, value)

@@ -19,7 +19,6 @@ func TestScanParsesArgumentsAsRedis(t *testing.T) {
 	})
 }
 
-// listed returns the words of a flat array, sorted.
 func listed(reply string) []string {
 	var words []string
 	lines := strings.Split(reply, "\r\n")

@@ -72,7 +72,6 @@ func (s *oneTicket) endings() []simba.EndReason {
 	return slices.Clone(s.ends)
 }
 
-// status returns the status in the reply of an ACQUIRE.
 func status(reply string) string {
 	parts := strings.Split(reply, "\r\n")
 	if len(parts) < 5 {
@@ -81,7 +80,6 @@ func status(reply string) string {
 	return parts[4]
 }
 
-// withTicket runs a test against a oneTicket in fake time.
 func withTicket(t *testing.T, test func(*testing.T, *site, *oneTicket)) {
 	synctest.Test(t, func(t *testing.T) {
 		ticket := newOneTicket()
@@ -166,7 +164,7 @@ func TestAWaiterWithoutAGrantWaitsOn(t *testing.T) {
 					t.Errorf("the waiter got %q, want %q", got, end.want)
 				}
 				if took := time.Since(began); end.name == "until its time is up" && took != time.Second {
-					t.Errorf("waited %v, want 1s in all", took)
+					t.Errorf("SIMBA.ACQUIRE waited %v, want 1s in all", took)
 				}
 				want := []simba.EndReason{simba.EndWoken, simba.EndWoken, end.why}
 				if got := ticket.endings(); !slices.Equal(got, want) {
@@ -219,10 +217,10 @@ func TestAWaitTimesOutOnTime(t *testing.T) {
 		p := s.dial()
 		began := time.Now()
 		if got := status(p.do("SIMBA.ACQUIRE m c 1000 WAIT 250")); got != "timeout" {
-			t.Errorf("status %q, want timeout", got)
+			t.Errorf("SIMBA.ACQUIRE replied the status %q, want timeout", got)
 		}
 		if took := time.Since(began); took != 250*time.Millisecond {
-			t.Errorf("waited %v, want 250ms", took)
+			t.Errorf("SIMBA.ACQUIRE waited %v, want 250ms", took)
 		}
 		wantEnd(t, ticket, simba.EndTimeout)
 	})
@@ -242,7 +240,7 @@ func TestAGrantIsTheReplyWhateverEndsTheWait(t *testing.T) {
 			p := s.dial()
 			p.send("SIMBA.ACQUIRE m c 1000 WAIT 1000")
 			synctest.Wait()
-			ticket.grant() // without its Wake
+			ticket.grant() // does not wake the waiter
 			end.by(s)
 			if got := status(p.reply()); got != "acquired" {
 				t.Errorf("%s: status %q, want acquired", end.name, got)
@@ -352,7 +350,7 @@ func TestRepliesBeforeABlockedCommandAreSentFirst(t *testing.T) {
 			t.Errorf("status %q, want acquired", got)
 		}
 		if got := p.reply(); got != bulk("after") {
-			t.Errorf("ECHO replied %q", got)
+			t.Errorf("ECHO replied %q, want after", got)
 		}
 	})
 }
@@ -365,7 +363,7 @@ func TestNothingBlocksInsideExec(t *testing.T) {
 		p.expect("PING", "+QUEUED\r\n")
 		reply := p.do("EXEC")
 		if !strings.Contains(reply, "timeout") || !strings.HasSuffix(reply, "+PONG\r\n") {
-			t.Errorf("EXEC replied %q", reply)
+			t.Errorf("EXEC replied %q, want timeout and PONG", reply)
 		}
 		want := []string{"acquire m c 1s+0s noqueue=false session=false wait=true"}
 		if got := s.backend.takeCalls(); !slices.Equal(got, want) {

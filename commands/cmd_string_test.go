@@ -33,7 +33,6 @@ func TestCountersReplyAsRedis(t *testing.T) {
 	})
 }
 
-// token returns the token of a mutex' tenure from SIMBA.OWNER.
 func token(p *peer, mutex string) string {
 	_, after, _ := strings.Cut(p.do("SIMBA.OWNER "+mutex), "token\r\n")
 	line, _, _ := strings.Cut(after, "\r\n")

@@ -11,7 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// slowBackend is slow. A RELEASE takes as many milliseconds as its TOKEN, a Commit 40 ms.
+// slowBackend returns a backend whose Commit takes 40 ms. A RELEASE takes as many milliseconds as
+// its TOKEN.
 func slowBackend() *fakeBackend {
 	return &fakeBackend{
 		release: func(r simba.ReleaseRequest) (bool, simba.Seq, error) {
@@ -26,7 +27,8 @@ func TestTheSlowlogKeepsTheNewestSlowCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newSite(t, Config{Backend: slowBackend()}).dial()
 		p.do("CLIENT SETNAME me")
-		p.do("SIMBA.RELEASE m c TOKEN 9") // below the threshold: Commit does not count
+		// This is below the threshold, because the time of Commit does not count.
+		p.do("SIMBA.RELEASE m c TOKEN 9")
 		p.do("SIMBA.RELEASE m c TOKEN 10")
 		p.do("SIMBA.RELEASE " + strings.Repeat("m", 130) + " c TOKEN 20")
 		p.expect("SLOWLOG LEN", ":2\r\n")
@@ -222,7 +224,6 @@ func TestMonitorLinesAreBounded(t *testing.T) {
 	}
 }
 
-// infoFields parses INFO as tools of Redis do.
 func infoFields(t *testing.T, reply string) map[string]string {
 	t.Helper()
 	_, text, _ := strings.Cut(reply, "\r\n")
@@ -317,7 +318,7 @@ func TestInfoShowsTheSectionsAskedFor(t *testing.T) {
 	p.expect("INFO nonsense", "$0\r\n\r\n")
 	p.do("HELLO 3")
 	if got := p.do("INFO server"); !strings.HasPrefix(got, "=") || !strings.Contains(got, "\r\ntxt:# Server\r\n") {
-		t.Errorf("in RESP3 INFO is %.30q", got)
+		t.Errorf("in RESP3 INFO replied %.30q, want a verbatim string", got)
 	}
 }
 
@@ -330,11 +331,11 @@ func TestOpsPerSecondFollowTheLoad(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if got := rate(); got != "99" && got != "100" { // the rate may include INFO itself
-			t.Errorf("%s operations a second, want 100", got)
+			t.Errorf("INFO shows %s operations a second, want 100", got)
 		}
 		time.Sleep(time.Hour)
 		if got := rate(); got != "0" {
-			t.Errorf("%s operations a second after an idle hour, want 0", got)
+			t.Errorf("INFO shows %s operations a second after an idle hour, want 0", got)
 		}
 	})
 }

@@ -33,9 +33,8 @@ The groups ` + "`generic`, `string`, `hash`, `sorted-set` and `scripting`, and `
 Every command with subcommands also has the subcommand ` + "`HELP`" + `.
 `
 
-// commandTables returns the tables of all commands, one for each group. "Since" is
-// the version of this server for SIMBA.*, and for the others the version of Redis that first
-// had them.
+// commandTables returns the tables of all commands, one for each group. "Since" is the version of
+// this server for SIMBA.*, and the version of Redis for other commands.
 func commandTables() string {
 	var b strings.Builder
 	var groups []string
@@ -55,7 +54,6 @@ func commandTables() string {
 	return b.String()
 }
 
-// row is a command's row in a table of Markdown.
 func row(e *entry) string {
 	shown := usage(e.command)
 	if e.container != nil {
@@ -142,10 +140,10 @@ func TestGoRedisUnderstandsCommand(t *testing.T) {
 			t.Errorf("RESP%d: COMMAND GETKEYS returned %v, %v, want job", proto, keys, err)
 		}
 		if names, err := rdb.CommandList(t.Context(), &redis.FilterBy{Pattern: "simba.s*"}).Result(); err != nil || !slices.Equal(names, []string{"simba.scan"}) {
-			t.Errorf("RESP%d: COMMAND LIST by pattern returned %v, %v", proto, names, err)
+			t.Errorf("RESP%d: COMMAND LIST by pattern returned %v, %v, want simba.scan", proto, names, err)
 		}
 		if names, err := rdb.CommandList(t.Context(), &redis.FilterBy{ACLCat: "transaction"}).Result(); err != nil || !slices.Equal(names, []string{"discard", "exec", "multi", "unwatch", "watch"}) {
-			t.Errorf("RESP%d: COMMAND LIST by category returned %v, %v", proto, names, err)
+			t.Errorf("RESP%d: COMMAND LIST by category returned %v, %v, want the transaction commands", proto, names, err)
 		}
 		docs, err := rdb.Do(t.Context(), "COMMAND", "DOCS").Result()
 		if err != nil || docs == nil {
@@ -165,7 +163,7 @@ func TestDocsHaveTheFormThatClientsParse(t *testing.T) {
 		"*8\r\n"+field("name", "count")+field("type", "integer")+field("token", "COUNT")+bulk("flags")+status("optional"))
 	p.do("HELLO 3")
 	if got := p.do("COMMAND DOCS client|kill"); !strings.HasPrefix(got, "%1\r\n$11\r\nclient|kill\r\n%5\r\n") {
-		t.Errorf("COMMAND DOCS client|kill begins with %.60q", got)
+		t.Errorf("COMMAND DOCS client|kill begins with %.60q, want a map of 5 fields", got)
 	}
 }
 

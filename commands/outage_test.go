@@ -23,7 +23,7 @@ const unavailable = "TRYAGAIN engine redis unavailable: dial tcp 127.0.0.1:6379:
 func lostStore(after time.Duration) *fakeBackend {
 	lost := &simba.UnavailableError{Engine: "redis", Err: errors.New("dial tcp 127.0.0.1:6379: connect: connection refused")}
 	return &fakeBackend{
-		stats: simba.Stats{Held: -1}, // the store must count
+		stats: simba.Stats{Held: -1}, // unknown, so DBSIZE asks the store
 		acquire: func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
 			time.Sleep(after)
 			return simba.Outcome{}, nil, lost
@@ -115,7 +115,7 @@ func TestAPipelineWaitsOnceForAStoreOutage(t *testing.T) {
 		p.send("SIMBA.OWNER m", "PING")
 		p.reply()
 		if got := p.reply(); got != "+PONG\r\n" {
-			t.Errorf("PING replied %q after a store outage", got)
+			t.Errorf("after a store outage PING replied %q, want PONG", got)
 		}
 	})
 }
@@ -233,8 +233,8 @@ func TestASweepStopsAtTheFirstStoreError(t *testing.T) {
 	}
 }
 
-// pagesOf returns a backend without figures. Its Scan has that many pages, 0 = endlessly many. A
-// page takes the time each.
+// pagesOf returns a backend that does not count its mutexes. Its Scan has that many pages, 0 =
+// pages without end. Each page takes the time each.
 func pagesOf(pages uint64, each time.Duration) *fakeBackend {
 	return &fakeBackend{
 		stats: simba.Stats{Held: -1, Mutexes: -1, Polling: -1},

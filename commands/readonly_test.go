@@ -9,7 +9,6 @@ import (
 	"github.com/simba-resp/simba-resp/engine"
 )
 
-// countsWrites is a keyspace that counts the writing calls of transactions.
 type countsWrites struct {
 	*engine.Engine
 	writes atomic.Int64

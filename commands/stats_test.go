@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A metrics system takes a counter that falls for a restart of the server, and computes a huge
+// If a counter falls, a metrics system assumes that the server was restarted, and computes a huge
 // rate.
 func TestNoCounterOfACommandGoesBackwards(t *testing.T) {
 	x := newSite(t, Config{}).x
@@ -44,7 +44,7 @@ func TestTheSumOfLongWaitsDoesNotOverflow(t *testing.T) {
 	}
 }
 
-// The watchdog of the server sends PING without a login. It is no client.
+// The server's watchdog sends PING without a login. It is no client, so the statistics omit it.
 func TestThePingOfTheWatchdogIsNotCounted(t *testing.T) {
 	s := newSite(t, Config{Users: newUsersFile(t, "user default on >sesam ~* &* +@all").open()})
 	for range 3 {

@@ -20,7 +20,7 @@ var errNoTable = &simba.MisconfiguredError{Engine: "mysql", Err: errors.New("tab
 // refusingStore returns a backend whose store refuses each request.
 func refusingStore() *fakeBackend {
 	return &fakeBackend{
-		stats: simba.Stats{Held: -1}, // the store must count
+		stats: simba.Stats{Held: -1}, // unknown, so DBSIZE asks the store
 		acquire: func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
 			return simba.Outcome{}, nil, errNoTable
 		},
@@ -112,7 +112,7 @@ func TestABlockedClientGetsTheErrorOfARefusingStore(t *testing.T) {
 		synctest.Wait()
 		ticket.grant().Wake()
 		if got := p.reply(); got != failed(misconfigured) {
-			t.Errorf("SIMBA.ACQUIRE replied %q", got)
+			t.Errorf("SIMBA.ACQUIRE replied %q, want the error of the store", got)
 		}
 		p.expect("PING", "+PONG\r\n")
 	})

@@ -35,11 +35,11 @@ const (
 	argumentOverhead = 40
 )
 
-// queueChunk is the largest size of a chunk, which holds the arguments of several commands. The
-// arguments of a command that exceed a quarter of it get memory of their own.
+// queueChunk is the largest size of a chunk, in bytes. A chunk holds the arguments of several
+// commands. A command whose arguments exceed a quarter of queueChunk gets memory of its own.
 const queueChunk = 4 << 10
 
-// lengthSize is the size of the length before each argument, in bytes.
+// lengthSize is the size of the length before each packed argument, in bytes.
 const lengthSize = 4
 
 // pack copies the arguments of a command out of the connection's buffer.
@@ -87,7 +87,7 @@ var idleTransactions = sync.Pool{New: func() any { return new(transaction) }}
 // mostKept is the largest capacity, in commands or in arguments, that an idle transaction keeps.
 const mostKept = 2 << 10
 
-// recycle makes the transaction idle, unless it has much memory. The caller must not use it any
+// recycle makes the transaction idle, unless it has much memory. The caller must not use tx any
 // more.
 func (tx *transaction) recycle() {
 	if cap(tx.queue) <= mostKept && cap(tx.args) <= mostKept {
