@@ -344,9 +344,8 @@ func comparable(data []byte, password bool) []byte {
 	return data
 }
 
-// lengthLine reads the line at data[at:], which should be a length. length is -1 if the line is no
-// length. next is where the next line begins. odd is where only one server sees the end of the
-// line, or -1.
+// lengthLine reads the length in the line at data[at:], -1 if there is none. next is the start of
+// the next line. odd is where only one of the servers sees the end of the line, or -1.
 func lengthLine(data []byte, at int) (length, next, odd int) {
 	i := bytes.IndexAny(data[at:], "\x00\r\n")
 	switch {
@@ -380,7 +379,7 @@ func askOurs(t *testing.T, s *site, data []byte, piece int) exchange {
 	case <-c.closed:
 		x.closed = true
 	case <-time.After(time.Minute):
-		t.Fatalf("%q: after a minute the server neither waits for more input nor has closed", data)
+		t.Fatalf("a minute after the input %q, the server neither waits for more nor has closed the connection", data)
 	}
 	c.Close()
 	<-served
@@ -435,8 +434,7 @@ func (c *recorded) SetWriteDeadline(time.Time) error { return nil }
 const redisRead = 16 << 10
 
 // askRedis sends data to Redis and returns the replies. It waits until Redis has served another
-// connection a few times. By then Redis has read all data, replied, and closed the connection if it
-// closes it at all.
+// connection a few times. By then Redis has processed all data.
 func askRedis(t *testing.T, p, other *peer, data []byte, piece int) exchange {
 	t.Helper()
 	defer p.nc.Close()

@@ -35,6 +35,7 @@ func (b *logbook) logger() *slog.Logger {
 	}}))
 }
 
+// lines returns the lines since its last call.
 func (b *logbook) lines() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +52,7 @@ func withLog(t *testing.T, test func(t *testing.T, s *site, log *logbook)) {
 
 func TestAuditLogsLoginsDenialsAndAdministration(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
-		s.dial() // so that the test's connections have other ids and addresses
+		s.dial() // so that the test's client has another id and another address
 		p := s.dialFrom("192.0.2.1:1000")
 		p.expect("AUTH boss pw", ok)
 		const who = "user=boss addr=192.0.2.1:1000 "
@@ -267,7 +268,7 @@ func TestClientsCannotFloodTheAuditLog(t *testing.T) {
 		}
 		p.expect("AUTH boss guess", wrongPass)
 		if got := log.lines(); len(got) != 1 {
-			t.Errorf("denials keep failed logins out of the log: %q", got)
+			t.Errorf("after many denials and a failed login the log has %q, want a line for the login", got)
 		}
 		time.Sleep(10 * time.Second)
 		for range 1000 {
@@ -279,7 +280,7 @@ func TestClientsCannotFloodTheAuditLog(t *testing.T) {
 			t.Errorf("10 s later the log has %d lines, want 10; the first are %q", len(got), got[:min(2, len(got))])
 		}
 		if got := s.dial().do("INFO stats"); !strings.Contains(got, "acl_access_denied_cmd:2000\r\n") || !strings.Contains(got, "acl_access_denied_auth:1\r\n") {
-			t.Errorf("INFO does not count every denial: %q", got)
+			t.Errorf("INFO stats replied %q, want a count of 2000 denials and 1 failed login", got)
 		}
 	})
 }
@@ -300,7 +301,7 @@ func TestTheACLLogMergesEqualEntriesAndIsBounded(t *testing.T) {
 		time.Sleep(aclLogWindow)
 		p.expect("FLUSHALL", noCommand("flushall"))
 		if got := admin.do("ACL LOG"); !strings.HasPrefix(got, "*3\r\n") {
-			t.Errorf("a denial after aclLogWindow did not add an entry: %q", got)
+			t.Errorf("after a denial that came aclLogWindow later, ACL LOG replied %q, want 3 entries", got)
 		}
 		for i := range 2 * maxACLLog {
 			p.do("SIMBA.OWNER other" + decimal(int64(i)))

@@ -48,7 +48,6 @@ type client struct {
 	noTouch atomic.Bool
 }
 
-// library has the values of CLIENT SETINFO.
 type library struct{ name, version string }
 
 // client returns the state of conn. The first call for conn creates the state.
@@ -138,7 +137,6 @@ func (c *client) run(e *entry, args [][]byte) {
 	c.x.rates.tick(c.x, ended)
 }
 
-// where returns the context of a command for ACL LOG.
 func (c *client) where() string {
 	if c.tx != nil || c.executing {
 		return "multi"

@@ -23,7 +23,6 @@ type aclLog struct {
 	counts  [denialReasons]uint64
 }
 
-// aclRecord describes a denial or a failed login.
 type aclRecord struct {
 	reason  denialReason
 	context string // "toplevel", "multi", "lua"
@@ -60,7 +59,6 @@ func (l *aclLog) add(who string, r aclRecord) {
 	}
 }
 
-// newest returns the last n entries, the newest first.
 func (l *aclLog) newest(n int64) []aclEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -124,7 +124,7 @@ func TestClientKill(t *testing.T) {
 			}
 			for _, i := range tt.killed {
 				if alive[uint64(i+1)] {
-					t.Errorf("%s: connection %d is still open", tt.command, i+1)
+					t.Errorf("after %s connection %d is still open", tt.command, i+1)
 				}
 			}
 			if got := 4 - len(alive); got != len(tt.killed) {

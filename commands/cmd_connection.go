@@ -56,8 +56,7 @@ var connectionCommands = []command{
 	},
 }
 
-// redisVersion is the version of Redis that this server reports. Some clients choose their commands
-// by this version.
+// redisVersion is the version of Redis that clients see. Some clients choose their commands by it.
 const redisVersion = "7.2.0"
 
 const errClientName replyError = "ERR Client names cannot contain spaces, newlines or special characters."
@@ -79,7 +78,6 @@ func (c *client) auth(args [][]byte) error {
 	return nil
 }
 
-// handshake is a parsed HELLO.
 type handshake struct {
 	proto          int // 0 = unchanged
 	user, password []byte

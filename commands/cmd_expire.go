@@ -157,7 +157,6 @@ func persist(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// remaining returns TTL, PTTL, EXPIRETIME or PEXPIRETIME.
 func remaining(f expiryForm) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		switch l, exists := t.lookup(parseKey(args[1])); {

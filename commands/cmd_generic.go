@@ -57,7 +57,6 @@ func exists(t *keyTx, args [][]byte) error {
 	})
 }
 
-// countKeys calls do for each key and replies with the number of calls that returned true.
 func (t *keyTx) countKeys(args [][]byte, do func(simba.Key) bool) error {
 	var n int64
 	for _, key := range args[1:] {

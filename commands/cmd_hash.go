@@ -292,7 +292,7 @@ func hdel(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// reading returns a command that looks up the hash and lets reply write the reply.
+// reading returns a command that looks up a hash and calls reply.
 func reading(reply func(w *resp.Writer, h *hash, args [][]byte)) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		h, err := hashAt(t, args[1])

@@ -17,7 +17,6 @@ var infoCommands = []command{
 	},
 }
 
-// report builds the text of INFO.
 type report struct {
 	strings.Builder
 	x   *Commands
@@ -83,7 +82,6 @@ func (r *report) line(name string, value any) {
 	r.WriteString(name + ":" + strings.TrimSuffix(text, "\r") + "\r\n")
 }
 
-// more appends the fields that a function returns. The function may be nil.
 func (r *report) more(fields func() []Field) {
 	if fields == nil {
 		return

@@ -47,8 +47,8 @@ var latencySubcommands = []command{
 	},
 }
 
-// The events of the latency monitor. commitEvent, the wait of replies for the disk, exists only
-// here. The others are those of Redis.
+// The events of the latency monitor. commitEvent is the time that replies wait for the disk. The
+// other events are those of Redis.
 const (
 	slowCommandEvent = "command"
 	fastCommandEvent = "fast-command"

@@ -75,7 +75,6 @@ func (m *monitors) feed(c *client, args [][]byte) {
 	}
 }
 
-// monitorAddr returns a client's address as MONITOR shows it.
 func monitorAddr(conn *resp.Conn) string {
 	if path := conn.UnixSocket(); path != "" {
 		return "unix:" + path

@@ -207,7 +207,7 @@ func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte)
 }
 
 // confirm appends the frame that confirms a subscription or its end. The frame has the number of
-// the connection's subscriptions. Shard channels are counted separately.
+// the connection's subscriptions: those to shard channels, or all others.
 func (c *client) confirm(kind resp.Kind, word string, channel *string) {
 	c.conn.Confirm()
 	c.w.Push(3)

@@ -82,7 +82,7 @@ func TestTheEngineKnowsASubscriberBeforeTheReply(t *testing.T) {
 		}
 	}
 	if got := s.backend.commits(); !slices.Contains(got, 77) {
-		t.Errorf("committed %v, want 77: the notice to the contender was not durable before the reply", got)
+		t.Errorf("the backend committed %v, want 77: the notice to the contender was not durable before the reply", got)
 	}
 }
 

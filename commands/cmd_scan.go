@@ -176,8 +176,7 @@ func keysOf(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// samples is about the number of keys among which RANDOMKEY picks one. If the keyspace has fewer
-// keys, RANDOMKEY returns each with about the same probability.
+// samples is the approximate number of keys from which RANDOMKEY picks one.
 const samples = 1000
 
 // randomkey scans from a random cursor, and then from the start. Every number is a valid cursor.
@@ -227,8 +226,8 @@ func (c *client) dbsize([][]byte) error {
 	return nil
 }
 
-// countHeld counts the mutexes that have an owner, by a scan, for an engine that does not count
-// them. It may count a mutex twice if other mutexes change meanwhile.
+// countHeld scans the mutexes that have an owner and counts them, for an engine that has no count.
+// It may count a mutex twice if other mutexes change meanwhile.
 func (c *client) countHeld() (n int64, err error) {
 	ctx := c.conn.Context()
 	if limit := c.x.storeTimeout; limit > 0 {

@@ -23,15 +23,14 @@ var simbaAcquireRow = command{
 }
 
 const (
-	// maxWait is the largest WAIT, 2^53 ms. Clients that mean "for ever" send huge values, some of
-	// which they compute as floats.
+	// maxWait is the largest WAIT in milliseconds. Clients that mean "for ever" send huge values,
+	// and floats hold every integer up to 2^53.
 	maxWait = 1 << 53
 	// longestWait is the largest WAIT with a deadline. A longer WAIT is unlimited, because its
 	// deadline could overflow time.Time.
 	longestWait = 100 * 365 * 24 * time.Hour
 )
 
-// acquisition is a parsed SIMBA.ACQUIRE.
 type acquisition struct {
 	simba.AcquireRequest
 	wait    bool          // WAIT was given

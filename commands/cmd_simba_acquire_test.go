@@ -100,7 +100,7 @@ func wantEnd(t *testing.T, ticket *oneTicket, want simba.EndReason) {
 func wantCommitted(t *testing.T, s *site) {
 	t.Helper()
 	if got := s.backend.commits(); !slices.Contains(got, 10) {
-		t.Errorf("committed %v, want 10: the reply came before the end of the wait was durable", got)
+		t.Errorf("the backend committed %v, want 10: the reply came before the end of the wait was durable", got)
 	}
 }
 
@@ -115,11 +115,11 @@ func TestAWokenWaiterReceivesItsGrant(t *testing.T) {
 		time.Sleep(1000 * time.Hour) // WAIT 0 has no limit
 		ticket.grant().Wake()
 		if got := status(p.reply()); got != "acquired" {
-			t.Errorf("status %q, want acquired", got)
+			t.Errorf("SIMBA.ACQUIRE replied the status %q, want acquired", got)
 		}
 		wantEnd(t, ticket, simba.EndWoken)
 		if got := s.backend.commits(); !slices.Contains(got, 11) {
-			t.Errorf("committed %v, want 11: the reply came before the grant was durable", got)
+			t.Errorf("the backend committed %v, want 11: the reply came before the grant was durable", got)
 		}
 	})
 }
@@ -157,7 +157,7 @@ func TestAWaiterWithoutAGrantWaitsOn(t *testing.T) {
 					synctest.Wait()
 				}
 				if got := s.backend.commits(); !slices.Contains(got, 9) {
-					t.Errorf("committed %v, want 9: the change at the wake-up is missing", got)
+					t.Errorf("the backend committed %v, want 9: the change at the wake-up is missing", got)
 				}
 				end.by(s, ticket)
 				if got := status(p.reply()); got != end.want {
@@ -206,7 +206,7 @@ func TestAGrantAfterAWaitHasTheRemainingWindows(t *testing.T) {
 				t.Errorf("after a commit of %v the reply has %q, want %q", tt.hangs, got, tt.want)
 			}
 			if got := s.backend.commits(); tt.hangs >= time.Second && !slices.Contains(got, 20) {
-				t.Errorf("committed %v, want 20: the reply came before the owner was durable", got)
+				t.Errorf("the backend committed %v, want 20: the reply came before the owner was durable", got)
 			}
 		})
 	}
@@ -330,10 +330,10 @@ func TestAGrantToADisconnectedWaiterIsHandedOff(t *testing.T) {
 		synctest.Wait()
 		want := []string{"abandon"}
 		if got := s.backend.takeCalls(); !slices.Equal(got, want) {
-			t.Errorf("calls %q, want %q", got, want)
+			t.Errorf("the backend was called with %q, want %q", got, want)
 		}
 		if got := s.backend.commits(); !slices.Contains(got, 12) {
-			t.Errorf("committed %v, want 12: without the commit of the handoff the next waiter is not woken", got)
+			t.Errorf("the backend committed %v, want 12: without the commit of the handoff the next waiter is not woken", got)
 		}
 	})
 }
@@ -347,7 +347,7 @@ func TestRepliesBeforeABlockedCommandAreSentFirst(t *testing.T) {
 		}
 		ticket.grant().Wake()
 		if got := status(p.reply()); got != "acquired" {
-			t.Errorf("status %q, want acquired", got)
+			t.Errorf("SIMBA.ACQUIRE replied the status %q, want acquired", got)
 		}
 		if got := p.reply(); got != bulk("after") {
 			t.Errorf("ECHO replied %q, want after", got)
@@ -367,7 +367,7 @@ func TestNothingBlocksInsideExec(t *testing.T) {
 		}
 		want := []string{"acquire m c 1s+0s noqueue=false session=false wait=true"}
 		if got := s.backend.takeCalls(); !slices.Equal(got, want) {
-			t.Errorf("calls %q, want %q", got, want)
+			t.Errorf("the backend was called with %q, want %q", got, want)
 		}
 	})
 }
@@ -380,7 +380,7 @@ func TestBlockedTimeIsNotTheCommands(t *testing.T) {
 		p.expect("SLOWLOG LEN", ":0\r\n")
 		p.expect("LATENCY LATEST", "*0\r\n")
 		if info := p.do("INFO commandstats"); !strings.Contains(info, "cmdstat_simba.acquire:calls=1,usec=0,") {
-			t.Errorf("INFO counts blocked time as time of the command:\n%s", info)
+			t.Errorf("INFO commandstats replied\n%s\nwant usec=0: blocked time does not count", info)
 		}
 	})
 }

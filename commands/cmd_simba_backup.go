@@ -112,8 +112,8 @@ func (c *client) noBackup() error {
 
 func backupError(err error) error { return replyErrorf("ERR backup: %v", err) }
 
-// backupRead replies with the next bytes. The offset is the number of bytes that the client has
-// read. A wrong offset shows that a reply was lost.
+// backupRead replies with the next bytes. offset is the number of bytes that the client has read.
+// If it is wrong, the client has missed a reply.
 func (c *client) backupRead(args [][]byte) error {
 	offset, ok := parseInt(args[2])
 	switch {

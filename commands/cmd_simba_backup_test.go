@@ -61,7 +61,7 @@ func TestABackupIsReadPartByPart(t *testing.T) {
 		p.expect("SIMBA.BACKUP READ 8", bulk(""))
 		p.expect("SIMBA.BACKUP READ 8", failed("ERR no backup is running on this connection. Try SIMBA.BACKUP BEGIN."))
 		if n := open.Load(); n != 0 {
-			t.Errorf("%d backups are open after the end", n)
+			t.Errorf("after the last byte %d backups are open, want none", n)
 		}
 	}
 }

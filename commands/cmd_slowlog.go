@@ -49,8 +49,8 @@ const (
 	slowlogArgBytes = 128
 )
 
-// slowlog keeps the latest slow commands. The time of a command excludes the time for which it was
-// blocked or waited for the disk.
+// slowlog keeps the latest slow commands. The time of a command excludes blocked time and the wait
+// for the disk.
 type slowlog struct {
 	threshold atomic.Int64 // microseconds; negative = off
 	limit     atomic.Int64 // entries

@@ -94,7 +94,6 @@ func queueAt(t *keyTx, key []byte) (simba.Key, []simba.QueueMember, error) {
 	return k, nil, nil
 }
 
-// queueAdd is a parsed ZADD.
 type queueAdd struct {
 	nx, xx, gt, lt, changed, incr bool
 	members                       []simba.QueueMember

@@ -44,7 +44,6 @@ const (
 	errLex        replyError = "ERR BYLEX is not served: a queue is in the order of its scores"
 )
 
-// queueRange is a parsed ZRANGE, ZREVRANGE or ZRANGEBYSCORE.
 type queueRange struct {
 	byScore, reverse bool
 	scores           bool       // the reply includes the scores

@@ -76,8 +76,9 @@ var stringCommands = []command{
 	},
 }
 
-// put sets a lock key to value, with the lease d. old is the present lock. If old is a string with
-// the same value, its tenure goes on. Otherwise a new tenure begins.
+// put sets a lock key to value, with the lease d. old is the present lock. If d is over, put
+// deletes the key. If old is a string with the same value, its tenure goes on. Otherwise a new
+// tenure begins.
 func (t *keyTx) put(mutex string, old simba.Lock, value string, d lease) {
 	switch {
 	case d.over && old.Exists():
@@ -125,7 +126,6 @@ func strlen(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// setOptions are the options of SET and GETEX.
 type setOptions struct {
 	nx, xx, get   bool
 	keep, persist bool
@@ -236,7 +236,6 @@ func setnx(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// setExpiring returns SETEX or PSETEX.
 func setExpiring(f expiryForm) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		d, err := f.parse(t, args, args[2], 1)

@@ -87,7 +87,7 @@ func TestSettingAnotherValueBeginsATenure(t *testing.T) {
 		p.expect("GET m", bulk(fmt.Sprint("w", i+1)))
 	}
 	if got := p.do("SIMBA.HISTORY m"); strings.Count(got, bulk("broken")) != 5 {
-		t.Errorf("SIMBA.HISTORY does not show 5 broken tenures: %q", got)
+		t.Errorf("SIMBA.HISTORY replied %q, want 5 broken tenures", got)
 	}
 }
 

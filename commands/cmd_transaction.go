@@ -219,9 +219,9 @@ func (t *keyTx) mayRun(e *entry, args [][]byte) error {
 	return nil
 }
 
-// runSome runs the commands until one leaves the transaction torn or too large. It returns the
-// index of this command, or the number of commands. An earlier call has run the commands before the
-// index known. If such a command failed then, runSome only repeats its error.
+// runSome runs the commands until one leaves the transaction torn (t.torn) or too large. It returns
+// the index of this command, or the number of commands. An earlier call has run the commands before
+// the index known. If such a command failed then, runSome only repeats its error.
 func (t *keyTx) runSome(tx *transaction, known int) int {
 	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
 	t.denials.run = 0

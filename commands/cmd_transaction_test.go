@@ -21,7 +21,6 @@ const (
 	nullTwo = "*-1\r\n" // the reply of EXEC in RESP2 if a watched key has changed
 )
 
-// transaction sends commands between MULTI and EXEC and returns the reply of EXEC.
 func (p *peer) transaction(commands ...string) string {
 	p.t.Helper()
 	p.expect("MULTI", ok)

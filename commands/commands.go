@@ -84,7 +84,7 @@ type Field struct{ Name, Value string }
 // use.
 type Commands struct {
 	backend     simba.Backend
-	keyspace    simba.Keyspace // nil = backend is none, and may wait for a store
+	keyspace    simba.Keyspace // the backend if it is a Keyspace, else nil
 	users       *access.Accounts
 	info        Info
 	about       func() []Field
@@ -181,8 +181,8 @@ func (x *Commands) Close() {
 	x.audit.close()
 }
 
-// LongArguments reports whether a command takes a script, which may be as long as a whole command.
-// It is a resp.Limits.MayBeLong.
+// LongArguments reports whether an argument of a command may be as long as a whole command. It is a
+// resp.Limits.MayBeLong.
 func (x *Commands) LongArguments(name []byte) bool {
 	e := lookup(x.table.byName, name)
 	if e == nil {

@@ -46,7 +46,7 @@ func TestTheSlowlogKeepsTheNewestSlowCommands(t *testing.T) {
 		p.expect("CONFIG SET slowlog-log-slower-than 0", ok)
 		p.do("COMMAND INFO" + strings.Repeat(" x", 40))
 		if got := p.do("SLOWLOG GET 1"); !strings.Contains(got, "*32\r\n") || !strings.Contains(got, bulk("... (11 more arguments)")) {
-			t.Errorf("the slow log shows a command of 42 arguments as %q", got)
+			t.Errorf("SLOWLOG GET shows a command of 42 arguments as %q, want 32 arguments", got)
 		}
 		p.expect("CONFIG SET slowlog-log-slower-than -1", ok)
 		p.expect("SLOWLOG RESET", ok)
@@ -132,7 +132,7 @@ func TestTheHistogramIsCumulative(t *testing.T) {
 		p.expect("LATENCY HISTOGRAM simba.release", want)
 		p.do("CLIENT ID")
 		if got := p.do("LATENCY HISTOGRAM CLIENT"); !strings.Contains(got, bulk("client|id")) {
-			t.Errorf("a container does not name its subcommands: %q", got)
+			t.Errorf("LATENCY HISTOGRAM CLIENT replied %q, want client|id", got)
 		}
 		p.expect("CONFIG RESETSTAT", ok)
 		p.expect("LATENCY HISTOGRAM simba.release", "*0\r\n")
@@ -172,7 +172,7 @@ func TestAMonitorSeesCommandsButNoSecrets(t *testing.T) {
 		mon.send("RESET") // the monitor sees its own RESET, as the last command
 		mon.reply()
 		if got := mon.reply(); got != "+RESET\r\n" {
-			t.Errorf("the reply to RESET is %q", got)
+			t.Errorf("RESET replied %q, want RESET", got)
 		}
 		p.do("PING")
 		s.server.Conn(1).State().(*client).watch([]byte("+a command that was on its way\r\n"))
@@ -182,7 +182,7 @@ func TestAMonitorSeesCommandsButNoSecrets(t *testing.T) {
 		mon.nc.Close()
 		synctest.Wait()
 		if n := s.x.monitors.n.Load(); n != 0 {
-			t.Errorf("%d monitors are registered after the last has disconnected", n)
+			t.Errorf("after the last monitor has disconnected, %d are registered, want none", n)
 		}
 	})
 }
@@ -197,7 +197,7 @@ func TestTheIdleTimeoutExcludesMonitors(t *testing.T) {
 		mon.send("RESET")
 		mon.reply() // the line that shows RESET
 		if got := mon.reply(); got != "+RESET\r\n" {
-			t.Fatalf("the reply to RESET is %q", got)
+			t.Fatalf("RESET replied %q, want RESET", got)
 		}
 		reset := time.Now()
 		mon.expectEnd()
@@ -220,7 +220,7 @@ func TestMonitorLinesAreBounded(t *testing.T) {
 	line = string(monitorLine(time.Unix(1, 0), "pipe", args))
 	shown := strings.Count(line, "\" \"")
 	if len(line) > monitorLineBytes || len(line) < monitorLineBytes-400 || !strings.HasSuffix(line, fmt.Sprintf(`"... (%d more arguments)"`+"\r\n", len(args)-shown)) {
-		t.Errorf("the line has %d bytes and %d arguments, and ends with %s", len(line), shown, line[len(line)-60:])
+		t.Errorf("monitorLine returned %d bytes with %d arguments, which end with %s", len(line), shown, line[len(line)-60:])
 	}
 }
 

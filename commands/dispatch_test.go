@@ -259,7 +259,7 @@ func TestPasswordsOfQueuedCommandsStayOutOfTheSlowlog(t *testing.T) {
 	p.do("HELLO 2 AUTH default sesam")
 	p.do("CONFIG SET requirepass sesam")
 	if got := p.do("SLOWLOG GET -1"); strings.Contains(got, "sesam") {
-		t.Errorf("the slow log shows the password: %q", got)
+		t.Errorf("SLOWLOG GET replied %q, which shows the password", got)
 	}
 }
 

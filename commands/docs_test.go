@@ -111,7 +111,7 @@ func checkArguments(t *testing.T, command string, args []argument) {
 			t.Errorf("%s: argument %+v has no name or type", command, a)
 		}
 		if nested := a.kind == oneof || a.kind == block; nested != (len(a.args) > 0) {
-			t.Errorf("%s: argument %s is a %s with %d arguments", command, a.name, a.kind, len(a.args))
+			t.Errorf("%s: argument %s of type %s has %d nested arguments; only oneof and block may have some", command, a.name, a.kind, len(a.args))
 		}
 		if a.kind == pureToken && a.token == "" {
 			t.Errorf("%s: argument %s has no token", command, a.name)
@@ -131,10 +131,10 @@ func TestGoRedisUnderstandsCommand(t *testing.T) {
 		acquire := infos["simba.acquire"]
 		if acquire == nil || acquire.Arity != -4 || acquire.FirstKeyPos != 1 || acquire.LastKeyPos != 1 || acquire.StepCount != 1 || acquire.ReadOnly ||
 			!slices.Contains(acquire.Flags, "blocking") {
-			t.Errorf("RESP%d: go-redis understands simba.acquire as %+v", proto, acquire)
+			t.Errorf("RESP%d: go-redis understands simba.acquire as %+v, want a blocking write with arity -4 and key 1", proto, acquire)
 		}
 		if owner := infos["simba.owner"]; owner == nil || !owner.ReadOnly {
-			t.Errorf("RESP%d: go-redis understands simba.owner as %+v", proto, owner)
+			t.Errorf("RESP%d: go-redis understands simba.owner as %+v, want a read", proto, owner)
 		}
 		if keys, err := rdb.CommandGetKeys(t.Context(), "simba.acquire", "job", "c", "1").Result(); err != nil || !slices.Equal(keys, []string{"job"}) {
 			t.Errorf("RESP%d: COMMAND GETKEYS returned %v, %v, want job", proto, keys, err)

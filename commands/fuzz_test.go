@@ -73,7 +73,6 @@ var (
 		"return redis.status_reply('a\\r\\nb')", "redis.setresp(3) return {double=1.5}", "return {}", "x", "#!lua\nreturn 1"}
 )
 
-// argumentsOf generates arguments, mostly by the grammar of a command.
 func argumentsOf(r *rand.Rand, grammar []argument) []string {
 	var out []string
 	pick := func(from []string) string { return from[r.IntN(len(from))] }
@@ -134,13 +133,13 @@ func fuzzCommand(t *testing.T, e *entry, state int, args [][]byte) {
 	for _, command := range []string{"CONFIG SET flush-held-locks yes", "SET orders w1 PX 60000", "HSET hash f 1 g 2", "SIMBA.ACQUIRE held w1 60000 TRANSITION 500",
 		"SIMBA.ACQUIRE held w2 1000", "SIMBA.ACQUIRE held p1 1000", "SET endless w1", "SCRIPT LOAD \"return 1\""} {
 		if reply := helper.do(words(t, command)...); reply[0] == '-' {
-			t.Fatalf("the preparation %s replied %s", command, reply)
+			t.Fatalf("the preparation %s replied %s, want no error", command, reply)
 		}
 	}
 	if state&unauthenticated != 0 {
 		file.write("user default on >secret ~* &* +@all")
 		if reply := helper.do("ACL", "LOAD"); reply != ok {
-			t.Fatalf("ACL LOAD replied %q", reply)
+			t.Fatalf("ACL LOAD replied %q, want OK", reply)
 		}
 	}
 	p := dialFuzz(t, s)

@@ -341,7 +341,6 @@ func (p *peer) do(command string) string {
 	return p.reply()
 }
 
-// reply reads one frame, with the frames inside it.
 func (p *peer) reply() string {
 	p.t.Helper()
 	p.nc.SetReadDeadline(time.Now().Add(time.Hour)) // a test must fail instead of hanging

@@ -34,15 +34,12 @@ import (
 //	a script that does not compile gets the error of another implementation of Lua here
 const differentialSequences = 250
 
-// TestLockKeysReplyAsRedis sends generated sequences of commands, with valid and invalid arguments.
 func TestLockKeysReplyAsRedis(t *testing.T) {
 	compareSequences(t, func(r *rand.Rand) []string {
 		return append([]string{"RANDOMKEY", "SET orders w1", "RANDOMKEY"}, newGenerator(r, plainKeys).sequence(lockTemplates)...)
 	})
 }
 
-// TestAQueueRepliesAsASortedSetOfRedis sends generated sequences on the queue of a mutex that is
-// held.
 func TestAQueueRepliesAsASortedSetOfRedis(t *testing.T) {
 	compareSequences(t, func(r *rand.Rand) []string {
 		return append([]string{"SET q holder"}, newGenerator(r, []string{"simba:{q}:contender"}).sequence(queueTemplates)...)

@@ -57,7 +57,6 @@ func (v *logLimiter) takeLocked() (missed int) {
 	return missed
 }
 
-// overdue runs when the timer fires.
 func (v *logLimiter) overdue() {
 	defer v.timers.Done()
 	v.reportMissed()

@@ -90,7 +90,7 @@ func (g *loginDelays) beforeCheck(host netip.Prefix) time.Duration {
 }
 
 // enter adds a host. If maxHosts is reached, it first removes the hosts whose failures are old
-// enough to forget. If no host is, it removes the host with the oldest last failure.
+// enough to forget. If there are none, it removes the host with the oldest last failure.
 func (g *loginDelays) enter(host netip.Prefix, now time.Time) *loginFailures {
 	if g.hosts == nil {
 		g.hosts = make(map[netip.Prefix]*loginFailures)

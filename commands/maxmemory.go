@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// memoryLimit compares the memory of the engine's mutexes with maxmemory. The engine counts this
-// memory with each change, so a command affects the next one. The zero memoryLimit has no limit.
+// memoryLimit compares the memory of the engine's mutexes with maxmemory. The zero memoryLimit has
+// no limit.
 //
 // The server checks at the start of a command, a transaction or a script. So concurrent commands
 // can together exceed the limit.
@@ -36,7 +36,8 @@ func (l *memoryLimit) exceeded() bool {
 	return used > limit
 }
 
-// clear logs that the server accepts all commands again, if the warning was the last log line.
+// clear logs that the server accepts all commands again. It does nothing if the warning was not
+// logged.
 func (l *memoryLimit) clear(used, limit uint64) {
 	if l.logged.CompareAndSwap(true, false) {
 		l.log.Info("used memory is no longer above maxmemory: accepting all commands", "used", used, "maxmemory", limit)

@@ -39,7 +39,7 @@ func TestMaxMemoryIsExceededOnlyAboveTheLimit(t *testing.T) {
 		m.bytes = step.used
 		m.set(step.limit)
 		if full := m.exceeded(); full != step.full {
-			t.Errorf("with %d bytes used and the limit %d, exceeded returned %t", step.used, step.limit, full)
+			t.Errorf("with %d bytes used and the limit %d, exceeded returned %t, want %t", step.used, step.limit, full, step.full)
 		}
 	}
 }

@@ -66,7 +66,6 @@ func lostStore(after time.Duration) *fakeBackend {
 	}
 }
 
-// storeCommands are calls of the commands that ask the store.
 var storeCommands = []string{
 	"SIMBA.ACQUIRE m c 1000", "SIMBA.ACQUIRE m c 1000 WAIT 0", "SIMBA.ACQUIRE m c 1000 SESSION", "SIMBA.GUARD m c 1000", "SIMBA.RELEASE m c",
 	"SIMBA.OWNER m", "SIMBA.QUEUE m", "SIMBA.SCAN 0", "SIMBA.CHECK m 1", "SIMBA.BREAK m", "SCAN 0", "TYPE simba:{m}", "STRLEN simba:{m}",
@@ -186,7 +185,7 @@ func TestTheEndOfASessionWaitsOnceForAStoreOutage(t *testing.T) {
 		time.Sleep(backendTimeout)
 		synctest.Wait()
 		if left := len(s.server.Conns()); left != 0 {
-			t.Errorf("%d connections are still open", left)
+			t.Errorf("%d connections are still open, want none", left)
 		}
 		if got := backend.takeCalls(); len(got) != 1 {
 			t.Errorf("the backend was called with %q, want one call", got)
@@ -283,6 +282,6 @@ func TestInfoOmitsUnknownFigures(t *testing.T) {
 		}
 	}
 	if info["engine"] != "redis" || info["survives_restart"] != "yes" || info["waiters_blocked"] != "0" {
-		t.Errorf("INFO shows engine:%s survives_restart:%s waiters_blocked:%s", info["engine"], info["survives_restart"], info["waiters_blocked"])
+		t.Errorf("INFO shows engine:%s survives_restart:%s waiters_blocked:%s, want redis, yes and 0", info["engine"], info["survives_restart"], info["waiters_blocked"])
 	}
 }

@@ -47,7 +47,7 @@ func TestACommandThatReadsChangesNothing(t *testing.T) {
 		p.do(command)
 	}
 	if space.writes.Load() != 3 {
-		t.Fatalf("3 writes are counted as %d", space.writes.Load())
+		t.Fatalf("countsWrites counts %d writes, want 3", space.writes.Load())
 	}
 	run := 0
 	for e := range newTable().all() {

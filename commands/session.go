@@ -80,8 +80,8 @@ func (c *client) bindUnknown(a *acquisition, err error) {
 // unknownToken stands for a token that the store did not report. No tenure has it.
 const unknownToken = 0
 
-// InUse reports whether the connection owns a lease that its end would release. It is a
-// resp.Config.InUse.
+// InUse reports whether the connection owns a lease that the server releases when the connection
+// ends. It is a resp.Config.InUse.
 func (x *Commands) InUse(conn *resp.Conn) bool {
 	c, ok := conn.State().(*client)
 	return ok && c.ownsBoundLease()

@@ -35,7 +35,7 @@ func released(t *testing.T, backend *fakeBackend, shutdown bool, commands ...str
 		p := s.dial()
 		for _, c := range commands {
 			if got := p.do(c); got[0] == '-' {
-				t.Fatalf("%s replied %s", c, got)
+				t.Fatalf("%s replied %s, want no error", c, got)
 			}
 		}
 		backend.takeCalls()
@@ -81,7 +81,7 @@ func TestTheEndOfASessionReleasesItsLeases(t *testing.T) {
 
 func TestAShutdownKeepsTheLeasesOfSessions(t *testing.T) {
 	if got := released(t, granting(), true, "SIMBA.ACQUIRE m c 1000 SESSION"); len(got) > 0 {
-		t.Errorf("the shutdown called the backend: %q", got)
+		t.Errorf("the shutdown called the backend with %q, want no call", got)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestASessionForgetsExpiredLeases(t *testing.T) {
 	p.nc.Close()
 	s.stop() // after this, the test may read the state of the client
 	if n := len(c.session.byMutex); n >= firstSweep {
-		t.Errorf("the session has %d leases, although all have ended", n)
+		t.Errorf("the session has %d leases, want fewer than firstSweep, because all have ended", n)
 	}
 }
 

@@ -92,13 +92,13 @@ func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 		n := tokenOf(t, p.do(evalOf(g.Acquire, "m", "jvm", "60000")))
 		grew(n)
 		if owner := p.owned("m"); owner != n {
-			t.Errorf("the script got the token %d, SIMBA.OWNER shows %d", n, owner)
+			t.Errorf("the script got the token %d, but SIMBA.OWNER shows %d", n, owner)
 		}
 		p.expect(fmt.Sprint("SIMBA.CHECK m ", n), ":1\r\n")
 		p.expect("GET simba:{m}:token", bulk(strconv.FormatUint(n, 10)))
 		p.expect("GET simba:{m}:fence", bulk(strconv.FormatUint(n, 10)))
 		if again := tokenOf(t, p.do(evalOf(g.Guard, "m", "jvm", "60000"))); again != n {
-			t.Errorf("the token is %d after a renewal, and was %d", again, n)
+			t.Errorf("after a renewal the token is %d, want the same as before, %d", again, n)
 		}
 		p.expect(evalOf(g.Release, "m", "jvm"), ":1\r\n")
 		p.expect("GET simba:{m}:token", "$-1\r\n")
@@ -152,7 +152,7 @@ func (s *site) expectNotices(channels ...string) func(want ...string) {
 			}
 		}
 		if got := sub.do("PING"); !strings.Contains(got, "pong") {
-			s.t.Errorf("the subscriber received %q too", got)
+			s.t.Errorf("the subscriber also received %q, want no further notice", got)
 		}
 	}
 }

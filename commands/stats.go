@@ -14,8 +14,8 @@ type Stats struct {
 	Denials  []Count        // denied requests by the permission that the user lacks
 	Acquires []Count        // requests of SIMBA.ACQUIRE by status, "error" for an error
 	Guards   []Count        // requests of SIMBA.GUARD by status, "error" for an error
-	// Waits are the times of SIMBA.ACQUIRE ... WAIT until the grant. If the request has waited, the
-	// time includes the commit of the grant. If it is granted at once, it does not.
+	// Waits are the times of SIMBA.ACQUIRE ... WAIT until the grant. If a request has waited, its
+	// time includes the commit of the grant, otherwise not.
 	Waits simba.Durations
 
 	// Present values, which RESETSTAT does not reset.
@@ -106,7 +106,6 @@ func (c *client) countSession() {
 	}
 }
 
-// endSession takes the connection out of Commands.sessions.
 func (c *client) endSession() {
 	if c.session.counted {
 		c.x.sessions.Add(-1)

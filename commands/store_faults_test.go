@@ -17,7 +17,6 @@ const misconfigured = "ERR engine mysql misconfigured: table simba_mutex does no
 
 var errNoTable = &simba.MisconfiguredError{Engine: "mysql", Err: errors.New("table simba_mutex does not exist")}
 
-// refusingStore returns a backend whose store refuses each request.
 func refusingStore() *fakeBackend {
 	return &fakeBackend{
 		stats: simba.Stats{Held: -1}, // unknown, so DBSIZE asks the store
@@ -91,7 +90,6 @@ func TestEachFaultOfTheStoreIsLogged(t *testing.T) {
 	})
 }
 
-// failingTicket is a ticket whose wait ends with an error.
 type failingTicket struct{ *oneTicket }
 
 func (s failingTicket) End(simba.EndReason) (simba.Outcome, error) {

@@ -29,9 +29,9 @@ type command struct {
 
 	// run executes the command and writes one reply. An error that it returns is the reply.
 	run func(c *client, args [][]byte) error
-	// keyed runs the command in a transaction of the keyspace. Only commands with keyed can run in
-	// a script, or together with others in the transaction of an EXEC. If run is nil, any other
-	// call has a transaction of its own.
+	// keyed runs the command in a transaction of the keyspace; nil = the command cannot run in one.
+	// EXEC and scripts run several commands in one transaction. If run is nil, each call outside
+	// them has a transaction of its own.
 	keyed keyedCommand
 }
 

@@ -23,15 +23,15 @@ type queuedCommand struct {
 	packed []byte // its arguments, each after its length
 }
 
-// The limits of a transaction's memory. The server sends the array of replies as a whole. So when
-// the replies of an EXEC exceed maxExecReply, EXEC runs no further command.
+// The limits of a transaction's memory. When the replies of an EXEC exceed maxExecReply, EXEC runs
+// no further command.
 const (
 	maxQueuedCommands = 10000
 	maxQueuedBytes    = 8 << 20
 	maxExecReply      = 16 << 20
 
-	// argumentOverhead counts for each argument, beside its length. It is the memory that EXEC
-	// needs to unpack the argument.
+	// argumentOverhead is the memory that EXEC needs to unpack an argument, in bytes.
+	// maxQueuedBytes includes it.
 	argumentOverhead = 40
 )
 
@@ -96,7 +96,6 @@ func (tx *transaction) recycle() {
 	}
 }
 
-// reset empties the transaction and keeps its memory.
 func (tx *transaction) reset() {
 	clear(tx.queue)
 	clear(tx.args[:cap(tx.args)]) // also the arguments beyond the length, from longer commands

@@ -18,8 +18,8 @@ func (x *Commands) RequireAuth() bool {
 	return !u.Enabled() || !u.NeedsNoPassword()
 }
 
-// begin sets the user of a new connection. If the certificate names a user that exists and is on,
-// begin sets this user. Otherwise it sets the default user.
+// begin sets the user of a new connection: the user that the certificate names, if that user exists
+// and is on, else the default user.
 func (c *client) begin() {
 	c.account.Store(c.x.users.Default())
 	// If an operator sets a password later, this connection stays authenticated, as in Redis.
@@ -80,7 +80,7 @@ func (c *client) judge(u *access.User, e *entry, args [][]byte) error {
 	return d.direct()
 }
 
-// noteDenial adds an error to the ACL log and the audit log, if it is a denial.
+// noteDenial adds a denial to the ACL log and the audit log. It ignores other errors.
 func (c *client) noteDenial(err error, context string) {
 	d := (*denial)(nil)
 	if !errors.As(err, &d) {
@@ -126,7 +126,7 @@ func (c *client) endIfRevoked() {
 	}
 }
 
-// mayGoOnListening reports whether the user may keep all subscriptions of the connection, and its
+// mayGoOnListening reports whether the rules allow all subscriptions of the connection, and its
 // MONITOR.
 func (c *client) mayGoOnListening(u *access.User) bool {
 	if u.Unlimited() {

@@ -59,7 +59,7 @@ func newSlowSite(t *testing.T) (c *client, space *slowKeyspace, run func(command
 		t.Helper()
 		for _, command := range commands {
 			if reply := p.do(command); reply[0] == '-' {
-				t.Errorf("%.40s replied %q", command, reply)
+				t.Errorf("%.40s replied %q, want no error", command, reply)
 			}
 		}
 	}
