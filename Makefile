@@ -120,7 +120,8 @@ define CAMPAIGNS_PAGE
 <!-- make campaigns writes this page. Do not edit it. -->
 
 Crashes, kills, handoffs and outages of the last `make campaigns`. [Testing](testing.md) says what
-they attack. Figures of a loaded machine, or of another one, differ.
+they attack. Figures of a loaded machine, or of another one, differ. A kill is repeated if the
+machine stood still meanwhile.
 
 | campaign | engine | count | violations | figures |
 | --- | --- | --- | --- | --- |

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // mute starts a server that never replies. The kernel accepts its connections.
@@ -52,12 +54,7 @@ func TestALoadOnAServerThatHangsFailsAtItsConnect(t *testing.T) {
 		}
 	})
 	t.Run("redis-benchmark", func(t *testing.T) {
-		if _, err := exec.LookPath("redis-benchmark"); err != nil {
-			if os.Getenv("CI") == "true" {
-				t.Fatal(err)
-			}
-			t.Skip("redis-benchmark is not installed")
-		}
+		need.Program(t, "redis-benchmark", "redis-tools")
 		if rate, err := redisBenchmark(addr, []string{"PING"}); err == nil {
 			t.Errorf("redisBenchmark returns %v a second, although the server does not reply", rate)
 		}

@@ -19,7 +19,7 @@ import (
 type Status struct {
 	Version            string `json:"simba_version" doc:"version of the server"`
 	Engine             string `json:"engine" doc:"embedded, redis, mysql or zookeeper"`
-	Store              *bool  `json:"store_up" doc:"whether the store answers; null = the user may not send SIMBA.OWNER"`
+	Store              *bool  `json:"store_up" doc:"whether the store serves requests; null = the user may not ask for the owner of simba-resp:status"`
 	Durability         string `json:"durability" doc:"always, async or memory; empty on other engines than embedded"`
 	SurvivesRestart    bool   `json:"survives_restart" doc:"whether leases survive a restart of the server"`
 	Uptime             *int64 `json:"uptime_ms" doc:"age of the process"`
@@ -61,8 +61,8 @@ func statusCommand() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-The user needs the right to send INFO. The command also asks for the owner of a mutex, to find out
-whether the store answers. Exit code 69: it does not.`
+The user needs the right to send INFO. The command also asks for the owner of the mutex
+simba-resp:status, to find out whether the store serves requests. Exit code 69: it does not.`
 	asJSON = addJSON(cmd)
 	return cmd
 }
@@ -74,16 +74,16 @@ const (
 	probeTimeout = 10 * time.Second
 )
 
-// askStore reports whether the store answers a read, nil if the user may not ask. The error says
-// why the store does not answer. On the engine embedded the server answers itself.
+// askStore reports whether the store serves a read, nil if the user may not ask. The error says why
+// the read failed. On the engine embedded the server is its own store.
 func askStore(ctx context.Context, c *redis.Client) (up *bool, failure error) {
 	_, err := owner(ctx, c.WithTimeout(probeTimeout), probeMutex)
 	var refused redis.Error
 	if errors.As(err, &refused) && strings.HasPrefix(refused.Error(), "NOPERM ") {
 		return nil, nil
 	}
-	answers := err == nil
-	return &answers, err
+	serves := err == nil
+	return &serves, err
 }
 
 // info returns the fields of INFO.
@@ -156,11 +156,11 @@ func printStatus(out io.Writer, addr string, s Status) error {
 	t.row("server", fmt.Sprintf("%s, version %s", addr, s.Version))
 	t.row("engine", engine)
 	if s.Engine != "embedded" {
-		store := "unknown: the user may not send SIMBA.OWNER"
+		store := "unknown: the user may not ask for the owner of " + probeMutex
 		if s.Store != nil && *s.Store {
-			store = "answers"
+			store = "serves requests"
 		} else if s.Store != nil {
-			store = "does not answer"
+			store = "does not serve requests"
 		}
 		t.row("store", store)
 	}

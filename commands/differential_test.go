@@ -3,7 +3,6 @@ package commands
 import (
 	"bufio"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // This server and Redis reply to these commands with the same bytes.
@@ -149,13 +149,7 @@ func shape(reply string) string {
 // realRedis starts a Redis and returns a function that connects to it.
 func realRedis(t testing.TB, args ...string) func(testing.TB) *peer {
 	t.Helper()
-	bin, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("redis-server is not installed")
-		}
-		t.Skip("nothing to compare with: redis-server is not installed (apt-get install redis-server)")
-	}
+	bin := need.Program(t, "redis-server", "redis-server")
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	args = append([]string{"--port", "0", "--unixsocket", socket, "--save", "", "--daemonize", "no"}, args...)
 	cmd := exec.Command(bin, args...)

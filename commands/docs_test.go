@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 var update = cli.Bool("update", false, "rewrite docs/reference/commands.md")
@@ -169,13 +171,7 @@ func TestDocsHaveTheFormThatClientsParse(t *testing.T) {
 
 // TestRedisCliHelps runs the real redis-cli, which makes its help and hints from COMMAND DOCS.
 func TestRedisCliHelps(t *testing.T) {
-	if _, err := exec.LookPath("redis-cli"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("redis-cli is not installed")
-		}
-		t.Log("NOT TRIED: redis-cli is not installed")
-		return
-	}
+	need.Program(t, "redis-cli", "redis-tools")
 	addr := newSite(t, Config{}).listen()
 	_, port, _ := strings.Cut(addr, ":")
 	for _, options := range [][]string{{}, {"-3"}} {

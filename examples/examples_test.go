@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -104,7 +105,7 @@ func TestSameProcessNumberAndHostNameAreTwoContenders(t *testing.T) {
 	t.Parallel()
 	isolated := []string{"unshare", "--pid", "--fork", "--kill-child"}
 	if out, err := exec.Command(isolated[0], append(isolated[1:], "true")...).CombinedOutput(); err != nil {
-		missing(t, fmt.Errorf("no PID namespaces (unshare of util-linux, as root): %w: %s", err, out))
+		need.Missing(t, "no PID namespaces (unshare of util-linux, as root): %v: %s", err, out)
 	}
 	s := simbatest.Start(t)
 	for _, e := range examples {

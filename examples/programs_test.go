@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -92,14 +93,11 @@ func goProgram(name string) func(*testing.T) []string {
 
 func nodeWorker(t *testing.T) []string {
 	t.Helper()
-	for _, tool := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			missing(t, err)
-		}
-	}
+	need.Program(t, "node", "nodejs")
+	need.Program(t, "npm", "npm")
 	dir, err := installWorker()
 	if err != nil {
-		missing(t, err)
+		need.Missing(t, "%v", err)
 	}
 	return []string{"node", filepath.Join(dir, "worker.js")}
 }
@@ -133,7 +131,7 @@ func pythonProgram(name string) func(*testing.T) []string {
 				return []string{python, "python/" + name}
 			}
 		}
-		missing(t, fmt.Errorf("no Python with redis-py (apt-get install python3-redis): %w", last))
+		need.Missing(t, "no Python with redis-py: apt-get install python3-redis: %v", last)
 		return nil
 	}
 }
@@ -141,20 +139,9 @@ func pythonProgram(name string) func(*testing.T) []string {
 func shellLeader(shell string) func(*testing.T) []string {
 	return func(t *testing.T) []string {
 		t.Helper()
-		for _, tool := range []string{shell, "redis-cli", "timeout"} {
-			if _, err := exec.LookPath(tool); err != nil {
-				missing(t, err)
-			}
-		}
+		need.Program(t, shell, shell)
+		need.Program(t, "redis-cli", "redis-tools")
+		need.Program(t, "timeout", "coreutils")
 		return []string{shell, "shell/leader.sh"}
 	}
-}
-
-// missing skips a test that needs something that is not installed. In CI it fails the test instead.
-func missing(t *testing.T, err error) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(err)
-	}
-	t.Skip(err)
 }

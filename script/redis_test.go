@@ -5,24 +5,19 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // realRedis starts a redis-server and returns a connection to it that speaks proto.
 func realRedis(t *testing.T) func(proto int) *wire {
 	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil && os.Getenv("CI") == "true" {
-		t.Fatal("redis-server is not installed")
-	}
-	if err != nil {
-		t.Skip("nothing to compare with: redis-server is not installed (apt-get install redis-server)")
-	}
+	path := need.Program(t, "redis-server", "redis-server")
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "redis.sock")
 	cmd := exec.Command(path, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir)

@@ -45,12 +45,12 @@
 //	ask.go, reply.go, apply.go, counts.go    a request: run a script, parse and apply its reply
 //	scripts.go, lua/                         the scripts
 //	scan.go                                  lists the mutexes
-//	wait.go, ticket.go, waiterstore.go       a wait, from its request to its end
+//	wait.go, ticket.go, wait_ender.go        a wait, from its request to its end
 //	grants.go, orphans.go, recent.go         grants that arrive, and waits that could not be ended
 //	reconcile.go, schedule.go                repairs without a request, and when they are due
 //	upstream.go, pipeline.go, clock.go       from a script to a node, in batches, with deadlines
 //	dial.go, connections.go, writable.go     connections, and how stale ones are found
 //	subscriptions.go, subscriber*.go         pub/sub connections, one for each master
-//	channels.go, messages.go, catch_up.go    what to subscribe to, messages, and what was missed
+//	channels.go, messages.go, catch_up.go    channels, messages, and how missed ones are found
 //	url.go, check.go, lasting.go             the URL, checks at the start, kinds of errors
 package redis

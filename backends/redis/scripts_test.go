@@ -265,16 +265,24 @@ func TestReconcilingExtendsTheExpiryOfTheQueue(t *testing.T) {
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Hour, nil)
 	acquire(t, b, "m", "c", time.Hour, newWaiter())
-	keys := []string{simba.MutexChannel("m") + ":contender", simba.MutexChannel("m") + ":waiting"}
-	for _, key := range keys {
-		if !c.PExpire(t.Context(), key, 2*24*time.Hour).Val() {
-			t.Fatalf("the queue key %s does not exist", key)
-		}
-	}
-	b.reconcile(t.Context(), "m")
-	for _, key := range keys {
-		if left := c.PTTL(t.Context(), key).Val(); left < 3*24*time.Hour {
-			t.Errorf("the queue key %s expires in %v, want more than 3 days", key, left)
+	queue, records := simba.MutexChannel("m")+":contender", simba.MutexChannel("m")+":waiting"
+	soon := 2 * 24 * time.Hour
+	for what, before := range map[string]func(){
+		"both expire in 2 days": func() {
+			c.PExpire(t.Context(), queue, soon)
+			c.PExpire(t.Context(), records, soon)
+		},
+		"the records expire in 2 days, and another program deleted the queue": func() {
+			c.Del(t.Context(), queue)
+			c.PExpire(t.Context(), records, soon)
+		},
+	} {
+		before()
+		b.reconcile(t.Context(), "m")
+		for _, key := range []string{queue, records} {
+			if ttl := c.PTTL(t.Context(), key).Val(); ttl < 3*24*time.Hour {
+				t.Errorf("%s: after a reconciliation %s expires in %v, want more than 3 days", what, key, ttl)
+			}
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // How a request begins to wait for a mutex, and what this server keeps of the wait. ticket.go and
-// waiterstore.go end it.
+// wait_ender.go end it.
 
 // localWait is what this server keeps of a wait besides its proxy.Ticket. It wraps the client's
 // Waiter, and is the Waiter of the ticket's request.

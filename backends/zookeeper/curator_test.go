@@ -17,6 +17,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // jvm is a process with contenders of Curator's LeaderLatch, see testdata/Contender.java.
@@ -31,27 +32,16 @@ type jvm struct {
 // CI is set.
 func startJVM(t testing.TB, servers string) *jvm {
 	t.Helper()
-	missing := func(what string) {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("%s is missing", what)
-		}
-		t.Skipf("%s is missing: install default-jdk-headless and libcurator-recipes-java", what)
-	}
 	var jars []string
 	for _, name := range []string{
 		"curator-framework", "curator-client", "curator-recipes", "zookeeper", "zookeeper-jute", "guava", "slf4j-api", "slf4j-nop",
 		"netty-all", "netty-buffer", "netty-common", "netty-handler", "netty-transport",
 	} {
 		jar := filepath.Join("/usr/share/java", name+".jar")
-		if _, err := os.Stat(jar); err != nil {
-			missing(jar)
-		}
+		need.File(t, jar, "libcurator-recipes-java")
 		jars = append(jars, jar)
 	}
-	javac, err := exec.LookPath("javac")
-	if err != nil {
-		missing("javac")
-	}
+	javac := need.Program(t, "javac", "default-jdk-headless")
 	dir := t.TempDir()
 	path := strings.Join(append(jars, dir), string(os.PathListSeparator))
 	if out, err := exec.Command(javac, "-cp", path, "-d", dir, "testdata/Contender.java").CombinedOutput(); err != nil {

@@ -95,13 +95,13 @@ func TestStatusSaysWhetherTheStoreAnswers(t *testing.T) {
 	users := writeUsers(t, "user default on nopass ~* &* +@all", "user blind on >pen +info +hello +ping")
 	s := simbatest.Start(t, append(store.Flags(link.Addr()), "--aclfile", users)...)
 	blind := "redis://blind:pen@" + s.Addr
-	if out := must(t, url(s), "status"); !regexp.MustCompile(`(?m)^store +answers$`).MatchString(out) {
+	if out := must(t, url(s), "status"); !regexp.MustCompile(`(?m)^store +serves requests$`).MatchString(out) {
 		t.Errorf("status prints\n%s", out)
 	}
 	link.Refuse()
 	r := run(t, url(s), "status")
 	r.fails(t, 69, "TRYAGAIN engine redis unavailable")
-	if !regexp.MustCompile(`(?m)^store +does not answer$`).MatchString(r.out) {
+	if !regexp.MustCompile(`(?m)^store +does not serve requests$`).MatchString(r.out) {
 		t.Errorf("during an outage status prints\n%s", r.out)
 	}
 	r = run(t, url(s), "status", "--json")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -19,11 +20,8 @@ func unshared(t *testing.T, flags ...string) []string {
 	t.Helper()
 	words := append([]string{"unshare"}, flags...)
 	out, err := exec.Command(words[0], append(words[1:], "true")...).CombinedOutput()
-	if err != nil && os.Getenv("CI") == "true" {
-		t.Fatalf("%v: %v: %s", words, err, out)
-	}
 	if err != nil {
-		t.Skipf("%v: %v: %s", words, err, out)
+		need.Missing(t, "namespaces by %v: %v: %s", words, err, out)
 	}
 	return words
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -27,13 +27,8 @@ const itselfTTL, itselfTransition = 5 * time.Second, time.Second
 func simbaJars(t testing.TB, version string) string {
 	t.Helper()
 	const ivy = "/usr/share/java/ivy.jar"
-	java, javac := stores.Need(t, "java", "default-jdk-headless"), stores.Need(t, "javac", "default-jdk-headless")
-	if _, err := os.Stat(ivy); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("%s is missing: install ivy", ivy)
-		}
-		t.Skipf("%s is missing: install ivy", ivy)
-	}
+	java, javac := need.Program(t, "java", "default-jdk-headless"), need.Program(t, "javac", "default-jdk-headless")
+	need.File(t, ivy, "ivy")
 	dir := filepath.Join(scratch, "simba-"+version)
 	resolve := exec.Command(java, "-Dsimba="+version, "-jar", ivy, "-ivy", filepath.Join("jvm", "ivy.xml"),
 		"-confs", "default", "-types", "jar", "bundle", "-retrieve", filepath.Join(dir, "[artifact]-[revision].[ext]"))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -112,7 +112,7 @@ func (r *round) join(w *waiter) error {
 		for _, a := range request {
 			args = append(args, fmt.Sprint(a))
 		}
-		w.proc = simbatest.Run(r.t, stores.Need(r.t, "redis-cli", "redis-tools"), args...)
+		w.proc = simbatest.Run(r.t, need.Program(r.t, "redis-cli", "redis-tools"), args...)
 		return nil
 	}
 	addr := r.addr

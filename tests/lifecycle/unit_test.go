@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/persist"
+	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -25,12 +26,7 @@ const (
 // analyze runs systemd-analyze and returns what it writes.
 func analyze(t *testing.T, args ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath("systemd-analyze"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip("systemd-analyze is not installed: see tools/install")
-	}
+	need.Program(t, "systemd-analyze", "systemd")
 	out, err := exec.Command("systemd-analyze", args...).CombinedOutput()
 	if err != nil {
 		t.Errorf("systemd-analyze %v: %v\n%s", args, err, out)

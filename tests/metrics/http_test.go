@@ -16,6 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/monitor"
 	"github.com/simba-resp/simba-resp/tests/certs"
+	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -169,7 +170,7 @@ func TestHTTPAddressInUseIsRefused(t *testing.T) {
 }
 
 func TestScrapePassesPromtool(t *testing.T) {
-	promtool := stores.Need(t, "promtool", "prometheus")
+	promtool := need.Program(t, "promtool", "prometheus")
 	s := start(t, "--metrics-mutexes", "m*")
 	for _, words := range [][]any{
 		{"SIMBA.ACQUIRE", `m"\`, "a", hour}, {"SET", "m\xff", "value", "NX", "PX", hour}, {"SIMBA.ACQUIRE", "m-größe", "a", hour},

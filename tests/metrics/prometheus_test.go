@@ -15,6 +15,7 @@ import (
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/certs"
+	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -29,7 +30,7 @@ type prometheus struct {
 // every second, and alerts fire after one second.
 func startPrometheus(t *testing.T, a *certs.Authority, servers [2]*server) *prometheus {
 	t.Helper()
-	program := stores.Need(t, "prometheus", "prometheus")
+	program := need.Program(t, "prometheus", "prometheus")
 	dir := t.TempDir()
 	a.Write(t, dir, "simba-resp")
 	config := read(t, rulesDir, "prometheus.yml")
@@ -186,7 +187,7 @@ func load(t *testing.T, s *server) {
 // An alert whose expression has a wrong label would never fire. So the test checks that all series
 // in the rules exist, too.
 func TestQueriesOfDashboardAndRulesReturnData(t *testing.T) {
-	stores.Need(t, "prometheus", "prometheus")
+	need.Program(t, "prometheus", "prometheus")
 	store, authority := stores.Redis(t), certs.NewAuthority(t, "test")
 	embedded := startScraped(t, authority, "--metrics-mutexes", "m:*")
 	proxy := startScraped(t, authority, "--engine", "redis", "--redis-url", "redis://"+store.Addr, "--backend-timeout", "500ms")

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/monitor"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 const (
@@ -30,7 +30,7 @@ func read(t *testing.T, path ...string) string {
 }
 
 func TestRulesPassPromtool(t *testing.T) {
-	promtool := stores.Need(t, "promtool", "prometheus")
+	promtool := need.Program(t, "promtool", "prometheus")
 	for _, args := range [][]string{{"check", "rules", "rules.yml"}, {"test", "rules", "rules_test.yml"}} {
 		cmd := exec.Command(promtool, args...)
 		cmd.Dir = rulesDir

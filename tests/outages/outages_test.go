@@ -96,11 +96,9 @@ func (o *outages) play(times int, rng *rand.Rand) {
 	o.among(func(*crowd) {}) // so that caches and pools are filled
 	goroutines, files := o.goroutines(), o.files()
 	var recoveries simbatest.Latencies
-	ways := make(map[string]int)
 	o.among(func(c *crowd) {
 		for i := range times {
 			way := []string{"refused", "reset", "blackholed"}[rng.IntN(3)]
-			ways[way]++
 			switch way {
 			case "refused":
 				o.link.Refuse()
@@ -127,8 +125,8 @@ func (o *outages) play(times int, rng *rand.Rand) {
 	})
 	goroutinesAfter := o.backTo("goroutines", goroutines, o.goroutines)
 	filesAfter := o.backTo("open files", files, o.files)
-	o.t.Counted(times, "%d refused, %d reset, %d blackholed; errors after: %v; served again after: %v; goroutines %d, then %d; open files %d, then %d",
-		ways["refused"], ways["reset"], ways["blackholed"], o.failures, recoveries, goroutines, goroutinesAfter, files, filesAfter)
+	o.t.Counted(times, "errors after at most %v, served again after at most %v; goroutines %d, then %d; open files %d, then %d",
+		o.failures.Longest(), recoveries.Longest(), goroutines, goroutinesAfter, files, filesAfter)
 }
 
 // among runs clients of each kind, and calls do. It returns when each client has been served.

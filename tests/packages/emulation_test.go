@@ -3,13 +3,14 @@
 package packages
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 func TestPackageOfTheOtherProcessorServesUnderEmulation(t *testing.T) {
@@ -18,12 +19,7 @@ func TestPackageOfTheOtherProcessorServesUnderEmulation(t *testing.T) {
 		arch, emulator = "amd64", "qemu-x86_64-static"
 	}
 	deb := artifact(t, "*_linux_"+arch+".deb")
-	if _, err := exec.LookPath(emulator); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skipf("THE BINARY FOR %s IS NOT TESTED: to run it, apt-get install qemu-user-static", arch)
-	}
+	need.Program(t, emulator, "qemu-user-static")
 	dir := t.TempDir()
 	run(t, "dpkg-deb", "--extract", deb, dir)
 	server := filepath.Join(dir, binary)

@@ -3,9 +3,10 @@ package protocol
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // source is the path, in the user's cache folder, at which tools/install puts Redis' source.
@@ -19,14 +20,15 @@ const functionFlush = "\n    r function flush\n"
 // its own folder.
 func suite(t *testing.T) string {
 	t.Helper()
-	need(t, hasProgram("tclsh"), "tclsh")
+	need.Program(t, "tclsh", "tcl")
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
 	}
 	tests := filepath.Join(cache, source, "tests")
-	_, err = os.Stat(filepath.Join(tests, "test_helper.tcl"))
-	need(t, err == nil, tests)
+	if _, err := os.Stat(filepath.Join(tests, "test_helper.tcl")); err != nil {
+		need.Missing(t, "Redis' test suite is not in %s: run tools/install", tests)
+	}
 
 	dir := t.TempDir()
 	if err := os.CopyFS(filepath.Join(dir, "tests"), os.DirFS(tests)); err != nil {
@@ -45,21 +47,4 @@ func suite(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
-}
-
-func hasProgram(name string) bool {
-	_, err := exec.LookPath(name)
-	return err == nil
-}
-
-// need skips the test if a requirement is missing. With CI=true it fails the test.
-func need(t *testing.T, there bool, what string) {
-	t.Helper()
-	switch {
-	case there:
-	case os.Getenv("CI") == "true":
-		t.Fatalf("%s is missing: run tools/install", what)
-	default:
-		t.Skipf("NOT TESTED: %s is missing: run tools/install", what)
-	}
 }

@@ -22,6 +22,12 @@ func (l Latencies) Quantile(q float64) time.Duration {
 
 // String returns p50, p99, p99.9 and the longest duration as text.
 func (l Latencies) String() string {
-	round := func(q float64) time.Duration { return l.Quantile(q).Round(100 * time.Microsecond) }
-	return fmt.Sprintf("p50 %v, p99 %v, p99.9 %v, max %v", round(0.5), round(0.99), round(0.999), round(1))
+	return fmt.Sprintf("p50 %v, p99 %v, p99.9 %v, max %v", l.rounded(0.5), l.rounded(0.99), l.rounded(0.999), l.Longest())
+}
+
+// Longest returns the longest duration, rounded to 0.1 ms.
+func (l Latencies) Longest() time.Duration { return l.rounded(1) }
+
+func (l Latencies) rounded(q float64) time.Duration {
+	return l.Quantile(q).Round(100 * time.Microsecond)
 }

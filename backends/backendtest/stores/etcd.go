@@ -5,13 +5,15 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // Etcd starts an etcd with one member.
 func Etcd(t TB, args ...string) *Server {
 	t.Helper()
 	client, peer := FreePort(t), FreePort(t)
-	s := &Server{Addr: local(client), Dir: Scratch(t), program: Need(t, "etcd", "etcd-server")}
+	s := &Server{Addr: local(client), Dir: Scratch(t), program: need.Program(t, "etcd", "etcd-server")}
 	url, peers := "http://"+s.Addr, "http://127.0.0.1:"+strconv.Itoa(peer)
 	s.args = append([]string{
 		"--name", "one", "--data-dir", s.Dir + "/data", "--log-level", "warn",

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // MariaDB starts a MariaDB with an empty database "simba" and the user root without a password
@@ -27,7 +29,7 @@ const initFile = "begin.sql"
 
 func mariaDB(t TB, begin []string, args ...string) *Server {
 	t.Helper()
-	program := Need(t, "mariadbd", "mariadb-server")
+	program := need.Program(t, "mariadbd", "mariadb-server")
 	port := FreePort(t)
 	s := &Server{Addr: local(port), Dir: Scratch(t), program: program}
 	tmp := filepath.Join(s.Dir, "tmp")
@@ -43,7 +45,7 @@ func mariaDB(t TB, begin []string, args ...string) *Server {
 	if os.Geteuid() == 0 {
 		testOptions = append(testOptions, "--user=root") // else it refuses to run as root
 	}
-	install := exec.Command(Need(t, "mariadb-install-db", "mariadb-server"),
+	install := exec.Command(need.Program(t, "mariadb-install-db", "mariadb-server"),
 		append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"}, testOptions...)...)
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("mariadb-install-db: %v\n%s", err, tail(string(out), 30))

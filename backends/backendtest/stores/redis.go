@@ -2,6 +2,8 @@ package stores
 
 import (
 	"strconv"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // Redis starts a redis-server that keeps its data through Stop and Kill, in an append only file
@@ -18,7 +20,7 @@ func redisServer(t TB, args ...string) *Server {
 	s := &Server{
 		Addr:    local(port),
 		Dir:     Scratch(t),
-		program: Need(t, "redis-server", "redis-server"),
+		program: need.Program(t, "redis-server", "redis-server"),
 	}
 	s.args = append([]string{
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", s.Dir,

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // Sentinel is a Redis primary with one replica and three sentinels. Two of them must agree that the
@@ -68,7 +70,7 @@ func (s *Sentinel) Hold(t TB) {
 func (s *Sentinel) watcher(t TB, host, port string) *Server {
 	t.Helper()
 	own := FreePort(t)
-	w := &Server{Addr: local(own), Dir: Scratch(t), program: Need(t, "redis-server", "redis-server")}
+	w := &Server{Addr: local(own), Dir: Scratch(t), program: need.Program(t, "redis-server", "redis-server")}
 	conf := fmt.Sprintf(`port %d
 bind 127.0.0.1
 dir %s

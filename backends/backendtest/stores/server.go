@@ -213,30 +213,6 @@ func (p *process) signal(sig syscall.Signal) {
 	_ = p.cmd.Process.Signal(sig) // fails if the process has ended
 }
 
-// Need returns the path of a program, and skips the test if it is missing.
-func Need(t TB, program, pkg string) string {
-	t.Helper()
-	path, err := exec.LookPath(program)
-	if err != nil {
-		// Debian installs servers in folders that are not in every PATH.
-		for _, dir := range []string{"/usr/sbin", "/usr/local/sbin"} {
-			if found, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
-				return found
-			}
-		}
-		missing(t, program, pkg)
-	}
-	return path
-}
-
-func missing(t TB, what, pkg string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("%s is missing: apt-get install %s", what, pkg)
-	}
-	t.Skipf("NOT TESTED: %s is missing: apt-get install %s", what, pkg)
-}
-
 // answers returns nil if the server's reply to a request contains one of the wanted texts.
 func answers(addr, request string, want ...string) error {
 	c, err := net.DialTimeout("tcp", addr, time.Second)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // zookeeperJar's manifest names the other jars that it needs.
@@ -83,10 +85,8 @@ var testOptions = []string{"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLeve
 
 func zookeeper(t TB, options ...string) *Server {
 	t.Helper()
-	java := Need(t, "java", "default-jre-headless")
-	if _, err := os.Stat(zookeeperJar); err != nil {
-		missing(t, zookeeperJar, "zookeeper")
-	}
+	java := need.Program(t, "java", "default-jre-headless")
+	need.File(t, zookeeperJar, "zookeeper")
 	s := &Server{Addr: local(FreePort(t)), Dir: Scratch(t), program: java}
 	s.args = append(options[:len(options):len(options)],
 		"-Dzookeeper.preAllocSize=64",

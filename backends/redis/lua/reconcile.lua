@@ -46,10 +46,7 @@ end
 -- Renewals do not write the queue. So its expiry is extended here, at most once a day. A queue
 -- without expiry is another program's.
 local queueRemaining = call('PTTL', queue)
-if queueRemaining >= 0 and queueRemaining < KEEP - DAY then
-  call('PEXPIRE', queue, KEEP)
-  call('PEXPIRE', waiting, KEEP)
-end
+if queueRemaining >= 0 and queueRemaining < KEEP - DAY then extendQueue() end
 
 -- An earlier notice to the polling contender may have gone to a subscription that has ended. So the
 -- contender is notified again.

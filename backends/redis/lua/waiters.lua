@@ -20,6 +20,13 @@ local function readWaiter(c)
   return kind, t, tr, wserver, wticket, wsession, since, lapses, notified, score
 end
 
+-- extendQueue lets the queue and its records live for KEEP from now. Both must expire together: a
+-- waiter needs its entry and its record.
+local function extendQueue()
+  call('PEXPIRE', queue, KEEP)
+  call('PEXPIRE', waiting, KEEP)
+end
+
 local function writeWaiter(c, ...) call('HSET', waiting, c, cmsgpack.pack(...)) end
 
 -- restoreEntries gives waiters their queue entries back. Other programs remove them: a release of
@@ -39,7 +46,7 @@ local function restoreEntries()
       lost = true
     end
   end
-  call('PEXPIRE', queue, KEEP)
+  extendQueue()
   if lost and reserved ~= '' then endReservation() end
 end
 
@@ -174,8 +181,7 @@ local function handOff(me)
         else
           if notified ~= token and (there or not kind) then
             writeWaiter(c, 'x', 0, 0, '', '', '', now, now + grace, there and token or -1, score or call('ZSCORE', queue, c))
-            call('PEXPIRE', waiting, KEEP)
-            call('PEXPIRE', queue, KEEP)
+            extendQueue()
           end
           from = from + 1
         end
@@ -225,8 +231,7 @@ local function enqueue(c, kind, t, tr, s, ticket, original)
   else
     writeWaiter(c, kind, t, tr, server, ticket, s, since or now, 0, -1, score)
   end
-  call('PEXPIRE', queue, KEEP)
-  call('PEXPIRE', waiting, KEEP)
+  extendQueue()
   if not since then event('queued', c, '0', '') end
   return score
 end
