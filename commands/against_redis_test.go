@@ -214,8 +214,8 @@ func (c *comparison) compare(t *testing.T, data []byte, piece int, password bool
 	theirs := askRedis(t, p.theirs(t), p.reset[1], data, piece)
 	if password && theirs.closed && !ours.closed {
 		// Redis closes an unauthenticated connection with more than 1 KiB of unread replies
-		// (CVE-2025-21605). It does so only after about 5 s, when this machine is overloaded. So
-		// try again.
+		// (CVE-2025-21605). It does so only after about 5 s. Since only an overloaded machine takes
+		// so long, try again.
 		flush()
 		theirs = askRedis(t, p.theirs(t), p.reset[1], data, piece)
 	}

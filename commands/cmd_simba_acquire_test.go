@@ -243,7 +243,7 @@ func TestAGrantIsTheReplyWhateverEndsTheWait(t *testing.T) {
 			ticket.grant() // does not wake the waiter
 			end.by(s)
 			if got := status(p.reply()); got != "acquired" {
-				t.Errorf("%s: status %q, want acquired", end.name, got)
+				t.Errorf("after %s SIMBA.ACQUIRE replied the status %q, want acquired", end.name, got)
 			}
 		})
 	}
@@ -304,7 +304,7 @@ func TestADisconnectedWaiterStaysQueuedAsPolling(t *testing.T) {
 	})
 }
 
-// deadEnd is a connection whose writes fail, except the first ones.
+// deadEnd is a connection on which a number of writes succeed, and later writes fail.
 type deadEnd struct {
 	net.Conn
 	writes int

@@ -9,9 +9,9 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// sessionLeases are the leases that SESSION bound to one connection, by mutex. The backend stores
-// the session of each lease too. When a session ends, the backend does not release a lease that
-// another session has taken meanwhile.
+// sessionLeases are the leases that the option SESSION bound to one connection, by mutex. The
+// backend stores the session of each lease too. When a session ends, the backend does not release a
+// lease that another session has taken meanwhile.
 type sessionLeases struct {
 	byMutex map[string]boundLease
 	sweepAt int  // the number of leases at which bind calls sweepSession

@@ -38,7 +38,7 @@ func TestScriptsOfEverySimbaReplyAsOnRedisForEveryMutexName(t *testing.T) {
 	for _, g := range seeds.Generations {
 		for _, m := range anyNames {
 			t.Run(fmt.Sprintf("%s %.20q", g.Name, m), func(t *testing.T) {
-				persist := "PERSIST " + strconv.Quote(seeds.Lease(m)) // so that PTTL replies -1
+				persist := "PERSIST " + strconv.Quote(seeds.Lease(m)) // scripts then get PTTL -1
 				there := "EXISTS " + strconv.Quote(seeds.Lease(m))
 				if g.Tokens { // the other generations have a token only here
 					there += " " + strconv.Quote(seeds.Token(m))
@@ -117,7 +117,7 @@ func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 		p.expect("GET simba:{m}:token", bulk(strconv.FormatUint(last, 10)))
 		p.expect("DEL m", ":1\r\n")
 
-		p.do(evalOf(generation(t, "3.1").Acquire, "m", "old", "60000")) // gets a token too
+		p.do(evalOf(generation(t, "3.1").Acquire, "m", "old", "60000")) // 3.1 gets a token too
 		grew(p.owned("m"))
 		p.expect(evalOf(generation(t, "3.1").Release, "m", "old"), ":1\r\n")
 
