@@ -21,8 +21,8 @@ const (
 )
 
 // Crash repeatedly kills and starts the store while contenders acquire, renew and release. After
-// each start the servers must report the state in the replies: owner, token and end of the TTL
-// window, or a free mutex after a release. A request without a reply may have been done or not.
+// each start the servers must confirm the replies: owner, token and end of the TTL window. A
+// released mutex must be free. A request without a reply may have been done or not.
 //
 // The test fails if an engine replies before the store has confirmed the change. It cannot find a
 // missing fsync, since a killed process leaves its files as they are. So the promise has the
