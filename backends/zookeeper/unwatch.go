@@ -41,7 +41,6 @@ func (b *Backend) stopUnwantedWatchers() {
 	}
 }
 
-// hasSubscribers reports whether a client subscribes to a channel of the mutex.
 func (b *Backend) hasSubscribers(m *mutex) bool {
 	b.mu.Lock()
 	var contenders []string
