@@ -44,7 +44,7 @@ func TestConformanceOfAnEnsemble(t *testing.T) {
 	})
 }
 
-// A lease survives the leader as long as its server's session lives.
+// When the ensemble elects a new leader, the sessions and their leases live on.
 func TestKillingTheLeaderNeverMakesTwoOwners(t *testing.T) {
 	e := stores.ZooKeeperEnsemble(t, 3)
 	backendtest.Hammer(t, backendtest.Engine{
