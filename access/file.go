@@ -73,7 +73,7 @@ func parse(c *Catalog, path string, text []byte) (map[string]*User, Errors) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(users)) {
 		if other := overlapping(users, name); other != "" {
-			wrong = append(wrong, &FileError{path, lines[name], fmt.Sprintf("the user '%s' could act as '%s': give it rules as:", other, name)})
+			wrong = append(wrong, &FileError{path, lines[name], fmt.Sprintf("the user '%s' could act as '%s': give '%s' rules as:", other, name, other)})
 		}
 	}
 	return users, wrong

@@ -14,9 +14,8 @@ import (
 // Two kinds of nodes ahead of a new one need care. Those of polling waiters that missed their
 // reservation are deleted. An older node of the same contender replaces the new one.
 
-// removeMissedAhead deletes nodes from the front of the queue, as long as they belong to polling
-// waiters that missed their reservation or were unreachable. It returns how many of the nodes ahead
-// are left.
+// removeMissedAhead calls removeIfMissed for the nodes from the front of the queue, until it keeps
+// one. It returns how many of the nodes ahead are left.
 func (b *Backend) removeMissedAhead(ctx context.Context, s *session, mutex string, ahead []string) (left int, err error) {
 	for i, child := range ahead {
 		if removed, err := b.removeIfMissed(ctx, s, mutex, child); err != nil || !removed {

@@ -1,17 +1,17 @@
-// Package zookeeper keeps mutexes in ZooKeeper (3.5 or later). It uses the recipe of Curator's
-// LeaderLatch. So contenders of Simba on the JVM and clients of any number of these servers compete
-// for the same mutexes.
+// Package zookeeper keeps mutexes in an ensemble of ZooKeeper servers (3.5 or later). It uses the
+// recipe of Curator's LeaderLatch. So contenders of Simba on the JVM and clients of any number of
+// these servers compete for the same mutexes.
 //
 //	/simba/<mutex>/_c_<guid>-latch-<number>  ephemeral: a contender's latch node; its data is
 //	                                         the contender id
 //	/simba-leases/<guid>                     ephemeral: the latch node's lease node, see record
 //	/simba-leases/session-<tag>              ephemeral: the marker of a session
 //
-// The contender whose latch node is the first by number owns the mutex. The other latch nodes are
-// the queue. The node /simba/<mutex> is a container: the engine creates it when needed, and
-// ZooKeeper deletes it some time after its last child. The fencing token is the czxid of the
-// owner's latch node: the id of the transaction that created the node. It grows even when a new
-// container begins its numbers again.
+// The first latch node by number is the owner's, or that of a polling waiter with a reservation. The
+// other latch nodes are the queue. The node /simba/<mutex> is a container: the engine creates it
+// when needed, and ZooKeeper deletes it some time after its last child. The fencing token is the
+// czxid of the owner's latch node: the id of the transaction that created the node. It grows even
+// when a new container begins its numbers again.
 //
 // ZooKeeper has sessions but no leases. The server in whose session a latch node was created is the
 // node's creator. It ends the lease by its own monotonic clock and deletes the node. One step
@@ -21,7 +21,10 @@
 //
 // A request to create or delete a node may have no answer. The node is then an orphan: it may exist
 // although no client knows of it. Its server looks for the node until it is certainly gone
-// (orphans.go). It keeps the node if the contender has continued with it through another server.
+// (orphans.go). The server keeps the node if the contender has continued with it through another
+// server.
+//
+// These are the requests of each command. A multi is a transaction of ZooKeeper.
 //
 //	ACQUIRE   one multi: create both nodes, write the mutex' node. The answer has the token, the
 //	          clock of the ensemble's leader and the number of latch nodes. If it is 1, the
@@ -46,11 +49,11 @@
 //
 // A node lives as long as its session. While the ensemble cannot be reached, every request fails.
 // This server gives up the session and all its leases two thirds of the session timeout after the
-// last confirmed exchange. That is before the ensemble can let another contender in. Other servers
-// may renew these leases while the ensemble still has the session. So this server closes the old
-// session when its timeout has passed. It uses a new session only when the old session's marker is
-// gone. It then queues the remaining waiters again, at the end of the queue. A server has several
-// sessions, and each mutex belongs to one of them.
+// last confirmed exchange with the ensemble's leader. That is before the ensemble can let another
+// contender in. Other servers may renew these leases while the ensemble still has the session. So
+// this server closes the old session when its timeout has passed. It uses a new session only when
+// the old session's marker is gone. It then queues the remaining waiters again, at the end of the
+// queue. A server has several sessions, and each mutex belongs to one of them.
 //
 // Differences from the other engines:
 //

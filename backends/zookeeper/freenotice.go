@@ -3,9 +3,9 @@ package zookeeper
 import "github.com/simba-resp/simba-resp"
 
 // announceFree publishes that a mutex is free and has no waiter, once for each tenure. reserved
-// says that the mutex was reserved for a waiter after the tenure. After an expiry, announceFree
-// usually publishes nothing, since contenders know when a lease ends. It does so if the lease ended
-// with its session, or if reserved is true.
+// says that the mutex was reserved for a waiter after the tenure. Contenders know when a lease
+// expires. So announceFree publishes nothing after an expiry, unless the lease ended with its
+// session or reserved is true.
 func (b *Backend) announceFree(mutex string, reserved bool) {
 	last, _ := b.eventLog.Last(mutex)
 	switch last.Kind {

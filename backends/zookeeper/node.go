@@ -27,14 +27,14 @@ type mutex struct {
 
 // node is a contender's latch node and its lease node, as this server knows them. The server in
 // whose session the node was created is its creator, which ends the lease. A foreign node has
-// another creator. This server knows it because its contender asks here.
+// another creator. This server knows a foreign node because its contender asks here.
 type node struct {
 	s            *session
 	mutex        string
 	contender    string
 	guid         guid
 	child        string // name of the latch node
-	token        uint64 // its czxid
+	token        uint64 // czxid of the latch node
 	foreign      bool
 	bare         bool      // a JVM's node, without a lease node
 	made         time.Time // when this server first knew that the node exists

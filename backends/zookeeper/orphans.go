@@ -93,8 +93,8 @@ func (b *Backend) reconcile(ctx context.Context, s *session, k nodeKey) error {
 	return nil
 }
 
-// deleteOrphan deletes an orphan's nodes. It keeps them if the contender has continued with them
-// through another server.
+// deleteOrphan deletes an orphan's nodes, unless the contender has continued with them through
+// another server.
 func (b *Backend) deleteOrphan(ctx context.Context, s *session, k nodeKey, g guid, version int32) error {
 	for {
 		child, err := s.find(ctx, k.mutex, g)

@@ -129,8 +129,8 @@ func asUnknownIfUncertain(err error) error {
 	return err
 }
 
-// grantedLocked reports whether on is asWaiter, but the contender already owns the mutex or is
-// about to.
+// grantedLocked reports whether on is asWaiter, but the contender owns the mutex by now or a grant
+// is in progress.
 func (n *node) grantedLocked(on condition) bool {
 	return on == asWaiter && !n.bare && (n.becomingOwner || n.kind == kindOwner)
 }
@@ -152,9 +152,10 @@ func (b *Backend) removeOnce(ctx context.Context, n *node, why simba.Event, on c
 	return err
 }
 
-// nextLocked returns the node that the step which ends n's tenure can make the owner's, or nil. It
-// is the node of a blocked waiter of this server. This server created all nodes ahead of it, so no
-// other node is in between.
+// The step that ends n's tenure can also grant the mutex to the next waiter. nextLocked returns
+// that waiter's node, or nil if this is not possible. The waiter must be blocked at this server.
+// This server must have created all nodes ahead of the waiter's, so that no other node is in
+// between.
 func (b *Backend) nextLocked(m *mutex, n *node) (next *node) {
 	if n.kind != kindOwner || n.foreign {
 		return nil
@@ -193,9 +194,9 @@ type nextOwner struct {
 	version int32
 }
 
-// delete deletes a latch node and its lease node in one step, if the lease node has the version (-1
-// = any). If h is not nil, the same step makes h the owner's node, and stat is that of h's lease
-// node. If count is true and h is nil, left is how many latch nodes are left, else -1.
+// delete deletes a latch node and its lease node in one step. The lease node must have the version;
+// -1 means any. If h is not nil, the same step makes h the owner's node, and stat is that of h's
+// lease node. If count is true and h is nil, left is how many latch nodes are left, else -1.
 func (s *session) delete(ctx context.Context, n *node, version int32, h *nextOwner, count bool) (stat *zk.Stat, left int, err error) {
 	ops := []any{&zk.DeleteRequest{Path: s.latch(n.mutex, n.child), Version: -1}}
 	if !n.bare {

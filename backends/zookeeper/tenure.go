@@ -69,8 +69,8 @@ func (b *Backend) becomeOwner(ctx context.Context, n *node, r simba.AcquireReque
 	return b.ownOutcome(n, simba.StatusAcquired), true, nil
 }
 
-// setUnacknowledged sets the flag again after a renewal has cleared it. The client of a blocked
-// request may leave before it receives the reply.
+// setUnacknowledged sets the flag, which each renewal clears. The client of a blocked request may
+// leave before it receives the reply.
 func (b *Backend) setUnacknowledged(n *node, unacknowledged bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

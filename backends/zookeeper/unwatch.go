@@ -4,7 +4,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// stopUnwantedWatchers periodically stops watchers that no client needs.
 func (b *Backend) stopUnwantedWatchers() {
 	for b.pause(unwantedCheckInterval) {
 		b.mu.Lock()
