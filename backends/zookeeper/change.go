@@ -320,8 +320,7 @@ func (b *Backend) leaseChanged(g guid) {
 
 // adoptLocked sets a node to the state in its record. If another server renewed the lease, this
 // server counts the windows from now. So it never ends the lease too early, and does not depend on
-// the ensemble's clock. If this server already measures the same lease, the flag Over does not
-// change the windows.
+// the ensemble's clock. The flag Over changes no windows that this server already counts.
 func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
 	now := time.Now()
 	since := now

@@ -16,7 +16,6 @@ import (
 // In these tests a tenure or a wait ends. At the same time another server, or another request, uses
 // the same node.
 
-// must fails the test if a preparing step fails.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -24,7 +23,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// acquireAs makes an ACQUIRE without WAIT and checks its status.
 func acquireAs(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Status) {
 	t.Helper()
 	r.TTL = time.Minute

@@ -15,7 +15,6 @@ const (
 	suiteSession = 8 * time.Second
 )
 
-// opener returns a function that opens servers on an ensemble.
 func opener(servers string) backendtest.Opener {
 	return func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
 		t.Helper()

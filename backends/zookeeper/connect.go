@@ -27,7 +27,6 @@ func (b *Backend) join(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// firstSession opens a session and checks the ensemble.
 func (b *Backend) firstSession(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
@@ -90,7 +89,6 @@ func (b *Backend) diagnose(context.Context) error {
 	return fmt.Errorf("cannot connect: %w", last)
 }
 
-// check checks the chroot, the rights and the ensemble's version.
 func (b *Backend) check(ctx context.Context, s *session) error {
 	if s.root != "" {
 		_, err := s.get(ctx, s.root)

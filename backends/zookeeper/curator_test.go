@@ -84,7 +84,6 @@ func startJVM(t testing.TB, servers string) *jvm {
 	return j
 }
 
-// events returns the channel of the JVM's reports about a contender.
 func (j *jvm) events(id string) chan string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

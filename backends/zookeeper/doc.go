@@ -7,9 +7,9 @@
 //	/simba-leases/<guid>                     ephemeral: the latch node's lease node, see record
 //	/simba-leases/session-<tag>              ephemeral: the marker of a session
 //
-// The first latch node by number is the owner's, or that of a polling waiter with a reservation. The
-// other latch nodes are the queue. The node /simba/<mutex> is a container: the engine creates it
-// when needed, and ZooKeeper deletes it some time after its last child. The fencing token is the
+// The first latch node by number is the owner's, or that of a polling waiter with a reservation.
+// The other latch nodes are the queue. The node /simba/<mutex> is a container: the engine creates
+// it when needed, and ZooKeeper deletes it some time after its last child. The fencing token is the
 // czxid of the owner's latch node: the id of the transaction that created the node. It grows even
 // when a new container begins its numbers again.
 //
@@ -17,7 +17,7 @@
 // node's creator. It ends the lease by its own monotonic clock and deletes the node. One step
 // creates or deletes a latch node and its lease node. Every change names the version of the lease
 // node that its server has read. So a renewal through another server and the end of the lease
-// exclude each other. The creator watches leases that last longer, to see changes by other servers.
+// exclude each other. The creator watches the lease nodes that last longer.
 //
 // A request to create or delete a node may have no answer. The node is then an orphan: it may exist
 // although no client knows of it. Its server looks for the node until it is certainly gone
@@ -41,19 +41,17 @@
 // again. A server that measures the lease by its own clock may still renew it for the same owner.
 // So no lease depends on the ensemble's clock.
 //
-// A new lease node has the kind "asking" until its creator writes the outcome. The creator waits a
-// little before that write, since most leases are over by then. Another server treats an "asking"
-// node as an owner's if it is the first and the list has not changed since its creation. Otherwise
-// that server waits briefly. Other servers count the windows of such an owner from the creation of
-// the node. So the creator does too.
+// A new lease node has the kind "asking" until its creator writes the outcome. Another server
+// treats an "asking" node as an owner's if it is the first and the list has not changed since its
+// creation. Otherwise that server waits briefly. It counts the windows from the creation of the
+// node, so the creator does the same.
 //
-// A node lives as long as its session. While the ensemble cannot be reached, every request fails.
-// This server gives up the session and all its leases two thirds of the session timeout after the
-// last confirmed exchange with the ensemble's leader. That is before the ensemble can let another
-// contender in. Other servers may renew these leases while the ensemble still has the session. So
-// this server closes the old session when its timeout has passed. It uses a new session only when
-// the old session's marker is gone. It then queues the remaining waiters again, at the end of the
-// queue. A server has several sessions, and each mutex belongs to one of them.
+// A node lives as long as its session. This server gives up the session and all its leases two
+// thirds of the session timeout after the last confirmed exchange with the ensemble's leader. That
+// is before the ensemble can let another contender in. Other servers may renew these leases while
+// the ensemble still has the session. So this server closes the old session when its timeout has
+// passed. It uses a new session only when the old session's marker is gone. It then queues the
+// remaining waiters again, at the end of the queue.
 //
 // Differences from the other engines:
 //

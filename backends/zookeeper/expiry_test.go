@@ -88,7 +88,6 @@ func acquireBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 	return beside
 }
 
-// twoServers opens two servers on one ensemble.
 func twoServers(t *testing.T) (one, other *Backend) {
 	t.Helper()
 	srv := stores.ZooKeeper(t)

@@ -69,7 +69,6 @@ func (b *recordedNotices) count(line string) (n int) {
 	return n
 }
 
-// waiter is a simba.Waiter.
 type waiter chan struct{}
 
 func newWaiter() waiter { return make(waiter, 1) }
@@ -153,7 +152,6 @@ func giveUp(t testing.TB, b *zookeeper.Backend, mutex, contender string) {
 	}
 }
 
-// await waits for a condition.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(patience)

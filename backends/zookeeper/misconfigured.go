@@ -10,8 +10,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Errors of the ensemble that only an operator can resolve.
-
 var errNoChroot = errors.New("the chroot no longer exists")
 
 // lasting reports whether an error stays until an operator changes rights or nodes. An unreadable

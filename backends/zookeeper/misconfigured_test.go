@@ -28,7 +28,6 @@ func operator(t testing.TB, addr string) *zk.Conn {
 	return c
 }
 
-// setACL changes the rights to a node.
 func setACL(t testing.TB, c *zk.Conn, path string, acl []zk.ACL) {
 	t.Helper()
 	if _, err := c.SetACL(path, acl, -1); err != nil {
@@ -58,7 +57,6 @@ func mustBeMisconfigured(t testing.TB, what string, err error, names string) {
 	}
 }
 
-// ask makes an ACQUIRE.
 func ask(b *zookeeper.Backend, mutex, contender string) (simba.Outcome, error) {
 	out, _, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: time.Minute})
 	return out, err

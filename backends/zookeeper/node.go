@@ -144,7 +144,6 @@ func (b *Backend) tidyLocked(m *mutex) {
 	}
 }
 
-// nodeLocked returns the contender's node if this server knows it, else nil.
 func (b *Backend) nodeLocked(k nodeKey) *node {
 	if m := b.mutexes[k.mutex]; m != nil {
 		return m.nodes[k.contender]

@@ -151,9 +151,9 @@ const (
 	decidePause  = 5 * time.Millisecond // between two reads meanwhile
 )
 
-// decided returns the first node once this server knows whether it is an owner's. If this server
-// created or renewed the node, decided returns this server's own state, which has exact times. If
-// another server has changed the lease node since, it returns the state in the ensemble.
+// decided returns the first node once this server knows whether it is an owner's. A node that this
+// server created or renewed has exact times in its own state. So decided returns that state, unless
+// another server has changed the lease node since.
 func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) (*node, error) {
 	for deadline := time.Now().Add(decideWithin); ; {
 		n, err := b.readNode(ctx, s, mutex, child)

@@ -92,7 +92,6 @@ func (o *Options) validate() (t target, err error) {
 	return t, nil
 }
 
-// parseServers parses a connect string.
 func parseServers(s string) (servers []string, chroot string, err error) {
 	hosts := s
 	if i := strings.IndexByte(s, '/'); i >= 0 {

@@ -58,7 +58,7 @@ type session struct {
 
 var epoch = time.Now()
 
-// openSession connects, and returns when the ensemble has created a session.
+// openSession returns when the ensemble has created a session.
 func openSession(ctx context.Context, t target, timeout, handshake time.Duration, leaseChanged func(guid), log *slog.Logger) (*session, error) {
 	s := &session{
 		paths:        paths{t.chroot},

@@ -179,7 +179,7 @@ func (b *Backend) nextSession(l *sessionSlot, old *session) *session {
 	}
 }
 
-// reconnect opens a slot's next session. It tries until it succeeds, and returns nil after Close.
+// reconnect opens a slot's next session, however long that takes. It returns nil after Close.
 func (b *Backend) reconnect(l *sessionSlot) *session {
 	logged := false
 	for {
