@@ -243,8 +243,8 @@ type Stats struct {
 	// engine does not know are left out.
 	TenureLengths Durations
 
-	Seq           Seq           // of the last change
-	Token         uint64        // of the last tenure
+	Seq           Seq           // the largest so far
+	Token         uint64        // the largest so far
 	RecoveryDelay time.Duration // what remains of the recovery delay
 }
 

@@ -95,7 +95,7 @@ type Tx interface {
 	// version changes between this call and the commit, the transaction conflicts.
 	Unchanged(mutex string, queue bool, version uint64) bool
 
-	// Lock returns the lock behind a key.
+	// Lock returns the lock of a mutex.
 	Lock(mutex string) Lock
 	// MayTake reports whether owner may take a mutex that has no lock. It is false while the mutex
 	// is reserved for another waiter, and during the recovery delay. Scripts read the owner of a
@@ -109,7 +109,7 @@ type Tx interface {
 	// Change also renews the lease from now.
 	Change(mutex string, l Lock, renew bool)
 	// Drop ends the tenure. The commit hands the mutex off to its next waiter, unless the
-	// transaction itself takes it.
+	// transaction takes the mutex again.
 	Drop(mutex string)
 
 	// Token returns the fencing token of a mutex' tenure, 0 if there is none. If the transaction
