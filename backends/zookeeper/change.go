@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// This file has all writes of latch nodes and leases. The caller holds the key's lock. Each
+// Requests that create or change latch nodes and leases. The caller holds the key's lock. Each
 // function retries until the outcome is known or ctx ends. After that, an unknown outcome is
 // reconciled in the background.
 
