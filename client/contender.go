@@ -160,7 +160,6 @@ func (k *Contender) start(base context.Context) (*contenderRun, error) {
 	return r, nil
 }
 
-// name names the Contender in errors.
 func (k *Contender) name() string {
 	return fmt.Sprintf("the contender %s of %s", k.terms.id, k.terms.mutex)
 }

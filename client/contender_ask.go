@@ -85,7 +85,7 @@ func (r *contenderRun) send(token uint64, life time.Duration) uint64 {
 		<-r.slots // before the answer, so that len(r.slots) then counts only other requests
 		select {
 		case r.answers <- a:
-		default: // the buffer is full of older answers that no ask has received
+		default: // the buffer is full of older answers
 		}
 	})
 	return a.n

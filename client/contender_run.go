@@ -71,7 +71,7 @@ type contenderRun struct {
 	report  report          // calls the Hooks of the Client
 	base    context.Context // the parent of the ownership contexts; it does not end
 	active  *active
-	delay   time.Duration // before the first request
+	delay   time.Duration // the pause before the first request
 	noQueue bool          // take no queue entry
 	once    bool          // end the run when the mutex is not acquired at once, or is lost
 	manual  bool          // renew only after askNow

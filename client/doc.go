@@ -23,9 +23,7 @@
 //   - a [Scheduler], which runs periodic work in one of many processes (Simba's scheduler);
 //   - an [Observer], which observes the owner of a mutex.
 //
-// Each of them has a method Run, which lasts until its context ends. It fits errgroup:
-//
-//	err = contender.Run(ctx)
+// Each of them has a method Run, which lasts until its context ends.
 //
 // Two packages build on a Client. Package worker has the state machine of a job processor that
 // works while it is the leader. Package registry has reentrant locks by key, like Spring's
@@ -47,14 +45,14 @@
 //
 // # When an ownership ends
 //
-// The client gives each owner an ownership context. It ends when the client releases the mutex or
-// loses it. The client counts a lease from the moment before it sends the request that acquires or
-// renews the mutex. It gives the lease up a little before the end: 1 % of the lease, at most 250
-// ms. So the ownership context ends before the server grants the mutex to another contender, even
-// if the owner's clock is 1 % slow.
+// The client gives each owner an ownership context, which ends when the client releases or loses
+// the mutex. The client counts a lease from the moment before it sends the request that acquires or
+// renews the mutex. It gives the lease up a little before the end: 1 % of the lease, at most
+// 250 ms. So the ownership context ends before the server grants the mutex to another contender,
+// even if the owner's clock is 1 % slow.
 //
-// There is one exception. SIMBA.BREAK, an administrator's command, ends a lease at once. If the
-// owner has owned the mutex for a second, it gets a notice of the break.
+// Only SIMBA.BREAK, an administrator's command, can end a lease before the ownership context. If
+// the owner has owned the mutex for a second, it gets a notice of the break.
 //
 // After a freeze of the process or the machine, the lease may have ended. Err of the ownership
 // context and of the context of Do reads the clock, so it reports the loss at once. Err of a

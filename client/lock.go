@@ -23,14 +23,13 @@ type lockOptions struct {
 func WithTTL(ttl time.Duration) LockOption { return func(o *lockOptions) { o.ttl = ttl } }
 
 // WithTransition sets the transition window of the lease, up to 24 h. 0 means the Transition of the
-// Client; NoTransition means no window. In this window the owner may still renew, and nobody else
-// may take the mutex.
+// Client; NoTransition means no window.
 func WithTransition(d time.Duration) LockOption { return func(o *lockOptions) { o.transition = d } }
 
-// WithRenewal sets the longest time between two renewals. By default (0) the owner renews at the
-// end of the TTL window, or when a third of the lease is left, whichever is earlier. A time that is
-// longer than this default has no effect. If d is a third of the TTL, the owner can repeat a failed
-// renewal before the TTL window ends.
+// WithRenewal sets the longest time between two renewals. With 0, the owner renews at the end of
+// the TTL window, or when a third of the lease is left, whichever is earlier. A longer time than
+// that has no effect. If d is a third of the TTL, the owner can repeat a failed renewal before the
+// TTL window ends.
 func WithRenewal(d time.Duration) LockOption { return func(o *lockOptions) { o.renewal = d } }
 
 // WithID sets the contender's id, 1 to 128 bytes; "" means counter:pid@host~random. Two contenders
@@ -74,7 +73,7 @@ func (c *Client) do(ctx context.Context, mutex string, work func(context.Context
 	if work == nil {
 		return fmt.Errorf("lock %s: work is nil", mutex)
 	}
-	worked := make(chan struct{}) // until it is closed, nothing releases the mutex, not even Close
+	worked := make(chan struct{}) // before it is closed, not even Close releases the mutex
 	end := sync.OnceFunc(func() { close(worked) })
 	defer end() // if the mutex is not acquired, l.do does not call end
 	l, err := c.lock(ctx, mutex, once, worked, end, opts)
@@ -170,7 +169,7 @@ func (c *Client) TryLock(ctx context.Context, mutex string, opts ...LockOption) 
 type result struct {
 	owner   Owner      // the owner in the last reply
 	own     *ownership // nil = not acquired
-	failure error      // of the last request
+	failure error      // the error of the last request
 }
 
 // lock locks a mutex. If worked is not nil, the run releases the mutex only after worked is closed,
@@ -271,8 +270,7 @@ func joined(err, failure error) error {
 // ends. [Token] returns its fencing token.
 func (l *Lock) Context() context.Context { return l.own }
 
-// Token returns the fencing token of the tenure. It is larger than that of every earlier tenure of
-// the mutex.
+// Token returns the fencing token of the tenure.
 func (l *Lock) Token() uint64 { return l.own.token }
 
 // Owner returns the id, the token and the windows of the present lease; after the tenure, of the
@@ -293,7 +291,7 @@ func (l *Lock) Owner() Owner { return l.own.owner(l.run.terms) }
 func (l *Lock) Unlock(ctx context.Context) error {
 	r := l.run
 	_ = l.own.Err() // ends the ownership with ErrLost if the lease has ended
-	r.stop()        // first, so that the run does not take the end of the ownership for a loss
+	r.stop()        // before own.end, which the run would otherwise treat as a loss
 	l.own.end(ErrReleased)
 	if errors.Is(context.Cause(l.own), ErrLost) {
 		return fmt.Errorf("unlock %s: %w: another owner may have changed what it protects", r.mutex, ErrLost)

@@ -105,7 +105,6 @@ func (o *Observer) start() (*observerRun, error) {
 	return r, nil
 }
 
-// name names the Observer in errors.
 func (o *Observer) name() string { return "the observer of " + o.cfg.Mutex }
 
 // Stop stops the Observer. It waits for a call of OnChange that is in progress; no call follows

@@ -39,7 +39,8 @@ type ownerEvent struct {
 	gap bool // this is no notice; it marks a place where notices may be missing
 }
 
-// observerRun is one run of an Observer.
+// observerRun is one run of an Observer. Only its goroutine changes the owner that the Observer
+// reports.
 //
 // Usually only notices change the owner that the Observer reports. A reply to SIMBA.OWNER may show
 // an owner whose notice is still in flight. So a reply adds only the windows of the owner that the

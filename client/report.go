@@ -34,7 +34,6 @@ func (p *report) asked(sent instant) {
 	}
 }
 
-// failed notes that a request has failed.
 func (p *report) failed(err error) { p.failure = err }
 
 // waits reports, once in an attempt, that another contender owns the mutex or is next.

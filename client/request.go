@@ -39,7 +39,6 @@ func (c *Client) release(ctx context.Context, t terms, token uint64) (released b
 	return n == 1, requestError(err)
 }
 
-// check sends SIMBA.CHECK.
 func (c *Client) check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
 	n, err := c.rdb.Do(ctx, "simba.check", mutex, token).Int()
 	return n == 1, requestError(err)
@@ -52,7 +51,6 @@ type once struct{ *redis.Cmd }
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
 
-// owner sends SIMBA.OWNER.
 func (c *Client) owner(ctx context.Context, mutex string) (Owner, error) {
 	r, err := record(c.rdb.Do(ctx, "simba.owner", mutex))
 	if errors.Is(err, redis.Nil) {

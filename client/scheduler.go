@@ -12,10 +12,10 @@ import (
 type Strategy int
 
 const (
-	// FixedRate starts the work every Period, however long the work takes. If the work takes longer
-	// than a Period, it misses start times. The Scheduler then starts the next work at once, for
-	// the last missed start time, and drops the others. (Java's scheduleAtFixedRate, which Simba
-	// uses, starts the work for each of them.)
+	// FixedRate starts the work every Period. If the work takes longer than a Period, start times
+	// pass meanwhile. The Scheduler then starts the work at once, but only for the last missed
+	// start time. (Java's scheduleAtFixedRate, which Simba uses, makes up for each missed start
+	// time.)
 	FixedRate Strategy = iota
 	// FixedDelay starts the work one Period after the end of the last work.
 	FixedDelay
@@ -49,9 +49,8 @@ type ScheduleConfig struct {
 	// work that the previous leader has done. AlignToClock needs FixedRate, and InitialDelay 0.
 	//
 	// The Scheduler skips a start time if no process leads then, or if the last work still runs. If
-	// the leader dies at 09:59:55, the work of 10:00 may be skipped. If the leader dies during the
-	// work, nobody finishes it. If the clocks of two processes differ and the leader changes near a
-	// start time, the work may run twice.
+	// the leader dies during the work, nobody finishes it. If the clocks of two processes differ
+	// and the leader changes near a start time, the work may run twice.
 	//
 	// Without AlignToClock, a new leader counts the period from the moment when it becomes the
 	// leader.
@@ -175,7 +174,6 @@ func (n *schedule) wait(now time.Time) time.Duration {
 	return n.next.Sub(now)
 }
 
-// isDue reports whether the work is due.
 func (n *schedule) isDue(now time.Time) bool { return n.wait(now) <= 0 }
 
 // adjust moves the next start time if the wall clock was set back so far that this time is more

@@ -90,7 +90,7 @@ type Holder struct {
 	_ byte // Holders are compared by pointer, and pointers to two values of size 0 may be equal
 }
 
-// New returns a Registry. It does not connect. The error names the field that is not valid.
+// New returns a Registry. It sends no request. The error names the field that is not valid.
 func New(c *client.Client, cfg Config) (*Registry, error) {
 	if cfg.ID == "" {
 		cfg.ID = client.NewID()
