@@ -32,8 +32,9 @@ type Options struct {
 	// until the timeouts and retries of go-redis end it.
 	Timeout time.Duration
 
-	// TTL and Transition are the windows of all leases that do not set their own. 0 means 10 s and
-	// 2 s. The Transition NoTransition means no transition window. See ContenderConfig.
+	// TTL and Transition are the windows of all leases that do not set their own. A TTL of 0 means
+	// 10 s, a Transition of 0 means 2 s, and NoTransition means no transition window. See
+	// ContenderConfig.
 	TTL, Transition time.Duration
 
 	// Logger logs outages, refusals, lost mutexes, overdue callbacks, and panics of scheduled work.

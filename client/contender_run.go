@@ -44,8 +44,8 @@ type steps struct {
 	failed    func(err error, final, owner bool) // a request failed; final: it is useless to retry
 	releasing func()                             // a release is about to be sent
 	ended     func()                             // the run is done
-	// callbacksDone returns a channel that is closed when the callbacks that acquired and lost have
-	// started have returned. The run waits for this channel before it releases the mutex or asks
+	// acquired and lost start callbacks. callbacksDone returns a channel that is closed when these
+	// callbacks have returned. The run waits for this channel before it releases the mutex or asks
 	// for the mutex again.
 	callbacksDone func() <-chan struct{}
 }
@@ -80,7 +80,7 @@ type contenderRun struct {
 
 	wake   chan struct{} // has an element when askNow was called and no request was sent since
 	owning atomic.Bool   // whether own is set; notified reads it on another goroutine
-	resign atomic.Int32  // a resignation
+	resign atomic.Int32  // the resignation that requestResign has stored
 
 	// Used by the goroutine of the run only.
 	own       *ownership // nil = not the owner
@@ -202,7 +202,7 @@ func (r *contenderRun) step() bool {
 	return r.wait(reply)
 }
 
-// hold handles a reply that acquired or renewed the mutex. from is when the request was sent.
+// hold handles a reply with the status acquired or renewed. from is the time of the request.
 func (r *contenderRun) hold(reply reply, from instant) bool {
 	if r.own == nil && reply.token == r.lastToken {
 		// The server has renewed a tenure that has ended in this process. Release the mutex, so
@@ -352,7 +352,6 @@ func (r *contenderRun) awaitCallbacks(enough <-chan struct{}) bool {
 	}
 }
 
-// subscribe subscribes to the notices for this contender.
 func (r *contenderRun) subscribe() {
 	if r.listener == nil {
 		r.listener = r.c.subscriptions.add(r.notified, names.ContenderChannel(r.mutex, r.id), names.MutexChannel(r.mutex))

@@ -135,7 +135,7 @@ func TestNoticeWakesOnlyTheContendersItConcerns(t *testing.T) {
 			return len(r.wake) == 1
 		}
 		if w, o, s := asks(false, false), asks(true, false), asks(true, true); w != c.waiter || o != c.owner || s != c.manual {
-			t.Errorf("after %+v a waiter asks: %v, an owner asks: %v, a manual owner asks: %v", c.n, w, o, s)
+			t.Errorf("after %+v a waiter, an owner and a manual owner ask: %v, %v, %v, want %v, %v, %v", c.n, w, o, s, c.waiter, c.owner, c.manual)
 		}
 	}
 }

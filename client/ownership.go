@@ -92,8 +92,8 @@ func (o *ownership) left() time.Duration {
 	return o.span.Load().left()
 }
 
-// owner returns the ownership as an Owner. The clock of its windows stands still while the machine
-// is suspended. So owner moves their ends forward by the time of suspension since the lease began.
+// owner returns the ownership as an Owner. The monotonic clock stands still while the machine is
+// suspended. So the windows end earlier by the time of suspension since the lease began.
 func (o *ownership) owner(t terms) Owner {
 	s := o.span.Load()
 	from := s.from.at.Add(s.from.suspended - now().suspended)

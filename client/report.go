@@ -18,7 +18,7 @@ type report struct {
 	failure   error   // the error of the last request of this attempt
 }
 
-// phase is the phase of a run. attempting is an attempt to acquire the mutex, owning a tenure.
+// phase is the phase of a run: idle, an attempt to acquire the mutex, or a tenure.
 type phase int
 
 const (

@@ -107,7 +107,7 @@ func parseReply(cmd *redis.Cmd) (reply, error) {
 // name before its value.
 type fields struct {
 	byName map[any]any
-	fault  error // of the first field that is missing or has the wrong type
+	fault  error // names the first field that is missing or has the wrong type
 }
 
 func record(cmd *redis.Cmd) (*fields, error) {

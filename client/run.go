@@ -7,7 +7,7 @@ import (
 )
 
 // run is one run of a contender or an observer. It is gone when none of its callbacks and requests
-// is in progress any more, and the mutex or queue entry is released.
+// is in progress any more.
 type run struct {
 	stop func()        // begins to stop and does not wait; it may be called repeatedly
 	quit chan struct{} // closed when stop is called

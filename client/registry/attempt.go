@@ -15,8 +15,8 @@ import (
 var errElsewhere = errors.New("another has the lock")
 
 // attempt is an attempt to lock a mutex at the server, with the tenure if the attempt succeeds. It
-// is over when its run is gone: the mutex is released and no request is in progress. Registry.mu
-// guards all fields but run.
+// is over when no request of it is in progress any more, not even the release. Registry.mu guards
+// all fields but run.
 type attempt struct {
 	run contend.Run
 

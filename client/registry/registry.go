@@ -84,8 +84,9 @@ type Registry struct {
 	over     chan struct{} // closed when the registry is closed and all attempts are over
 }
 
-// Holder locks locks. It has the role of a thread in Java, because goroutines have no identity. A
-// Holder may lock again a lock that it has locked. Goroutines that share a Holder share its locks.
+// Holder identifies who has a lock. It has the role of a thread in Java, because goroutines have no
+// identity. A Holder may lock a lock again that it has. Goroutines that share a Holder share its
+// locks.
 type Holder struct {
 	_ byte // Holders are compared by pointer, and pointers to two values of size 0 may be equal
 }
@@ -167,10 +168,10 @@ func (r *Registry) ExpireUnusedOlderThan(age time.Duration) int {
 	return n
 }
 
-// Close unlocks all locks and ends all waits. It waits for the server's replies, at most for the
-// Timeout of the Client: then it returns client.ErrUnavailable, and continues in the background. If
-// a release fails, the lock is free when its lease ends. Later calls of Lock, TryLock and
-// TryLockFor return client.ErrClosed.
+// Close unlocks all locks and ends all waits. It waits for the server's replies. After the Timeout
+// of the Client it returns client.ErrUnavailable, and continues in the background. If a release
+// fails, the lock is free when its lease ends. Later calls of Lock, TryLock and TryLockFor return
+// client.ErrClosed.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	if !r.isClosedLocked() {

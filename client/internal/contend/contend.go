@@ -44,7 +44,7 @@ type Run interface {
 	Stopping() <-chan struct{}
 	// Done is closed when the mutex is released, or when the release takes longer than Timeout.
 	Done() <-chan struct{}
-	// Gone is closed when the mutex is released and no request of the run is in progress.
+	// Gone is closed when no request of the run is in progress any more, not even the release.
 	Gone() <-chan struct{}
 	// Err returns the error of the release. Call it when Done is closed.
 	Err() error
