@@ -239,5 +239,4 @@ func checkWindows(ttl, transition time.Duration) error {
 	return names.CheckMillis("Transition", transition, 0, names.MaxTransition)
 }
 
-// lease returns the length of a lease.
 func (t terms) lease() time.Duration { return t.ttl + t.transition }

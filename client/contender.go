@@ -105,8 +105,8 @@ func (k *Contender) Run(ctx context.Context) error {
 	return r.waitDone(ctx, k.c, k.name())
 }
 
-// Start starts the Contender and does not wait for the server. The Contender logs and repeats
-// failed requests.
+// Start starts the Contender and does not wait for the server. Most programs use [Contender.Run]
+// instead.
 //
 // Start returns ErrInUse if the Contender runs already, or if its last run has not released the
 // mutex yet. Start also returns ErrInUse if another contender of the Client has the same mutex and

@@ -12,8 +12,7 @@
 //
 // [Client.TryDo] returns an error at once if another contender owns the mutex. [Client.Lock] and
 // [Client.TryLock] return a [Lock], for work that does not fit into a function. Locks are not
-// reentrant: a Do inside a Do of the same mutex waits for itself. [Client.Owner] returns the owner
-// of a mutex. With [Client.Check] a resource can reject a caller that does not own the mutex any
+// reentrant. With [Client.Check] a resource can reject a caller that does not own the mutex any
 // more.
 //
 // A Client also creates
@@ -27,7 +26,7 @@
 //
 // Two packages build on a Client. Package worker has the state machine of a job processor that
 // works while it is the leader. Package registry has reentrant locks by key, like Spring's
-// RedisLockRegistry. [Hooks] report events of all these contenders, for metrics and traces.
+// RedisLockRegistry. [Hooks] report events for metrics and traces.
 //
 // # Leases and tenures
 //

@@ -44,11 +44,10 @@ type Lock struct {
 	own *ownership
 }
 
-// Do locks a mutex, runs work, and unlocks the mutex. It waits for the mutex until ctx ends. The
-// server grants the mutex first come, first served. The context of work ends with ctx or with the
-// ownership, whichever ends first. It has the values and the deadline of ctx, and [Token] returns
-// its fencing token. Do returns when work has returned and the mutex is unlocked. It waits for the
-// reply to the unlock at most for Options.Timeout.
+// Do locks a mutex like [Client.Lock], runs work, and unlocks the mutex. The context of work ends
+// with ctx or with the ownership, whichever ends first. It has the values and the deadline of ctx,
+// and [Token] returns its fencing token. Do waits for the reply to the unlock at most for
+// Options.Timeout.
 //
 // If Do cannot lock the mutex, it returns the error of [Client.Lock]. If the mutex was lost while
 // work ran, the error matches ErrLost, and also the error of work if there is one. Another owner
@@ -56,9 +55,8 @@ type Lock struct {
 // unchanged. Check for ErrLost first, since work may return the error of its context.
 //
 // Do unlocks the mutex also if work panics or ends its goroutine. If the server does not confirm
-// the unlock, Do logs a warning. The mutex is then free when its lease ends.
-//
-// Locks are not reentrant: a Do of the same mutex inside work waits until ctx ends.
+// the unlock, Do logs a warning. The mutex is then free when its lease ends. Locks are not
+// reentrant: a Do of the same mutex inside work waits until ctx ends.
 func (c *Client) Do(ctx context.Context, mutex string, work func(context.Context) error, opts ...LockOption) error {
 	return c.do(ctx, mutex, work, false, opts)
 }

@@ -61,8 +61,7 @@ func (c *Client) NewObserver(cfg ObserverConfig) (*Observer, error) {
 // the Observer. Run returns nil when the last call of OnChange has returned. It returns ErrClosed
 // when the Client or the go-redis client is closed. The Observer repeats queries that fail.
 //
-// Run returns ErrInUse at once if the Observer runs already, or if a call of OnChange of its last
-// run has not returned yet.
+// If the Observer runs already, Run returns ErrInUse, see [Observer.Start].
 func (o *Observer) Run(ctx context.Context) error {
 	r, err := o.start()
 	if err != nil {
@@ -71,8 +70,8 @@ func (o *Observer) Run(ctx context.Context) error {
 	return r.waitDone(ctx, o.c, o.name())
 }
 
-// Start starts the Observer and does not wait for the server. The Observer repeats queries that
-// fail. Most programs use [Observer.Run] instead.
+// Start starts the Observer and does not wait for the server. Most programs use [Observer.Run]
+// instead.
 //
 // Start returns ErrInUse if the Observer runs already, or if a call of OnChange of its last run has
 // not returned yet. It returns ErrClosed if the Client is closed.
@@ -81,7 +80,6 @@ func (o *Observer) Start() error {
 	return err
 }
 
-// start begins a run. Run and Start return its error.
 func (o *Observer) start() (*observerRun, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

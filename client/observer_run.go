@@ -133,7 +133,6 @@ func (r *observerRun) notified(n notice) {
 	}
 }
 
-// nextEvent removes and returns the oldest event.
 func (r *observerRun) nextEvent() (e ownerEvent, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +144,6 @@ func (r *observerRun) nextEvent() (e ownerEvent, ok bool) {
 	return e, true
 }
 
-// hasEvents reports whether there are events to follow.
 func (r *observerRun) hasEvents() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,6 @@ const (
 	marginMax   = 250 * time.Millisecond
 )
 
-// margin returns the margin of a lease.
 func margin(lease time.Duration) time.Duration { return min(lease/marginShare, marginMax) }
 
 // instant is a point in time on a clock that runs while the machine is suspended.

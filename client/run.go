@@ -40,7 +40,6 @@ func (r *run) context(base context.Context) context.Context {
 	return context.WithValue(context.WithoutCancel(base), runKey{r}, true)
 }
 
-// stopping reports whether stop was called.
 func (r *run) stopping() bool { return isClosed(r.quit) }
 
 // over reports whether the run is gone. A nil run was never started.

@@ -31,7 +31,6 @@ type attempt struct {
 	news chan struct{} // closed and replaced with each change
 }
 
-// over reports whether the attempt is over.
 func (a *attempt) over() bool {
 	select {
 	case <-a.run.Gone():

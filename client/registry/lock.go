@@ -19,8 +19,8 @@ var ErrNotHolder = errors.New("you do not own the lock")
 //
 // If a holder does not unlock before its lease ends, it loses the lock, and another process may
 // lock it. The lease ends in this process a little earlier than at the server. Then [Lock.Context]
-// ends, and Lock and Unlock of the holder return client.ErrLost. Here the package differs from
-// Spring, whose lock would acquire a free lock once more and hide the loss.
+// ends, and Lock and Unlock of the holder return client.ErrLost. In Spring, Lock would acquire a
+// free lock once more and hide the loss.
 type Lock struct {
 	r          *Registry
 	key, mutex string
