@@ -29,7 +29,7 @@ func newActiveSet() *activeSet {
 	return &activeSet{all: make(map[*active]struct{}), ids: make(map[[2]string]struct{})}
 }
 
-// add adds a before it begins to run. It refuses a second contender with the same mutex and id,
+// add adds a. Call it before a begins to run. It refuses a second contender with the same mutex and id,
 // because the server would treat the two as one.
 func (s *activeSet) add(a *active) error {
 	s.mu.Lock()
@@ -48,8 +48,8 @@ func (s *activeSet) add(a *active) error {
 	return nil
 }
 
-// remove is called when a has ended. err says why the server may still keep a lease or queue entry
-// of a; nil means that it keeps none.
+// remove removes a. Call it when a has ended. err says why the server may still keep the lease or
+// the queue entry; nil means that the server keeps neither.
 func (s *activeSet) remove(a *active, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

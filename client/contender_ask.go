@@ -22,7 +22,7 @@ type answer struct {
 // ask sends a GUARD if the contender is the owner, else an ACQUIRE. It waits for the reply until
 // Timeout, or until the ownership ends or stop is called. An owner waits at most for half of the
 // time that is left. The request may take longer. If an earlier GUARD has renewed the present
-// tenure, ask returns its reply.
+// tenure, ask returns the reply to that GUARD.
 func (r *contenderRun) ask() (got reply, sent instant, err error) {
 	limit, life, token := r.c.timeout, r.c.timeout, uint64(0)
 	if r.own != nil {

@@ -26,15 +26,15 @@ const (
 	// requests fail at once would retry without a pause near the end of its lease.
 	renewalPauseMin = time.Millisecond
 	// An owner subscribes to notices when its tenure has lasted for subscribeAfter. A notice shows
-	// the owner at once that its tenure was broken. A short tenure saves the subscription.
+	// the owner at once that its tenure was broken. So a short tenure needs no subscription.
 	subscribeAfter = 800 * time.Millisecond
 	// maxRequests is how many requests of a contender may be in progress at the same time. A
 	// request may still be in progress when the contender has stopped waiting for its reply.
 	maxRequests = 4
 )
 
-// steps are functions that the goroutine of a contenderRun calls at its steps, one at a time. They
-// must not block. All but acquired and lost may be nil.
+// steps are functions that the goroutine of a contenderRun calls, one at a time. They must not
+// block. All but acquired and lost may be nil.
 type steps struct {
 	acquired  func(*ownership, State)
 	lost      func(*ownership, State)            // the ownership context has ended

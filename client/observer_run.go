@@ -53,7 +53,7 @@ type observerRun struct {
 	*run
 	o    *Observer
 	ctx  context.Context // ends with stop
-	wake chan struct{}   // an event was added
+	wake chan struct{}   // has an element when an event was added
 
 	mu     sync.Mutex // guards what follows
 	events []ownerEvent

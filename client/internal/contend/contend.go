@@ -1,7 +1,7 @@
 // Package contend gives packages worker and registry a contender that reports each of its steps. An
 // exported method of client.Client for this purpose would show internals to every user.
 //
-// Package client sets the variables of this package when it is initialized. Since client imports
+// Package client sets the variables of this package in its init function. Since client imports
 // contend, contend cannot import client. So a *client.Client or *client.Contender is passed as any.
 package contend
 
