@@ -29,8 +29,8 @@ func newActiveSet() *activeSet {
 	return &activeSet{all: make(map[*active]struct{}), ids: make(map[[2]string]struct{})}
 }
 
-// add adds a. Call it before a begins to run. It refuses a second contender with the same mutex and id,
-// because the server would treat the two as one.
+// add adds a. Call it before a begins to run. It refuses a second contender with the same mutex and
+// id, because the server would treat the two as one.
 func (s *activeSet) add(a *active) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -38,9 +38,9 @@
 // window the owner still owns the mutex and may renew. The owner renews at the end of the TTL
 // window, or when a third of the lease is left, whichever is earlier.
 //
-// A contender is identified by its id. If a contender repeats a request, the server recognizes
-// the id, so a lost reply does no harm. Two contenders of a mutex must
-// never have the same id at the same time. A Client refuses the second one with [ErrInUse].
+// A contender is identified by its id. If a contender repeats a request, the server recognizes the
+// id, so a lost reply does no harm. Two contenders of a mutex must never have the same id at the
+// same time. A Client refuses the second one with [ErrInUse].
 //
 // # When an ownership ends
 //
