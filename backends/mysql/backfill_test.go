@@ -13,7 +13,7 @@ import (
 func fencingOf(t testing.TB, db *sql.DB, mutex string) (token uint64) {
 	t.Helper()
 	if err := db.QueryRow("SELECT fencing_token FROM simba_mutex WHERE mutex = ?", mutex).Scan(&token); err != nil {
-		t.Fatal(err)
+		t.Fatalf("query: %v; want no error", err)
 	}
 	return token
 }
@@ -48,7 +48,7 @@ func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 			await(t, "the backfill is done", func() bool {
 				var zeros int
 				if err := db.QueryRow("SELECT COUNT(*) FROM simba_mutex WHERE fencing_token = 0").Scan(&zeros); err != nil {
-					t.Fatal(err)
+					t.Fatalf("query: %v; want no error", err)
 				}
 				return zeros == 0
 			})
@@ -93,7 +93,7 @@ func TestBackfillWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := two.store.backfill(ctx, patience); err != nil {
-		t.Error(err)
+		t.Errorf("backfill: %v; want no error", err)
 	}
 }
 
