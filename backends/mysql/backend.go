@@ -43,7 +43,7 @@ type Backend struct {
 	// mu guards the fields below, and the queue of every mutexState. It is never held during I/O.
 	mu        sync.Mutex
 	closed    bool
-	running   sync.WaitGroup // requests and goroutines; Add needs mu, and closed = false
+	running   sync.WaitGroup // requests and goroutines; after closed is set, nobody calls Add
 	mutexes   map[string]*mutexState
 	lastOrder uint64 // entry.order of the newest queue entry
 	sessions  map[string]binding
@@ -90,7 +90,7 @@ func (b *Backend) Close() error {
 	if !first {
 		return nil
 	}
-	_ = b.store.db.Close() // it fails for broken connections, but closes them
+	_ = b.store.db.Close() // an error of a broken connection does not matter
 	return nil
 }
 

@@ -28,7 +28,7 @@ const (
 // backfill.
 func (s *store) noteColumn(fenced bool) {
 	if !fenced {
-		s.backfillPending.Store(true) // the column, when it is added, has no values yet
+		s.backfillPending.Store(true) // a column that is added later needs a backfill
 	}
 	if s.fenced.Swap(fenced) != fenced && fenced {
 		select {

@@ -18,7 +18,7 @@ func fencingOf(t testing.TB, db *sql.DB, mutex string) (token uint64) {
 	return token
 }
 
-// Simba adds the column with 0 in every row. Each kind of statement may be the first to meet it.
+// Simba adds the column with 0 in every row. Each kind of statement may be the first to find it.
 func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 	for name, meet := range map[string]func(t *testing.T, b *Backend, addr string){
 		"a read":  func(t *testing.T, b *Backend, _ string) { ownerOf(t, b, "m") },
@@ -38,7 +38,7 @@ func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 			running.begin(t, "r", take(t, b, "running", "r", long).Token, b)
 			must(t, db, "INSERT INTO simba_mutex SELECT CONCAT('m', seq), 0, 0, 0, '', seq FROM seq_1_to_350")
 			must(t, db, simbasColumn)
-			// The early contender's tenure began before a server could meet the column.
+			// The early contender's tenure begins before a server has found the column.
 			early := jvm{db: db, mutex: "m7", id: "early", ttl: long, fenced: true}
 			if token := early.mustAcquire(t); token != 1 {
 				t.Fatalf("the early contender has token %d, want 1", token)

@@ -74,7 +74,7 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 		cfg.Timeout = o.Timeout
 	}
 	cfg.ClientFoundRows = true   // RowsAffected counts matched rows, even if unchanged
-	cfg.InterpolateParams = true // one round trip a statement
+	cfg.InterpolateParams = true // one round trip for each statement
 	cfg.RejectReadOnly = false   // the driver would retry by itself
 	cfg.MultiStatements = true   // query sends two statements at once
 	cfg.Logger = driverLog{o.Logger}

@@ -148,7 +148,7 @@ func wrongTable(err error) error {
 	return faultf("table simba_mutex is not Simba's (%s): see init-simba-mysql.sql", oneLine(err))
 }
 
-// driverFault is fault for an error without a number.
+// driverFault is like fault, for an error without a number.
 func (e endpoint) driverFault(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	if errors.As(err, &untrusted) {
@@ -165,7 +165,7 @@ func (e endpoint) driverFault(err error) error {
 	return nil
 }
 
-// explain is fault for Open. It returns one line for every error.
+// explain is like fault, for Open. It returns one line for every error.
 func (e endpoint) explain(err error) error {
 	if f := e.fault(err); f != nil {
 		return f

@@ -43,8 +43,8 @@ func TestConcurrentFirstAcquiresDoNotDeadlock(t *testing.T) {
 	}
 }
 
-// The collation of Simba's own table equates some names. The engine refuses a second mutex with
-// such a name, but distinguishes contenders.
+// The collation of Simba's own table equates some names. So the engine refuses the second of two
+// such mutexes. It still distinguishes contenders.
 func TestNamesThatTheCollationEquatesAreKeptApart(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "?charset=utf8mb4")
@@ -129,7 +129,7 @@ func TestLockWaitNeverGrantsAnExpiredLease(t *testing.T) {
 			t.Errorf("the lease that was granted after a wait of %v has %v left; want at most its TTL",
 				wait, o.Transition)
 		}
-		// The lease has not ended yet, so the database must still show it.
+		// If the returned lease has not ended yet, the database must still show it.
 		if s.Owner != "a" && time.Since(answered) < o.Transition-time.Duration(clockError)*time.Millisecond {
 			t.Errorf("after a wait of %v: ACQUIRE returned a lease of %v, but OWNER shows %q, want a", wait, o.Transition, s.Owner)
 		}

@@ -114,7 +114,7 @@ func runCrowd(t *testing.T, rows int) {
 		t.Errorf("%v connections waited for %d locked rows, want %d at most", measured, rows, most)
 	}
 	t.Logf("%d connections waited for %d locked rows", measured[len(measured)-1], rows)
-	for i := range rows { // the clients that wanted these rows are served again
+	for i := range rows { // requests for these rows succeed again
 		release(t, b, hot(i), "owner")
 	}
 }
@@ -189,8 +189,8 @@ func TestOwnersRenewalRunsBeforeOtherAcquires(t *testing.T) {
 			})
 			tx.Rollback()
 			all.Wait()
-			// The statement that is already running finishes first, and a GUARD may start again
-			// just then.
+			// The statement that is already running finishes first. The owner's GUARD may also be
+			// between two attempts at that moment.
 			if n := before.Load(); n > others/3 {
 				t.Errorf("%d of %d other ACQUIREs ran before the owner's %s, want at most a third", n, others, name)
 			} else {

@@ -163,7 +163,7 @@ func (w *lockWaits) run(ctx context.Context, mutex string, statement func(prefix
 			again = time.After(rand.N(time.Duration(min(i, 50)) * 2 * time.Millisecond))
 		}
 		if deadline, ok := ctx.Deadline(); ok && locked && again != nil && time.Until(deadline) < w.minTimeLeft {
-			slots = nil // ctx would end before the wait, which would go on at the database
+			slots = nil // the wait at the database would outlast ctx
 		}
 		if isWithoutLockWait(ctx) {
 			if again == nil || i == quickTries {

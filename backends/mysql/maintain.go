@@ -67,7 +67,7 @@ func (b *Backend) cleanUp() {
 		err = b.cleanUpSessions(ctx)
 	}
 	if err != nil && b.ctx.Err() == nil {
-		_ = b.fail(err) // it may replace the pool's connections
+		_ = b.fail(err) // fail may replace the pool's connections
 		b.log.Warn("cannot query the database", "err", err)
 	}
 }

@@ -160,7 +160,7 @@ func TestTokensContinueAfterSimbasOwnMigration(t *testing.T) {
 	k := tokens{mutex: "m"}
 	k.begin(t, "a", take(t, one, "m", "a", long).Token, one)
 	must(t, db, simbasColumn)
-	one.store.fenced.Store(true) // as if the server knew of the column, but not of this row
+	one.store.fenced.Store(true) // the server knows of the column before it reads the row
 	if l, ok, err := one.store.guard(deadline(t), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long, Token: k.list[0]}); !ok || err != nil || l.token != k.list[0] {
 		t.Errorf("GUARD of a: %+v, %v, %v; want the same token", l, ok, err)
 	}

@@ -19,7 +19,8 @@ func isMisconfigured(err error, words string) bool {
 		strings.Contains(err.Error(), words) && !strings.ContainsAny(err.Error(), "\n")
 }
 
-// The error occurs while the server runs. When an operator has resolved it, the server recovers.
+// Each error occurs while the server runs. When an operator has removed its cause, the server
+// recovers.
 func TestMisconfigurationIsNamed(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
@@ -135,7 +136,7 @@ func TestMisconfigurationIsNamed(t *testing.T) {
 	}
 }
 
-// After such an error a retry may succeed.
+// After a transient error a retry may succeed.
 func TestTransientErrorIsNoMisconfiguration(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")

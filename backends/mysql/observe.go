@@ -145,7 +145,7 @@ func (b *Backend) recordBegin(m *mutexState, t lease, reason string) {
 	if b.eventLog.Announce(simba.Event{Kind: simba.EventAcquired, Mutex: m.mutex, Owner: t.owner, Token: t.token, Reason: reason}) > 0 {
 		b.counts.acquired.Add(1)
 	}
-	m.seen = t.asRow() // if m.known is false, observe does not use it
+	m.seen = t.asRow() // observe uses it only if m.known is true
 	b.noteLease(m, t)
 }
 
@@ -177,7 +177,7 @@ func (b *Backend) noteLeaseLocked(m *mutexState, t lease) {
 // it. The caller holds m.lock.
 func (b *Backend) recordEnd(m *mutexState, was holder, now row, kind simba.EventKind, reason string) {
 	if was.token == 0 {
-		was.token = tokenOf(now.version-1, now.fenced) // statements.ofAny was true
+		was.token = tokenOf(now.version-1, now.fenced) // statements.ofAny matched this token
 	}
 	fresh := b.eventLog.Announce(simba.Event{Kind: kind, Mutex: m.mutex, Owner: was.owner, Token: was.token, Reason: reason}) > 0
 	if fresh {

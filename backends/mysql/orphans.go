@@ -8,13 +8,13 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// orphan is a change whose outcome is unknown, or a grant whose waiter is gone. The row shows such
-// a grant if owner and at match. An orphan that frees the mutex has no owner. The server keeps an
-// orphan until it can no longer take effect.
+// orphan is a change whose outcome is unknown, or a grant whose waiter is gone. A grant has taken
+// effect if the row has its owner and at. An orphan that frees the mutex has no owner. The server
+// keeps an orphan until it can no longer take effect.
 type orphan struct {
 	owner    string
 	at       int64 // acquired_at of the grant
-	deadline int64 // when it can no longer take effect, by the database's clock
+	deadline int64 // on the database's clock; after it, the change takes no effect
 	lease    lease // of the grant; zero = its waiter is gone
 }
 

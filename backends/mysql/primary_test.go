@@ -20,8 +20,8 @@ func openOnPair(t testing.TB, p *stores.MariaDBPair) *Backend {
 	return serve(t, "", func(o *Options) { o.DSN, o.Poll = p.DSN(p.Link().Addr()), time.Hour })
 }
 
-// After the failover the reader's connections lead to the old primary. That is running and
-// read-only, and no longer replicates.
+// After the failover the reader's connections lead to the old primary. It still runs, is read-only,
+// and no longer replicates.
 func TestReadsNeverTrustADemotedPrimary(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
 	writer, reader := openOnPair(t, p), openOnPair(t, p)

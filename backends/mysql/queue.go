@@ -15,7 +15,7 @@ type entry struct {
 	contender string
 	order     uint64 // grows with each new entry
 	since     time.Time
-	expiresAt time.Time // when the entry of a polling waiter is removed unless it asks again
+	expiresAt time.Time // when a polling waiter that does not ask again loses its entry
 	// notifiedAt is 1 more than the version at which the waiter was notified; 0 = never. Each
 	// tenure has a new version. So a waiter is notified once each time the mutex becomes free.
 	notifiedAt uint64

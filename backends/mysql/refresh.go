@@ -113,7 +113,7 @@ func (b *Backend) runDue(m *mutexState) {
 	ctx, cancel := context.WithTimeout(b.ctx, min(b.timeout, refreshTimeout))
 	defer cancel()
 	if err := b.backgroundRefresh(ctx, m); err != nil && b.ctx.Err() == nil {
-		err = b.fail(err) // it may replace the pool's connections
+		err = b.fail(err) // fail may replace the pool's connections
 		if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) {
 			b.waiters.Fail(m.mutex, refusal)
 		}

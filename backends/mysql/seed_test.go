@@ -262,7 +262,7 @@ func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 	changes := map[string]int{}
 	var last sure
 	for _, s := range list {
-		// The clocks count milliseconds.
+		// The tolerance is for clocks that count milliseconds.
 		if last.id != "" && s.from.Before(last.to.Add(-3*time.Millisecond)) {
 			t.Errorf("%s got the mutex %v before the end of the lease of %s", s.id, last.to.Sub(s.from), last.id)
 		}

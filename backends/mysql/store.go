@@ -218,7 +218,7 @@ func (n *namedRow) columns(names []string) (into []any, err error) {
 	}
 	for i, at := range into {
 		if at == nil {
-			into[i] = new(sql.RawBytes) // not needed
+			into[i] = new(sql.RawBytes) // a column that the engine does not need
 		}
 	}
 	return into, nil

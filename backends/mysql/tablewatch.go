@@ -19,7 +19,7 @@ func (b *Backend) watchTable() {
 		return
 	}
 	if err := b.announceTableChanges(ctx); err != nil && b.ctx.Err() == nil {
-		_ = b.fail(err) // it may replace the pool's connections
+		_ = b.fail(err) // fail may replace the pool's connections
 		b.log.Debug("cannot watch the table", "err", err)
 	}
 }

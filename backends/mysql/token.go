@@ -9,10 +9,10 @@ import (
 // The token of a tenure is the row's fencing_token if the table has that column, as in Simba 3.3
 // and later. Otherwise it is the row's version.
 //
-// Every contender increments version when it begins or ends a tenure. A contender on the JVM also
-// does so when it renews. With the setting simba.jdbc.fencing, Simba 3.3 and later increment
-// fencing_token when a tenure begins. Other contenders on the JVM leave it unchanged; the table
-// calls them "up to 3.2". So fencing_token shows which program set it:
+// Every contender increments version when it begins or ends a tenure. A contender on the JVM
+// (Simba's own code) also does so when it renews. With the setting simba.jdbc.fencing, Simba 3.3
+// and later increment fencing_token when a tenure begins. Other contenders on the JVM leave it
+// unchanged; the table calls them "up to 3.2". So fencing_token shows which program set it:
 //
 //	fencing_token               the token
 //	version * tokenUnit         fencing_token: a grant or release by this engine
@@ -91,7 +91,7 @@ type statements struct {
 	guard   string // LAST_INSERT_ID is the version
 	handOff string // LAST_INSERT_ID is the version
 	ofToken string // a condition: the tenure has this token
-	ofAny   string // a condition for any token: it must be tokenOf(version)
+	ofAny   string // a condition if no token is given: the tenure's token is tokenOf(version)
 }
 
 const (

@@ -120,7 +120,7 @@ func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mute
 	if _, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "a"}); !isUnavailable(err) {
 		t.Fatalf("RELEASE: %v; want an UnavailableError", err)
 	}
-	<-time.After(300 * time.Millisecond) // an early refresh has shown the old owner
+	<-time.After(300 * time.Millisecond) // by now a refresh has read the old owner
 	tx.Rollback()
 	notice := simba.ContenderChannel(mutex, "b") + " " + simba.ReleasedNotice("a")
 	decided := time.Now().Add(time.Duration(lateEffectLimit)*time.Millisecond + testTimeout)
@@ -261,7 +261,7 @@ func enqueuedWaiter(b *Backend, m *mutexState, contender string) (*waiter, *prox
 func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 	store := stores.MariaDB(t)
 	b, other := atContentionTiming(t, store.Addr, &notices{}), serve(t, store.Addr, nil)
-	// acquires lets b acquire through the other server.
+	// acquires makes b the owner through the other server.
 	acquires := func(t *testing.T, mutex string) {
 		t.Helper()
 		release(t, other, mutex, "a")

@@ -126,7 +126,7 @@ func (t *Ticket) endGranted(g Grant, why simba.EndReason) (simba.Outcome, error)
 	if err != nil || why != simba.EndWoken || !expired && !late {
 		return o, err
 	}
-	// If the contender has a later request that waits or polls, this one must not be made again.
+	// If the contender has a later request that waits or polls, this request is not repeated.
 	if o.Position > 0 || t.waiters.Find(t.Request.Mutex, t.Request.Contender) != nil {
 		return t.keep(t.waiters.ender.Replaced(t))
 	}
