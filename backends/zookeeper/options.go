@@ -15,9 +15,9 @@ import (
 // Defaults of Options.
 const (
 	DefaultTimeout = 3 * time.Second
-	// DefaultSessionTimeout is more than twice the default lease of the Go client, 10 s + 2 s. An
-	// owner must not trust its lease beyond half of the session timeout.
-	DefaultSessionTimeout = 25 * time.Second
+	// DefaultSessionTimeout is twice the default lease of the commands lock and elect, 10 s + 5 s.
+	// The Go client's is shorter. An owner must stop after half of the session timeout.
+	DefaultSessionTimeout = 30 * time.Second
 	DefaultSessions       = 4
 )
 

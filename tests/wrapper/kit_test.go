@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(simbatest.Main(m))
 }
 
-// The exit codes that docs/guides/wrap-a-command.md promises.
+// The exit codes that docs/reference/cli.md promises.
 const (
 	exitUsage       = 2
 	exitUnavailable = 69
