@@ -43,7 +43,7 @@ type Backend struct {
 	// mu guards the fields below, and the queue of every mutexState. It is never held during I/O.
 	mu        sync.Mutex
 	closed    bool
-	running   sync.WaitGroup // requests and goroutines; after closed is set, nobody calls Add
+	running   sync.WaitGroup // requests and goroutines; call Add under mu, and only if not closed
 	mutexes   map[string]*mutexState
 	lastOrder uint64 // entry.order of the newest queue entry
 	sessions  map[string]binding

@@ -26,7 +26,8 @@ const (
 	// longestLockWait is how long such a wait can take, because the database checks only once a
 	// second.
 	longestLockWait = 2 * lockWait
-	maxLockWaits    = maxConns / 4
+	// maxLockWaits is how many statements may wait for locked rows at a time.
+	maxLockWaits = maxConns / 4
 	// quickTries is how often a statement that must not wait for a row is tried.
 	quickTries = 6
 

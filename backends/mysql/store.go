@@ -64,7 +64,7 @@ type lease struct {
 	token           uint64
 	version         uint64 // of the row when the tenure began; 0 = unknown
 	ttl, transition time.Duration
-	since           time.Time // just before the statement was sent; the windows began later
+	since           time.Time // just before the statement was sent; the windows began no earlier
 	at              int64     // acquired_at in the table; 0 = unknown
 }
 
