@@ -167,7 +167,6 @@ func (b *Backend) refuseOrEnqueue(m *mutexState, r simba.AcquireRequest, s row) 
 	return b.outcome(m, simba.StatusQueued, r.Contender, s)
 }
 
-// outcome returns the outcome for a contender that does not own the mutex.
 func (b *Backend) outcome(m *mutexState, status simba.Status, contender string, s row) simba.Outcome {
 	o := simba.Outcome{Status: status, Position: b.position(m, contender)}
 	if s.live {

@@ -94,8 +94,8 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// begin starts a request. Its context ends with ctx, after the time limit, or when the backend is
-// closed. The caller calls done at the end.
+// begin starts a request. Its context ends with ctx, after the time limit, or on Close. The caller
+// calls done at the end.
 func (b *Backend) begin(ctx context.Context) (_ context.Context, done func(), err error) {
 	if !b.start() {
 		return nil, nil, simba.ErrStopped
@@ -120,7 +120,6 @@ func (b *Backend) start() bool {
 	return true
 }
 
-// fail wraps an error of a request for the caller.
 func (b *Backend) fail(err error) error {
 	var name *simba.NameError
 	busy := false
@@ -142,7 +141,7 @@ func (b *Backend) fail(err error) error {
 		}
 		if isReadOnly(err) || errorNumber(err) == 0 && !errors.Is(err, context.Canceled) {
 			// Other idle connections may be broken too, or lead to a demoted primary. Replace all
-			// of them, so that not each of them fails a request.
+			// of them, not one for each failed request.
 			b.reconnect()
 		}
 	}
@@ -164,9 +163,8 @@ func (b *Backend) failAt(m *mutexState, err error) error {
 	return err
 }
 
-// reconnect closes the idle connections of the pool. Only one call runs at a time. Otherwise one
-// call could raise the limit while another closes connections. Then database/sql could close the
-// wrong connection, and lose a slot of the pool for ever.
+// reconnect closes the idle connections of the pool. Only one call runs at a time. If calls
+// overlapped, database/sql could close the wrong connection, and lose a slot of the pool for ever.
 func (b *Backend) reconnect() {
 	if b.reconnecting.lock(b.ctx, false) != nil {
 		return // the backend is closed

@@ -9,11 +9,9 @@ import (
 // reads the database's clock bounds the estimate: the database took the reading between sending and
 // answer.
 //
-// The estimate has two uses. Each UPDATE carries a deadline on the database's clock, so that a
-// delayed UPDATE does nothing after its request has failed. A grant to a waiter also carries the
-// start of the lease, so that the server recognizes the grant even if the answer is lost. The
-// UPDATE compares deadline and start with the database's clock. If that clock was set in between,
-// the UPDATE matches no row, and the server tries again with a new reading.
+// The engine computes two times from the estimate: the deadline of each UPDATE, and the start of a
+// grant to a waiter. The UPDATE compares both with the database's clock. If that clock was set in
+// between, the UPDATE matches no row, and the server tries again with a new reading.
 type clock struct {
 	epoch time.Time
 

@@ -80,7 +80,6 @@ func TestConformanceOnTheSeedsTableWithTokens(t *testing.T) {
 	conform(t, serverWithTable(t, seeds.MySQLFencedTable))
 }
 
-// Committed changes survive the kill.
 func TestNoTwoOwnersWhileTheDatabaseIsKilled(t *testing.T) {
 	store := stores.MariaDB(t)
 	backendtest.Hammer(t, suiteEngine(t, store), 10*time.Second, time.Second, func() {

@@ -104,7 +104,6 @@ func (f fault) Error() string { return string(f) }
 
 func faultf(format string, args ...any) error { return fault(fmt.Sprintf(format, args...)) }
 
-// endpoint names the database in errors.
 type endpoint struct{ user, addr, database string }
 
 // fault returns one line that says what an operator has to change. It returns nil for an error that

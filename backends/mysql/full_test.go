@@ -84,7 +84,6 @@ func insertsOf(t *testing.T, db *sql.DB) (n int) {
 	return n
 }
 
-// fill adds rows until the database has no space for another.
 func fill(t *testing.T, db *sql.DB) {
 	t.Helper()
 	refused, once := 0, rand.Text()

@@ -115,10 +115,9 @@ func (b *Backend) deliver(m *mutexState, t *proxy.Ticket, granted lease, request
 	return false
 }
 
-// wake gives the lease to its owner's waiter, removes the queue entry, and returns true. It returns
-// false if there is no waiter, or if the waiter was enqueued after the statement was sent. Such a
-// waiter stays in the queue: its contender may have released this lease since, through another
-// server. The next read of the row shows the owner.
+// wake gives the lease to its owner's waiter and removes the queue entry. It returns false if there
+// is no waiter, or if the waiter was enqueued after the statement was sent. Such a waiter stays in
+// the queue: its contender may have released this lease since, through another server.
 func (b *Backend) wake(m *mutexState, granted lease) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -188,7 +188,6 @@ func TestLosingContenderDoesNotBlockTheOwnersRenewal(t *testing.T) {
 	}
 }
 
-// lockRow locks a mutex' row until the transaction ends.
 func lockRow(t testing.TB, db *sql.DB, mutex string) *sql.Tx {
 	t.Helper()
 	tx, err := db.Begin()
@@ -269,7 +268,6 @@ func TestGrantToADisconnectedWaiterIsHandedOff(t *testing.T) {
 	take(t, b, "orphan", "c", long)
 }
 
-// A waiter keeps waiting through the restart.
 func TestLeaseSurvivesADatabaseRestart(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)

@@ -82,7 +82,6 @@ func (w *lockWaits) detect(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// isLocked reports whether another transaction is known to hold the row of the mutex.
 func (w *lockWaits) isLocked(mutex string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -84,7 +84,6 @@ func sameTenure(before, now row) bool {
 	return before.fenced && (before.isLegacy() || before.lacksToken()) && now.fencingToken%tokenUnit != 0
 }
 
-// announce announces events and returns those that were new.
 func (b *Backend) announce(events []simba.Event) (fresh []simba.Event) {
 	for _, e := range events {
 		if b.eventLog.Announce(e) == 0 {

@@ -44,7 +44,6 @@ func query(ctx context.Context, db *sql.DB, statement string, args ...any) (*sql
 	return rows, nil
 }
 
-// checkWritable reads the result of writableCheck and moves on to the next statement's result.
 func checkWritable(rows *sql.Rows) error {
 	var readOnly, innodb string
 	if !rows.Next() {

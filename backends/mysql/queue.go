@@ -189,7 +189,6 @@ func (b *Backend) hasWaiterAhead(m *mutexState, contender string) bool {
 	return false
 }
 
-// claimReservation ends the reservation for a contender that now asks for the mutex.
 func (b *Backend) claimReservation(m *mutexState, contender string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,7 +197,6 @@ func (b *Backend) claimReservation(m *mutexState, contender string) {
 	}
 }
 
-// reservationLeft returns how long a free mutex stays reserved.
 func (b *Backend) reservationLeft(m *mutexState) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

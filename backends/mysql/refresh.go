@@ -13,9 +13,8 @@ const (
 	// refreshTimeout bounds a background refresh, so that the next one comes soon after an outage.
 	refreshTimeout = 2 * time.Second
 	// firstRetry and lastRetry are the shortest and the longest pause after failed refreshes.
-	firstRetry = 250 * time.Millisecond
-	lastRetry  = time.Second
-	// orphanRetry is the pause between refreshes while there are orphans.
+	firstRetry  = 250 * time.Millisecond
+	lastRetry   = time.Second
 	orphanRetry = 250 * time.Millisecond
 )
 

@@ -30,7 +30,6 @@ func (b *Backend) bindLocked(mutex string, session uint64, t lease) {
 	b.sessions[mutex] = binding{session, t.owner, t.token, t.at, t.since.Add(t.ttl + t.transition)}
 }
 
-// extend records a renewal of a bound lease.
 func (b *Backend) extend(mutex string, t lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

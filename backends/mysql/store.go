@@ -75,8 +75,7 @@ func (l lease) left() (ttl, transition time.Duration) {
 	return roundUp(l.ttl - passed), roundUp(l.ttl + l.transition - passed)
 }
 
-// roundUp rounds up to whole milliseconds, so that a client that sleeps that long does not wake
-// early.
+// roundUp rounds up to milliseconds, so that a client that sleeps that long does not wake early.
 func roundUp(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
@@ -351,8 +350,8 @@ func (s *store) handOffStatement(ctx context.Context, q *statements, mutex strin
 	return query, args
 }
 
-// clockError is how far, in ms, the computed start of a grant may be ahead of the statement's own
-// time. If it is further ahead, the database's clock was set.
+// clockError is how far, in ms, the computed start of a grant may be ahead of the database's clock.
+// If it is further ahead, that clock was set.
 const clockError = 50
 
 func (s *store) dbDeadline(ctx context.Context) int64 {

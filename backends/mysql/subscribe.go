@@ -82,7 +82,6 @@ func (b *Backend) subscribedPattern(ctx context.Context, pattern string) error {
 	return b.fail(b.announceTableChanges(ctx))
 }
 
-// mayMatchChannel reports whether a glob may match a channel of a mutex.
 func mayMatchChannel(pattern string) bool {
 	literal := pattern
 	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {

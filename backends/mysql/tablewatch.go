@@ -4,7 +4,6 @@ import (
 	"context"
 )
 
-// watchTable reads the whole table while there are pattern subscribers.
 func (b *Backend) watchTable() {
 	b.mu.Lock()
 	wanted := len(b.patterns) > 0

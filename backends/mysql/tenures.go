@@ -2,10 +2,10 @@ package mysql
 
 import "sync"
 
-// tenures has the last known tenure of an owner on the JVM for each mutex. Such an owner may take
-// no token, and its row then has the token of the tenure before. If that was a tenure of this
-// engine, the row shows it (lacksToken). If it was another tenure on the JVM, only a server that
-// remembers it can see that the token is old. The zero value is empty.
+// tenures has the last known tenure of an owner on the JVM for each mutex. An owner on the JVM may
+// take no token, and its row then has the token of the tenure before (token.go). After a tenure of
+// this engine, the row shows that (lacksToken). After another tenure on the JVM, only a server that
+// remembers it can notice. The zero value is empty.
 type tenures struct {
 	mu            sync.Mutex        // guards the fields below
 	recent, older map[string]tenure // a full recent becomes older

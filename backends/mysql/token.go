@@ -23,13 +23,13 @@ import (
 //
 // The first server that reads the row of an owner without a token assigns one (readWithToken). The
 // assigned token is larger than all before: fencing_token is below (version + 1) * tokenUnit, since
-// 3.3 increments version whenever it increments fencing_token. In decimal, the engine's tokens show
-// the version. They are below 2^53 until the version needs more than 33 bits. After a million
-// tenures of 3.3 in a row, the token of such a tenure can be n * tokenUnit too. Then a server
-// assigns another token, which the owner learns when it renews.
+// 3.3 increments version whenever it increments fencing_token. The engine's tokens are below 2^53
+// until the version needs more than 33 bits. After a million tenures of 3.3 in a row, the token of
+// such a tenure can be n * tokenUnit too. Then a server assigns another token, which the owner
+// learns when it renews.
 //
-// If the column is added or dropped, the statements notice that (write, readRows). They contain
-// tokenUnit as a literal.
+// Statements notice if the column was added or dropped (write, readRows). They contain tokenUnit as
+// a literal.
 const (
 	tokenUnit    = 1_000_000
 	assignedMark = 1 // remainder of a token that was assigned to an owner up to 3.2

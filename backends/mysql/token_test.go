@@ -279,7 +279,6 @@ func tenureEvents(b *Backend, mutex string) []simba.Event {
 	return b.eventLog.Find(simba.HistoryRequest{Mutex: mutex, Count: 100})
 }
 
-// Each statement that begins a tenure notices the column.
 func TestServerNoticesTheColumnBeforeItGrants(t *testing.T) {
 	for name, begin := range map[string]func(s *store, mutex string, version uint64) (lease, bool, error){
 		"acquire": func(s *store, mutex string, _ uint64) (lease, bool, error) {

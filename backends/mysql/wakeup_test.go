@@ -325,7 +325,6 @@ func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 	})
 }
 
-// The server derives the announced events from the two rows.
 func TestChangesBetweenTwoReads(t *testing.T) {
 	live := func(owner string, token uint64) row {
 		return row{owner: owner, token: token, version: token, live: true}
