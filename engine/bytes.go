@@ -2,8 +2,8 @@ package engine
 
 import "github.com/simba-resp/simba-resp"
 
-// The size of the parts of a mutex in bytes, without their strings. It includes the share of a part
-// in tables and lists.
+// The sizes of the parts of a mutex in bytes, without their strings. A size includes the share of
+// the part in tables and lists.
 const (
 	mutexBytes  = 128
 	extraBytes  = 240
@@ -23,7 +23,7 @@ func bytesOf(fields []simba.Field) (n int) {
 	return n
 }
 
-// bytes returns about how much memory the mutex takes.
+// bytes returns about how many bytes of memory the mutex takes.
 func (m *mutex) bytes() int64 {
 	n := mutexBytes + len(m.label)
 	x := m.extra
@@ -40,7 +40,7 @@ func (m *mutex) bytes() int64 {
 	return int64(n)
 }
 
-// weigh adds to Engine.bytes by how much a step has made a mutex larger or smaller.
+// weigh adds the growth of a mutex in a step to Engine.bytes.
 func (sh *shard) weigh(m *mutex, before mutexStats, idle bool) {
 	after := int64(0)
 	if !idle {
