@@ -15,7 +15,6 @@ const (
 // Bytes implements simba.Keyspace.
 func (e *Engine) Bytes() int64 { return e.bytes.Load() }
 
-// bytesOf returns how many bytes the fields of a hash take.
 func bytesOf(fields []simba.Field) (n int) {
 	for _, f := range fields {
 		n += fieldBytes + len(f.Name) + len(f.Value)

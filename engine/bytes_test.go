@@ -130,7 +130,7 @@ func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 				w.acquire("m", "owner", simba.MaxTTL, 0)
 				w.block("m", "stays", simba.MaxTTL, 0)
 				before, counted := heap(), w.e.Bytes()
-				// The waiters lapse a minute after the lease that they saw has ended.
+				// The waiters see this lease, and lapse a minute after its end.
 				w.acquire("m", "owner", time.Hour, 0)
 				for i := range n {
 					w.listen("m", name(i))

@@ -19,8 +19,8 @@
 //     mutex remembers the Seq of its last change. A mutex that is not in memory has the last Seq of
 //     its shard, because a crash could undo the change that freed the mutex.
 //   - After the recovery delay, every reachable waiter of a mutex that is free and not reserved has
-//     had an offer. Each transition that could break this rule calls handOff. A blocked waiter that
-//     lost its lease before its connection saw the lease is unreachable for a while: see requeue.
+//     had an offer. Each transition that could break this rule calls handOff. Reachable means a
+//     polling waiter with a subscription, or a blocked waiter that requeue has not excluded.
 //   - If the mutex is free and not reserved after the end of a tenure or reservation, the engine
 //     publishes a notice on its channel. It publishes none if the lease expired.
 //   - The owner is not in the queue, except during the recovery delay.

@@ -34,7 +34,7 @@ type Engine struct {
 	clock        Clock
 	hash         func(name string) uint64
 	recoverUntil simba.Instant // end of the recovery delay
-	former       uint64        // tenures with tokens up to this one began in an earlier run
+	former       uint64        // the last token of earlier runs
 	sequencer    sequencer
 	token        atomic.Uint64 // the last fencing token given
 	window       atomic.Int64  // Config.HandoffWindow
@@ -83,8 +83,8 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	return e, nil
 }
 
-// Stop stops the engine. It waits for the calls that run. Later calls return simba.ErrStopped if
-// they can return an error, and timers do nothing. Leases stay in the journal. Stop is idempotent.
+// Stop stops the engine. It waits for the calls that run. Later calls that can return an error
+// return simba.ErrStopped. Leases stay in the journal. Stop is idempotent.
 func (e *Engine) Stop() {
 	e.life.Lock()
 	e.stopped = true

@@ -17,7 +17,7 @@ type Journal interface {
 	//
 	// The journal decides which changes must be synced. Committed does not reach such a change
 	// before the change is durable. If Append returns true, the engine commits the change. Append
-	// may return false if an earlier change of the same fsync must be synced.
+	// may return false for such a change if an earlier change of the same fsync must be synced.
 	Append(ch simba.Change) (mustSync bool)
 	// AppendAll is Append for several changes. A crash leaves all of them or none.
 	AppendAll(changes []simba.Change) (mustSync bool)

@@ -18,7 +18,6 @@ const (
 	reasonRemoved     = "removed"
 )
 
-// leaseOf returns the length of the lease that l asks for.
 func (s *step) leaseOf(l simba.Lock) time.Duration {
 	if l.EndsAt == 0 {
 		return l.TTL
@@ -148,7 +147,6 @@ func (m *mutex) reservedFor() string {
 	return ""
 }
 
-// members returns the queue as a sorted set.
 func (m *mutex) members() []simba.QueueMember {
 	if m.extra == nil {
 		return nil

@@ -20,7 +20,7 @@ type mutex struct {
 	acquiredAt int64         // start of the present lease, in Unix milliseconds
 	startedAt  int64         // start of the present tenure, in Unix milliseconds
 	rests      simba.Seq     // the last change that replies about the mutex rest on
-	extra      *extra        // nil = no field of extra is needed
+	extra      *extra        // nil = empty
 	next       *mutex        // in the same bucket of the table
 	hash       uint64
 	ttl        uint32 // milliseconds, unless extra.long is set
@@ -213,7 +213,7 @@ func remaining(end, now simba.Instant) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// outcome describes the mutex to contender in the step s.
+// outcome returns the status, and the state of the mutex for contender.
 func (m *mutex) outcome(status simba.Status, s *step, contender string) simba.Outcome {
 	o := simba.Outcome{Status: status, Position: m.position(contender)}
 	switch x := m.extra; {

@@ -96,7 +96,7 @@ type mark struct {
 	closed bool
 }
 
-// first returns the index of the first entry behind the mark.
+// first returns the index in l of the first entry behind the mark.
 func (m mark) first(l entryList) int {
 	if !m.set {
 		return 0

@@ -13,7 +13,7 @@ import (
 func TestAWaiterWhoseLeaseEndedUnseenKeepsItsQueueEntry(t *testing.T) {
 	for _, end := range []struct {
 		name   string
-		others uint64 // number of tenures after that of a, up to that of c
+		others uint64 // number of tenures that begin after a's, including c's
 		by     func(*world)
 	}{
 		{"expired", 2, func(*world) { time.Sleep(10 * ms) }},
@@ -36,7 +36,7 @@ func TestAWaiterWhoseLeaseEndedUnseenKeepsItsQueueEntry(t *testing.T) {
 				w.audit()
 				// b may never call End, so other waiters get the mutex.
 				if o := c.granted(); o.Token != a.Token+end.others {
-					w.t.Errorf("c was granted %+v; want the next token", o)
+					w.t.Errorf("c was granted %+v; want token %d", o, a.Token+end.others)
 				}
 				if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting || o.Owner != "c" || o.Position != 1 {
 					w.t.Errorf("End of b before its second grant: %+v; want waiting at position 1 with the owner c", o)
@@ -47,7 +47,7 @@ func TestAWaiterWhoseLeaseEndedUnseenKeepsItsQueueEntry(t *testing.T) {
 					w.t.Errorf("b was granted %+v; want the token after c's and its own TTL", o)
 				}
 				w.audit()
-				time.Sleep(10 * ms) // b has seen this lease, so it is not queued again
+				time.Sleep(10 * ms) // b has seen this lease, so the engine does not queue b again
 				synctest.Wait()
 				if got := w.owner("m"); got.Owner != "d" || got.Waiters != 0 {
 					w.t.Errorf("owner after b's second lease: %+v, want d", got)

@@ -40,7 +40,7 @@ type notice struct {
 	message *message    // nil = none
 }
 
-// message is a message that a transaction publishes.
+// message is a payload for the subscribers of a channel.
 type message struct{ channel, payload string }
 
 // wakeUp wakes a blocked waiter when the change with the Seq after is durable.

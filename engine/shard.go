@@ -88,7 +88,7 @@ func (sh *shard) beginStep() *step {
 	return s
 }
 
-// find returns the mutex of a name, a new one if the table has none, and its stats.
+// find returns a mutex and its stats. If the table does not have the mutex, find makes a new one.
 func (sh *shard) find(name string, hash uint64) (*mutex, mutexStats) {
 	m := sh.table.get(hash, name)
 	if m == nil {
@@ -190,7 +190,7 @@ func (sh *shard) count(m *mutex, s *step, before mutexStats) {
 	}
 }
 
-// arm sets the timer unless it fires early enough already.
+// arm sets the timer, unless it already fires early enough.
 func (sh *shard) arm(at, now simba.Instant) {
 	if at >= sh.armed {
 		return
@@ -199,7 +199,7 @@ func (sh *shard) arm(at, now simba.Instant) {
 	sh.timer.Reset(max(at.Sub(now), 0))
 }
 
-// tickPart is how many mutexes the timer advances at most before it unlocks the shard for others.
+// tickPart bounds the number of mutexes that the timer advances before it unlocks the shard.
 const tickPart = 128
 
 // tick runs when the timer fires.
@@ -217,7 +217,7 @@ func (sh *shard) tickOnce() (more bool) {
 	defer sh.engine.leave()
 	seq, more := sh.advance()
 	err := sh.engine.sequencer.commit(seq)
-	return more && err == nil // a journal that fails reports that itself
+	return more && err == nil // the journal itself reports its failure
 }
 
 // advance advances some of the mutexes that are due. It returns the Seq to commit, and whether more

@@ -15,7 +15,7 @@ type step struct {
 	now          simba.Instant
 	wall         int64         // now in Unix milliseconds
 	recoverUntil simba.Instant // end of the recovery delay
-	former       uint64        // tenures with tokens up to this one began in an earlier run
+	former       uint64        // the last token of earlier runs
 	window       time.Duration // length of a reservation; 0 = no reservations
 	grace        time.Duration // queue grace of a polling waiter
 	// drawToken returns the next fencing token.

@@ -194,10 +194,10 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	if e := t.entry; why == simba.EndWoken && e != nil && !e.ready {
 		m.extra.readyAll() // before advance, which may hand off to another requeued waiter
 	}
-	m.advance(s) // this may grant the waiter the mutex
+	m.advance(s) // may grant the mutex to the waiter
 	e := t.entry
 	if why == simba.EndWoken && (e != nil || t.owns(m) && !t.committed()) {
-		if e != nil && !e.ready { // its lease expired in this very step
+		if e != nil && !e.ready { // the lease of the waiter expired in this step
 			m.extra.readyAll()
 			m.handOff(s)
 		}
@@ -256,7 +256,6 @@ func (m *mutex) confirm() {
 	}
 }
 
-// mayTake reports whether contender may have the mutex now.
 func (m *mutex) mayTake(s *step, contender string) bool {
 	if m.owned() || s.now < s.recoverUntil {
 		return false
@@ -296,12 +295,12 @@ func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 	owner := m.owner()
 	s.event(kind, m, owner, m.token, reason)
 	held := time.Duration(s.wall-m.startedAt) * time.Millisecond
-	if kind == simba.EventExpired { // the lease may have ended long ago, while the server was down
+	if kind == simba.EventExpired { // the lease may have ended while the server was down
 		held -= s.now.Sub(m.end())
 	}
 	s.tenureLengths = append(s.tenureLengths, held)
 	s.changed = true
-	s.freed, s.last = kind != simba.EventExpired, owner // contenders know when a lease expires
+	s.freed, s.last = kind != simba.EventExpired, owner // contenders know the time of an expiry
 	// The recovery delay after a crash is long enough for the leases of the run that crashed, but
 	// not for older ones. So a crash must not undo the end of an older lease.
 	s.forced = s.forced || m.token <= s.former
@@ -437,7 +436,7 @@ func (m *mutex) lapseTime(s *step) simba.Instant {
 	return from.Add(s.grace)
 }
 
-// bind binds the lease to a session, or to none (0).
+// bind binds the lease to a session; 0 = none.
 func (m *mutex) bind(session uint64) {
 	if session != 0 || m.extra != nil {
 		m.makeExtra().session = session

@@ -41,7 +41,7 @@ type txKey struct {
 	queueRead  bool
 	reserved   string        // the waiter with the reservation; "" = none
 	recovering bool          // the recovery delay was not over
-	kept       time.Duration // how long the reservation or the recovery delay lasts
+	kept       time.Duration // how long the reservation or the recovery delay still lasts
 	shownOwned bool          // lock shows an owner that the mutex does not have: see MayTake
 	rests      simba.Seq
 	watch      *watch // nil = the commit compares values, so it accepts a change that was undone
@@ -64,7 +64,6 @@ type txKey struct {
 	did      *step // the step of this key in commitAll
 }
 
-// op is a change of a mutex by a transaction.
 type op struct {
 	kind      opKind
 	renew     bool
@@ -365,7 +364,7 @@ func (t *tx) Queue(name string) []simba.QueueMember {
 	return t.queued(name).queue.inOrder()
 }
 
-// queued is key, but also reads the queue.
+// queued is like key, but it also reads the queue.
 func (t *tx) queued(name string) *txKey {
 	k := t.entry(name)
 	if k.queueRead {

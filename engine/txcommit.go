@@ -48,7 +48,6 @@ func (k *txKey) check(m *mutex, s *step) error {
 	return nil
 }
 
-// apply makes the transaction's changes of the key.
 func (k *txKey) apply(m *mutex, s *step) {
 	if k.isReadOnly() {
 		return
@@ -150,7 +149,7 @@ func (t *tx) prepare() (parts []part, err error) {
 		p := &parts[i]
 		p.txKey = k
 		p.step = *k.shard.beginStep()
-		p.step.events, p.step.offers = nil, nil // these lists belong to the shard
+		p.step.events, p.step.offers = nil, nil // the shard's step keeps its own lists
 		p.step.wakes, p.step.tenureLengths = nil, nil
 		p.step.now, p.step.wall = now, wall
 		p.m, p.before = k.shard.find(k.name, k.hash)

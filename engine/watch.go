@@ -6,8 +6,8 @@ type watched map[string]*watch
 // watch counts the changes of a mutex while clients or transactions watch it.
 type watch struct {
 	refs  int
-	lock  uint64 // changes of the lock or of its reservation
-	queue uint64 // changes of the queue
+	lock  uint64 // number of changes of the lock or the reservation
+	queue uint64 // number of changes of the queue
 }
 
 // touch counts the changes of a step.
@@ -55,7 +55,7 @@ func (s *seenVersions) same(x *watch) bool {
 	return (!s.ofLock || s.lock == x.lock) && (!s.ofQueue || s.queue == x.queue)
 }
 
-// watch begins to watch a mutex. The caller must call unwatch in the end.
+// watch begins to watch a mutex. The caller must call unwatch later.
 func (sh *shard) watch(name string) *watch {
 	if sh.watched == nil {
 		sh.watched = make(watched)
