@@ -117,7 +117,7 @@ func (s *Server) endPoller() {
 	}
 }
 
-// registerListener registers ln for Shutdown. It returns false if the server is shutting down.
+// registerListener returns false if the server is shutting down.
 func (s *Server) registerListener(ln net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,8 +153,8 @@ func (s *Server) pause(d time.Duration) {
 	}
 }
 
-// isTemporary reports whether a later accept(2) may succeed. The errors
-// mean that a single connection failed, or that descriptors or memory are lacking.
+// isTemporary reports whether a later accept(2) may succeed. The errors mean that a single
+// connection failed, or that descriptors or memory are lacking.
 func isTemporary(err error) bool {
 	for _, errno := range []syscall.Errno{
 		syscall.ECONNABORTED, syscall.EINTR, syscall.EPROTO, syscall.EPERM,

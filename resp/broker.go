@@ -166,7 +166,6 @@ func (b *Broker) PatternCount() int {
 	return len(b.topics[KindPattern])
 }
 
-// subscribe adds a subscription and reports whether it is new.
 func (b *Broker) subscribe(c *Conn, kind Kind, name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -238,7 +237,6 @@ func (b *Broker) count(c *Conn, kind Kind, by int32) {
 	}
 }
 
-// names returns a connection's subscriptions, sorted.
 func (b *Broker) names(c *Conn, kind Kind) []string {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

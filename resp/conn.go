@@ -58,7 +58,7 @@ type Conn struct {
 	awaitsPushes bool          // set by SetAwaitsPushes
 	inUseAt      time.Duration // when Config.InUse last returned true
 	unauthSince  time.Duration // when the client ceased to be authenticated
-	runningSince time.Duration // when the connection last let others run; 0 = unknown
+	runningSince time.Duration // when the connection last let others run; 0 = not known
 	deliveries   int           // receivers of messages since the last wait for the pushers
 
 	lastActive    atomic.Int64 // nanoseconds since created

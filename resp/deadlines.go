@@ -46,7 +46,7 @@ func (c *Conn) interrupt() {
 	c.interruptLocked()
 }
 
-// checkDeadlines is called when the read deadline has passed between commands. It returns why the
+// checkDeadlines handles a read deadline that has passed between commands. It returns why the
 // connection ends, or nil after it has set the next deadline.
 func (c *Conn) checkDeadlines() error {
 	if c.idle() && c.server.inUse(c) { // without readMu, because inUse may wait for a store
@@ -70,7 +70,7 @@ func (c *Conn) checkDeadlines() error {
 	return nil
 }
 
-// grown reports whether the connection holds more memory than an idle one should.
+// grown reports whether the connection has more memory than an idle connection should.
 func (c *Conn) grown() bool { return c.in.grown() || cap(c.reply.buf) > minBuffer }
 
 // idle reports whether the idle timeout has passed and applies.
@@ -79,7 +79,6 @@ func (c *Conn) idle() bool {
 	return timeout > 0 && !c.exempt() && time.Since(c.idleSince()) >= timeout
 }
 
-// idleSince returns when the idle timeout began to count.
 func (c *Conn) idleSince() time.Time {
 	return c.created.Add(max(time.Duration(c.lastActive.Load()), c.inUseAt))
 }

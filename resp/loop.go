@@ -62,7 +62,6 @@ func (c *Conn) read() error {
 	}
 }
 
-// fill reads once.
 func (c *Conn) fill(space func() ([]byte, error)) error {
 	room, err := space()
 	if err != nil {

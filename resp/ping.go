@@ -47,7 +47,6 @@ func (s *Server) Ping(ctx context.Context) error {
 	return nil
 }
 
-// socketPair returns the ends of a new connection.
 func socketPair() (near, far net.Conn, err error) {
 	syscall.ForkLock.RLock() // so that no child process inherits the descriptors
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)

@@ -43,7 +43,6 @@ type push struct {
 // splice says that the first count pushes precede the reply at offset.
 type splice struct{ offset, count int }
 
-// enqueueResult is the result of Conn.enqueue.
 type enqueueResult uint8
 
 const (
@@ -80,7 +79,7 @@ func (q *pushQueue) hold(offset int) {
 	}
 }
 
-// holding reports whether the queue is held. Only the connection's goroutine may call it.
+// Only the connection's goroutine may call holding.
 func (q *pushQueue) holding() bool { return q.held }
 
 // dropTopic drops the pushes of t that were queued after hold, because an UNSUBSCRIBE takes effect

@@ -18,7 +18,7 @@ const (
 var tlsHandshake = []byte{0x16, 0x03}
 
 // protocolError is the error for a client that breaks the protocol or a limit. The server sends it
-// and closes the connection. The texts are Redis' own.
+// and closes the connection. The texts are Redis' own, except errPlainPort.
 type protocolError string
 
 func (e protocolError) Error() string { return "Protocol error: " + string(e) }
@@ -92,7 +92,6 @@ func (r *reader) extend() ([]byte, error) {
 	return r.extendTo(r.limits.Command + r.limits.Args*headerSize + r.limits.Inline)
 }
 
-// extendUnauth is extend with the limits before authentication.
 func (r *reader) extendUnauth() ([]byte, error) {
 	return r.extendTo(r.limits.UnauthArgs*(r.limits.UnauthArg+headerSize) + r.limits.Inline)
 }
@@ -119,7 +118,7 @@ func (r *reader) move(buf []byte) {
 	r.buf = buf
 }
 
-// feed adds n bytes, which the caller has read into the room that space or extend returned.
+// feed adds n bytes, which the caller has read into the room of space or extend.
 func (r *reader) feed(n int) {
 	r.end += n
 	r.filled = r.end == len(r.buf)
@@ -210,7 +209,7 @@ func (r *reader) begin(line []byte, unauth bool) error {
 	return nil
 }
 
-// multibulk reads the arguments in the buffer. done means that the command is complete.
+// multibulk reads arguments. done means that the command is complete.
 func (r *reader) multibulk(unauth bool) (done bool, err error) {
 	for r.missing > 0 {
 		if r.bulk < 0 {

@@ -39,7 +39,6 @@ func (c *Conn) speakTLS(config *tls.Config) {
 	c.stream = c.tls
 }
 
-// handshake does the TLS handshake, if the connection uses TLS.
 func (c *Conn) handshake() error {
 	if c.tls == nil {
 		return nil

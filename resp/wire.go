@@ -21,11 +21,9 @@ type wire struct {
 	failed   bool      // a write has failed
 }
 
-// Write returns when all bytes are sent, or on an error.
-//
-// The socket's deadlines are half the timeout apart. When a write of the socket times out, it does
-// not say when it last made progress. So with deadlines of the whole timeout, a client could read
-// nothing for almost twice the timeout.
+// Write sends all bytes. The socket's deadlines are half the timeout apart, because a write that
+// times out does not say when it last made progress. With deadlines of the whole timeout, a client
+// could read nothing for almost twice the timeout.
 func (w *wire) Write(b []byte) (sent int, err error) {
 	var progress time.Time
 	for sent < len(b) {
@@ -66,7 +64,7 @@ func (w *wire) shortenTimeout(timeout time.Duration) {
 	}
 }
 
-// closeWrite ends the stream that the client reads, and reports whether it could.
+// closeWrite ends the stream to the client, and reports whether it could.
 func (w *wire) closeWrite() bool {
 	half, ok := w.Conn.(interface{ CloseWrite() error })
 	return ok && half.CloseWrite() == nil

@@ -235,7 +235,7 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 		}
 		return nil
 	}
-	in := max(1, t.Sub(c.created)) // 0 = none
+	in := max(1, t.Sub(c.created)) // 0 would mean no deadline
 	c.deadline.Store(int64(in))
 	left := in - time.Since(c.created)
 	switch {

@@ -53,8 +53,8 @@ func (t *task) start(run func()) {
 	t.poller.enqueue(t, false)
 }
 
-// signal makes the task run if it is idle, or once more when it becomes idle. Any goroutine may
-// call it.
+// signal makes the task run: now if it is idle, otherwise again when it becomes idle. Any goroutine
+// may call it.
 func (t *task) signal() {
 	if t.claim() {
 		t.poller.enqueue(t, false)
