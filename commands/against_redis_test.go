@@ -24,8 +24,8 @@ import (
 )
 
 // These tests send the same bytes, valid or not, to a real Redis and to a server with the embedded
-// engine. Both must reply with the same frames, and either wait for more or close the connection.
-// The known differences, "here" in this server and "there" in Redis:
+// engine. Both must reply with the same frames. Then both must wait for more, or both must close
+// the connection. The known differences, "here" in this server and "there" in Redis:
 //
 //	the limits of a command        are lower here (docs/reference/limits.md); tests set Redis' own
 //	the end of an argument         must be a line end here; there any two bytes
@@ -47,12 +47,11 @@ import (
 //	commands not in compared       are refused in both, with different errors
 const comparedLimit = 24 << 10 // bytes of an input
 
-// compared are the commands that both servers execute. Their replies follow from the bytes alone.
+// compared are the commands that both servers execute. Their replies depend only on the input.
 var compared = []string{"ping", "echo", "auth", "hello", "select", "quit", "reset", "multi", "exec", "discard", "watch", "unwatch",
 	"get", "set", "setnx", "del", "exists", "incr", "incrby", "decr", "strlen", "type", "getdel", "mget", "hset", "hget", "hdel", "hlen",
 	"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "client|setname", "client|getname", "client|reply", "dbsize", "persist", "flushdb"}
 
-// redisLimits are the limits of Redis for what a client sends.
 var redisLimits = resp.Limits{Args: math.MaxInt32, Arg: 512 << 20, Command: math.MaxInt32, UnauthArgs: 10, UnauthArg: 16 << 10}
 
 // FuzzAgainstRedis sends the bytes of the fuzzer in pieces of the given size (0 = at once) to
@@ -74,8 +73,8 @@ func FuzzAgainstRedis(f *testing.F) {
 	})
 }
 
-// TestRepliesToFuzzedBytesAreThoseOfRedis compares generated inputs for some seconds. They follow
-// from the seed SIMBA_SEED, 1 by default.
+// TestRepliesToFuzzedBytesAreThoseOfRedis compares generated inputs for some seconds. SIMBA_SEED is
+// the seed, 1 by default.
 func TestRepliesToFuzzedBytesAreThoseOfRedis(t *testing.T) {
 	c := newComparison(t)
 	seed := uint64(1)
@@ -107,7 +106,7 @@ type comparison struct {
 	pairs [2]struct {
 		ours   *site
 		theirs func(testing.TB) *peer
-		reset  [2]*peer // for FLUSHALL, and PING to know that Redis has served the others
+		reset  [2]*peer // sends FLUSHALL, and PING to learn that Redis has served the others
 	}
 }
 
@@ -144,7 +143,8 @@ func newComparison(t testing.TB) *comparison {
 	return c
 }
 
-// newComparedSite is a lock site with the limits of Redis and only the compared commands.
+// newComparedSite returns a site with an engine, the limits of Redis, and only the compared
+// commands.
 func newComparedSite(t testing.TB, password string) *site {
 	t.Helper()
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
@@ -187,7 +187,6 @@ func (x comparedOnly) forgetFailures() {
 
 const notCompared = "not-compared"
 
-// exchange has the replies to an input, and whether the server closed the connection.
 type exchange struct {
 	frames []string
 	closed bool
@@ -215,7 +214,8 @@ func (c *comparison) compare(t *testing.T, data []byte, piece int, password bool
 	theirs := askRedis(t, p.theirs(t), p.reset[1], data, piece)
 	if password && theirs.closed && !ours.closed {
 		// Redis closes an unauthenticated connection with more than 1 KiB of unread replies
-		// (CVE-2025-21605). It does so only after about 5 s, so the machine was stuck: try again.
+		// (CVE-2025-21605). It does so only after about 5 s. Since only an overloaded machine takes
+		// so long, try again.
 		flush()
 		theirs = askRedis(t, p.theirs(t), p.reset[1], data, piece)
 	}
@@ -224,8 +224,8 @@ func (c *comparison) compare(t *testing.T, data []byte, piece int, password bool
 	}
 }
 
-// differs returns how two exchanges differ. It returns "" if they do not differ, or if it knows the
-// reason.
+// differs returns how two exchanges differ. It returns "" if they are equal, or differ only in a
+// known way.
 func differs(data []byte, ours, theirs exchange) string {
 	if ours.closed && theirs.closed && speaksHTTP(data) {
 		ours.frames = ours.frames[:min(len(ours.frames), len(theirs.frames))]
@@ -255,13 +255,13 @@ func differs(data []byte, ours, theirs exchange) string {
 	return ""
 }
 
-// queuesOddly reports whether a MULTI may have a command to which Redis replies differently there.
+// queuesOddly reports whether a MULTI may contain one of the commands that Redis treats differently
+// inside MULTI.
 func queuesOddly(data []byte) bool {
 	_, queued, _ := bytes.Cut(bytes.ToUpper(data), []byte("MULTI"))
 	return bytes.Contains(queued, []byte("AUTH")) || bytes.Contains(queued, []byte("DBSIZE"))
 }
 
-// mutes reports whether an input may turn the replies off.
 func mutes(data []byte) bool { return bytes.Contains(bytes.ToUpper(data), []byte("REPLY")) }
 
 // mutesOddly reports whether an input may turn replies off in a way that Redis miscounts.
@@ -305,7 +305,6 @@ func sameFrame(ours, theirs string) bool {
 	return false
 }
 
-// speaksHTTP reports whether an input may be taken for HTTP.
 func speaksHTTP(data []byte) bool {
 	lower := bytes.ToLower(data)
 	return bytes.Contains(lower, []byte("post")) || bytes.Contains(lower, []byte("host:"))
@@ -345,9 +344,8 @@ func comparable(data []byte, password bool) []byte {
 	return data
 }
 
-// lengthLine reads the line at data[at:], which should be a length. length is -1 if the line is no
-// length. next is where the next line begins. odd is where only one server sees the end of the
-// line, or -1.
+// lengthLine reads the length in the line at data[at:], -1 if there is none. next is the start of
+// the next line. odd is where only one of the servers sees the end of the line, or -1.
 func lengthLine(data []byte, at int) (length, next, odd int) {
 	i := bytes.IndexAny(data[at:], "\x00\r\n")
 	switch {
@@ -381,7 +379,7 @@ func askOurs(t *testing.T, s *site, data []byte, piece int) exchange {
 	case <-c.closed:
 		x.closed = true
 	case <-time.After(time.Minute):
-		t.Fatalf("%q: after a minute the server neither waits for more input nor has closed", data)
+		t.Fatalf("a minute after the input %q, the server neither waits for more nor has closed the connection", data)
 	}
 	c.Close()
 	<-served
@@ -391,7 +389,6 @@ func askOurs(t *testing.T, s *site, data []byte, piece int) exchange {
 	return x
 }
 
-// recorded is a connection with a given input that records its output.
 type recorded struct {
 	net.Conn
 	data   []byte
@@ -437,8 +434,7 @@ func (c *recorded) SetWriteDeadline(time.Time) error { return nil }
 const redisRead = 16 << 10
 
 // askRedis sends data to Redis and returns the replies. It waits until Redis has served another
-// connection a few times. By then Redis has read all data, replied, and closed the connection if it
-// closes it at all.
+// connection a few times. By then Redis has processed all data.
 func askRedis(t *testing.T, p, other *peer, data []byte, piece int) exchange {
 	t.Helper()
 	defer p.nc.Close()

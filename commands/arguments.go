@@ -7,7 +7,6 @@ import (
 // oneKey returns keys for a command whose first argument is a key.
 func oneKey(flags ...string) keys { return keys{1, 1, 1, flags} }
 
-// Arguments of several commands.
 var (
 	keyArg     = argument{name: "key", kind: key}
 	fieldArg   = argument{name: "field", kind: str}
@@ -38,8 +37,7 @@ var (
 
 const unixTime kind = "unix-time"
 
-// expiryOptions are the options for an expiry, and one other option. A command may have only one of
-// them.
+// expiryOptions returns an argument that is one of the options for an expiry, or the option other.
 func expiryOptions(other string) argument {
 	return argument{name: "expiration", kind: oneof, optional: true, args: []argument{
 		{name: "seconds", token: "EX", kind: integer}, {name: "milliseconds", token: "PX", kind: integer},

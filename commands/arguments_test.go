@@ -131,7 +131,7 @@ func TestBadArgumentsAreNamedAndChangeNothing(t *testing.T) {
 	} {
 		p.expect(tt.command, failed(tt.err))
 		if calls := s.backend.takeCalls(); len(calls) > 0 {
-			t.Errorf("%s: the backend was called: %q", tt.command, calls)
+			t.Errorf("%s: the backend was called with %q, want no call", tt.command, calls)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func TestOptionsMayBeInAnyOrderAndCase(t *testing.T) {
 		{"SIMBA.HISTORY m since 12 count 5", "history m count=5 since=12"},
 	} {
 		if got := p.do(tt.command); got[0] == '-' {
-			t.Errorf("%s replied %s", tt.command, got)
+			t.Errorf("%s replied %s, want no error", tt.command, got)
 		}
 		if calls := s.backend.takeCalls(); len(calls) != 1 || calls[0] != tt.calls {
 			t.Errorf("%s:\ncalls %q\n want %q", tt.command, calls, tt.calls)

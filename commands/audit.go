@@ -6,24 +6,21 @@ import (
 	"strings"
 )
 
-// audit logs the actions that matter to an operator: commands of administrators, commands with the
-// flag audited, failed logins and denials. It is the only place that writes these lines.
+// audit writes the audit log: commands of administrators, commands with the flag audited, failed
+// logins and denials.
 //
-// Any client can cause failed logins, denials and audited commands that are not for administrators.
-// For each of these three kinds, audit logs a burst of lines and then one line a second. The next
-// line of the kind reports how many lines were left out. If no line of the kind follows soon, a
-// separate line reports the number.
+// Any client can cause failed logins, denials, and audited commands that are not for
+// administrators. Each of these three kinds has a logLimiter.
 type audit struct {
 	log                      *slog.Logger
 	logins, refusals, others logLimiter
 }
 
-// The messages.
 const (
 	auditCommand = "audit: command"
 	auditLogin   = "audit: authentication failed"
 	auditDenied  = "audit: permission denied"
-	auditLeftOut = "audit: left out" // the key "of" has the message of the omitted lines
+	auditLeftOut = "audit: left out" // the attribute "of" is the message of the omitted lines
 )
 
 func (a *audit) init(log *slog.Logger) {
@@ -39,18 +36,16 @@ func (a *audit) leftOut(level slog.Level, of string) func(missed int) {
 	}
 }
 
-// close logs how many lines were left out since the last report. After close, audit logs every
-// line.
+// close logs how many lines were omitted since the last report. After close, audit logs every line.
 func (a *audit) close() {
 	for _, v := range []*logLimiter{&a.logins, &a.refusals, &a.others} {
 		v.close()
 	}
 }
 
-// maxAuditText is how many bytes of a client's text a line quotes at most.
+// maxAuditText is the largest number of bytes that a line quotes of a client's text.
 const maxAuditText = 256
 
-// command logs a command that has run.
 func (a *audit) command(c *client, e *entry, args [][]byte, failed bool) {
 	missed := 0
 	if e.acl()&(catAdmin|catDangerous) == 0 { // a command for any client, such as SCRIPT FLUSH
@@ -73,10 +68,10 @@ func (a *audit) command(c *client, e *entry, args [][]byte, failed bool) {
 	a.log.LogAttrs(context.Background(), slog.LevelInfo, auditCommand, attrs...)
 }
 
-// auditedWords returns the arguments of a command after the mutex, or all if it has no mutex. Of a
-// command that may hold a password it returns only the first argument, which is not the password.
-// Of CONFIG SET it returns only the names of known settings, because an unknown name may be a
-// password in the wrong position.
+// auditedWords returns the arguments that a line may show, without the mutex and the arguments
+// before it. If an argument may be a password, it returns only the first argument, which is no
+// password. For CONFIG SET it returns the names of known settings. An unknown name may be a
+// misplaced password.
 func auditedWords(x *Commands, e *entry, args [][]byte) string {
 	first := max(1, e.keys.first+1)
 	if e.container != nil {

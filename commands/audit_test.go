@@ -15,7 +15,6 @@ import (
 	"time"
 )
 
-// logbook keeps log lines without their time.
 type logbook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -36,7 +35,7 @@ func (b *logbook) logger() *slog.Logger {
 	}}))
 }
 
-// lines returns the lines so far, and forgets them.
+// lines returns the lines since its last call.
 func (b *logbook) lines() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,7 +52,7 @@ func withLog(t *testing.T, test func(t *testing.T, s *site, log *logbook)) {
 
 func TestAuditLogsLoginsDenialsAndAdministration(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
-		s.dial() // so that the test's connections have other ids and addresses
+		s.dial() // so that the test's client has another id and another address
 		p := s.dialFrom("192.0.2.1:1000")
 		p.expect("AUTH boss pw", ok)
 		const who = "user=boss addr=192.0.2.1:1000 "
@@ -92,7 +91,7 @@ func TestAuditLogsLoginsDenialsAndAdministration(t *testing.T) {
 		p.do("SIMBA.OWNER billing:1")
 		p.do("CLIENT ID")
 		if got := log.lines(); len(got) != 0 {
-			t.Errorf("commands without audit are logged: %q", got)
+			t.Errorf("after commands that are not audited the log has %q, want nothing", got)
 		}
 	})
 }
@@ -171,8 +170,8 @@ func TestCommandsWithoutReplyAreAudited(t *testing.T) {
 	})
 }
 
-// storm sends wrong passwords from a number of addresses, from each as many as get no delay. It
-// returns how many it has sent.
+// storm sends freeFailures wrong passwords from each of a number of addresses. It returns how many
+// it has sent.
 func storm(s *site, first, addresses int) int {
 	for i := range addresses {
 		p := s.dialFrom(fmt.Sprintf("192.0.2.%d:1000", first+i))
@@ -183,7 +182,7 @@ func storm(s *site, first, addresses int) int {
 	return freeFailures * addresses
 }
 
-// accounted returns how many failed logins the lines report, including those left out.
+// accounted returns how many failed logins the lines report, including omitted ones.
 func accounted(t *testing.T, lines []string) (sum int) {
 	t.Helper()
 	for _, line := range lines {
@@ -235,7 +234,8 @@ func TestLogLimiterAllowsOneLineASecondAndCountsTheRest(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(g)))
 			all.Go(func() {
 				for time.Since(began) < time.Hour {
-					// Lines often come just when the limiter allows one, or when its timer fires.
+					// Some of these pauses end just when the limiter allows a line, or when its
+					// timer fires.
 					time.Sleep([]time.Duration{0, 0, 0, logPause, logPause / 2, 3 * logPause, time.Minute}[random.IntN(7)])
 					for range random.IntN(40) {
 						wanted.Add(1)
@@ -268,19 +268,19 @@ func TestClientsCannotFloodTheAuditLog(t *testing.T) {
 		}
 		p.expect("AUTH boss guess", wrongPass)
 		if got := log.lines(); len(got) != 1 {
-			t.Errorf("denials keep failed logins out of the log: %q", got)
+			t.Errorf("after many denials and a failed login the log has %q, want a line for the login", got)
 		}
 		time.Sleep(10 * time.Second)
 		for range 1000 {
 			p.expect("FLUSHALL", noCommand("flushall"))
 		}
-		// The first of the ten lines reports how many lines were left out before.
+		// The first of the ten lines reports how many lines were omitted before.
 		got := log.lines()
 		if len(got) != 10 || got[0] != `level=WARN msg="audit: left out" of="audit: permission denied" unlogged=980` || !strings.HasSuffix(got[1], " unlogged=0") {
 			t.Errorf("10 s later the log has %d lines, want 10; the first are %q", len(got), got[:min(2, len(got))])
 		}
 		if got := s.dial().do("INFO stats"); !strings.Contains(got, "acl_access_denied_cmd:2000\r\n") || !strings.Contains(got, "acl_access_denied_auth:1\r\n") {
-			t.Errorf("INFO does not count every denial: %q", got)
+			t.Errorf("INFO stats replied %q, want a count of 2000 denials and 1 failed login", got)
 		}
 	})
 }
@@ -296,12 +296,12 @@ func TestTheACLLogMergesEqualEntriesAndIsBounded(t *testing.T) {
 		p.expect("SIMBA.OWNER other", noKey)
 		if got := admin.do("ACL LOG"); !strings.HasPrefix(got, "*2\r\n") || !strings.Contains(got, bulk("count")+":3\r\n"+bulk("reason")+bulk("command")+bulk("context")+bulk("toplevel")+bulk("object")+bulk("flushall")+bulk("username")+bulk("billing")+bulk("age-seconds")+bulk("1.5")) ||
 			!strings.Contains(got, bulk("reason")+bulk("key")+bulk("context")+bulk("multi")+bulk("object")+bulk("other")) {
-			t.Errorf("ACL LOG of 3 equal denials and another: %q", got)
+			t.Errorf("after 3 equal denials and another one ACL LOG replied %q, want 2 entries", got)
 		}
 		time.Sleep(aclLogWindow)
 		p.expect("FLUSHALL", noCommand("flushall"))
 		if got := admin.do("ACL LOG"); !strings.HasPrefix(got, "*3\r\n") {
-			t.Errorf("a denial after aclLogWindow did not add an entry: %q", got)
+			t.Errorf("after a denial that came aclLogWindow later, ACL LOG replied %q, want 3 entries", got)
 		}
 		for i := range 2 * maxACLLog {
 			p.do("SIMBA.OWNER other" + decimal(int64(i)))
@@ -336,8 +336,8 @@ func TestUsersCannotFloodTheAuditLogByAuditedCommands(t *testing.T) {
 	})
 }
 
-// Each transaction runs several times, because its first runs conflict. A script that fails after a
-// change also makes the script before it run again.
+// Each transaction runs several times, because its first runs conflict. If a script fails after a
+// change, the scripts before it run again, too.
 func TestADeniedCallOfAScriptIsNotedOnceHoweverOftenItRuns(t *testing.T) {
 	space := newConflicting(t)
 	s := newSite(t, Config{Backend: space, Users: newUsersFile(t, team...).open()})

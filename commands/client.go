@@ -18,13 +18,13 @@ type client struct {
 	conn *resp.Conn
 	w    *resp.Writer // where replies go
 
-	// The command that runs.
+	// These fields describe the command that runs.
 	running *entry
 	started time.Duration // since the server's start
-	parked  time.Duration // time that the command has waited or paused
+	parked  time.Duration // how long the command has waited or paused
 
-	outage outage // of the batch with the number batch; see lost
-	batch  uint64
+	outage outage // of the batch: the commands whose replies are sent together
+	batch  uint64 // number of the batch; see lost
 
 	tx        *transaction // between MULTI and EXEC
 	executing bool         // inside EXEC
@@ -32,7 +32,7 @@ type client struct {
 	session   sessionLeases
 	backup    *runningBackup // nil = none
 
-	watching   sync.Mutex  // held while monitoring changes, and while a line is pushed
+	watching   sync.Mutex  // held while monitoring changes, and while a line of MONITOR is pushed
 	monitoring atomic.Bool // the client has sent MONITOR; set under watching
 
 	judged  *access.User                   // the user and rules by which admit decided last
@@ -40,7 +40,7 @@ type client struct {
 	account atomic.Pointer[access.Account] // the user of the connection
 	waiting atomic.Pointer[blockedCall]    // the SIMBA.ACQUIRE that is blocked; nil = none
 
-	// CLIENT LIST of any connection reads these.
+	// A CLIENT LIST of any connection reads these fields.
 	last    atomic.Pointer[entry]
 	queued  atomic.Int32 // commands queued by MULTI, -1 outside
 	library atomic.Pointer[library]
@@ -48,10 +48,9 @@ type client struct {
 	noTouch atomic.Bool
 }
 
-// library has the values of CLIENT SETINFO.
 type library struct{ name, version string }
 
-// client returns the state of conn. The first call makes it.
+// client returns the state of conn. The first call for conn creates the state.
 func (x *Commands) client(conn *resp.Conn) *client {
 	if c, ok := conn.State().(*client); ok {
 		return c
@@ -91,14 +90,13 @@ func (c *client) admit(e *entry, args [][]byte) error {
 	return nil
 }
 
-// onlySubscribes reports whether the connection uses RESP2 and has subscriptions. Such a client
-// cannot distinguish messages from ordinary replies.
+// onlySubscribes reports whether the connection uses RESP2 and has subscriptions. Its client cannot
+// distinguish messages from ordinary replies.
 func (c *client) onlySubscribes() bool {
 	return c.conn.SubscriptionCount() > 0 && c.w.Proto() == 2
 }
 
-// reject replies with err to a command that does not run. e is nil for a command
-// that does not exist.
+// reject replies with err to a command that does not run. If the command does not exist, e is nil.
 func (c *client) reject(e *entry, err error) {
 	if e != nil {
 		e.tally.rejected.Add(1)
@@ -114,7 +112,6 @@ func (c *client) reject(e *entry, err error) {
 	c.fail(err)
 }
 
-// run executes a command and records it.
 func (c *client) run(e *entry, args [][]byte) {
 	if !e.has(secret | unmonitored) {
 		c.x.monitors.feed(c, args)
@@ -140,7 +137,6 @@ func (c *client) run(e *entry, args [][]byte) {
 	c.x.rates.tick(c.x, ended)
 }
 
-// where returns the context of a command for ACL LOG.
 func (c *client) where() string {
 	if c.tx != nil || c.executing {
 		return "multi"
@@ -148,8 +144,7 @@ func (c *client) where() string {
 	return "toplevel"
 }
 
-// record adds a command that has just run to the statistics. If the command is audited, record logs
-// it.
+// record adds a command that has run to the statistics and, if it is audited, to the audit log.
 func (c *client) record(e *entry, args [][]byte, took time.Duration, failed bool) {
 	e.tally.add(took, failed)
 	c.x.slowlog.consider(c, e, args, took)
@@ -159,11 +154,11 @@ func (c *client) record(e *entry, args [][]byte, took time.Duration, failed bool
 	}
 }
 
-// yield calls Conn.Yield in the middle of a command. The pause does not count as time of the
-// command.
+// yield lets other connections run in the middle of a command. The pause does not count as time of
+// the command.
 func (c *client) yield() { c.parked += c.conn.Yield() }
 
-// lost returns the outage of the current batch. It begins a new one when the batch changes.
+// lost returns the outage of the current batch. Each batch begins with a new outage.
 func (c *client) lost() *outage {
 	if now := c.conn.Batch(); c.batch != now {
 		c.batch, c.outage = now, outage{}
@@ -171,10 +166,10 @@ func (c *client) lost() *outage {
 	return &c.outage
 }
 
-// backend returns the backend for a call on behalf of this client. If the batch has lost too much
-// time to the store, the backend that it returns refuses the call.
+// backend returns the backend for this client's calls. If the current batch has lost too much time
+// to the store, the returned backend fails without calling the store.
 func (c *client) backend() simba.Backend {
-	c.conn.RestOn(0) // so that the server calls Commit: notices may be due
+	c.conn.RestOn(0) // makes the server call Commit, because notices may be due
 	if c.lost().over() {
 		return refusing{c.x.backend, c.outage.err}
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/access"
 )
 
-// ACL. The users are in a file that only the operator writes, so SETUSER, DELUSER and SAVE are
-// refused.
+// The server never writes the file of its users. So it refuses ACL SETUSER, DELUSER and SAVE.
 
 var aclCommands = []command{
 	{
@@ -113,7 +112,6 @@ func (c *client) aclList([][]byte) error {
 	return nil
 }
 
-// findUser returns the user with that name, nil if there is none.
 func (x *Commands) findUser(name string) *access.User {
 	if a := x.users.Find(name); a != nil {
 		return a.User()
@@ -181,7 +179,6 @@ func (c *client) aclCat(args [][]byte) error {
 	return nil
 }
 
-// aclLoad reads the file of the users again and applies it to all connections.
 func (c *client) aclLoad([][]byte) error {
 	changed, err := c.x.users.Load()
 	switch {
@@ -195,13 +192,11 @@ func (c *client) aclLoad([][]byte) error {
 	return nil
 }
 
-// aclReadOnly refuses SETUSER, DELUSER and SAVE.
 func (c *client) aclReadOnly([][]byte) error {
 	return replyErrorf("ERR %s is not served: users are kept in the file of the option aclfile; change it there and send ACL LOAD",
 		strings.ToUpper(strings.ReplaceAll(c.running.full, "|", " ")))
 }
 
-// aclDryRun replies whether a user may run a command, without running it.
 func (c *client) aclDryRun(args [][]byte) error {
 	u := c.x.findUser(string(args[2]))
 	if u == nil {

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -15,15 +14,14 @@ var aclLogRow = command{
 		{name: "count", kind: integer}, {name: "reset", token: "RESET", kind: pureToken}}}},
 }
 
-// aclLog keeps the latest denials and failed logins for ACL LOG. A record that equals one of the
-// last minute does not add an entry, but increases its count.
+// aclLog keeps the latest denials and failed logins for ACL LOG. A record that repeats an entry of
+// the last minute only increases the count of that entry.
 type aclLog struct {
 	mu      sync.Mutex // protects the rest
 	entries []aclEntry // from old to new
 	counts  [denialReasons]uint64
 }
 
-// aclRecord describes a denial or a failed login.
 type aclRecord struct {
 	reason  denialReason
 	context string // "toplevel", "multi", "lua"
@@ -34,7 +32,7 @@ type aclRecord struct {
 type aclEntry struct {
 	aclRecord
 	count  int64
-	at     time.Time // when the latest of them happened
+	at     time.Time // of the latest record
 	client string    // as CLIENT LIST describes it
 }
 
@@ -43,7 +41,7 @@ const (
 	aclLogWindow = time.Minute
 )
 
-// add adds a denial or a failed login. who describes the client.
+// add records a denial or a failed login. who describes the client.
 func (l *aclLog) add(who string, r aclRecord) {
 	now := time.Now()
 	l.mu.Lock()
@@ -60,7 +58,6 @@ func (l *aclLog) add(who string, r aclRecord) {
 	}
 }
 
-// newest returns the last n entries, the newest first.
 func (l *aclLog) newest(n int64) []aclEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,14 +73,13 @@ func (l *aclLog) reset() {
 	l.entries = nil
 }
 
-// resetCounts sets all counts to 0.
 func (l *aclLog) resetCounts() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.counts = [denialReasons]uint64{}
 }
 
-// count returns how often a request was denied for that reason.
+// count returns the number of records with a reason since the last resetCounts.
 func (l *aclLog) count(r denialReason) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,14 +115,8 @@ func (c *client) aclLogShow(args [][]byte) error {
 		c.writeField("object", e.object)
 		c.writeField("username", e.user)
 		c.w.BulkString("age-seconds")
-		c.w.Double(milliseconds(now.Sub(e.at)))
+		c.w.Double(float64(now.Sub(e.at).Round(time.Millisecond).Milliseconds()) / 1000)
 		c.writeField("client-info", e.client)
 	}
 	return nil
-}
-
-// milliseconds returns d in seconds, rounded to milliseconds.
-func milliseconds(d time.Duration) float64 {
-	s, _ := strconv.ParseFloat(strconv.FormatFloat(d.Seconds(), 'f', 3, 64), 64)
-	return s
 }

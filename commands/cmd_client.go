@@ -71,8 +71,8 @@ var toggle = []argument{
 	{name: "off", token: "OFF", kind: pureToken},
 }
 
-// maxClientName is the longest name of a client or a library, in bytes. Names take memory: CLIENT
-// LIST shows one for each connection, and the slow log keeps one in each entry.
+// maxClientName is the longest name of a client or a library, in bytes. It bounds the memory of
+// CLIENT LIST and of the slow log.
 const maxClientName = 128
 
 func (c *client) clientID([][]byte) error {

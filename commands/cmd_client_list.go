@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// The subcommands of CLIENT that show or change any connection.
+// This file has the subcommands of CLIENT that show or change any connection.
 
 var clientInfoRow = command{
 	name: "info", arity: 2, flags: control, categories: catConnection, since: "6.2.0", run: (*client).clientInfo,
@@ -106,7 +106,6 @@ func (c *client) clientList(args [][]byte) error {
 	return nil
 }
 
-// listed returns the connections that CLIENT LIST selects.
 func (c *client) listed(args [][]byte) ([]*resp.Conn, error) {
 	var conns []*resp.Conn
 	switch {
@@ -165,7 +164,6 @@ func describe(conn *resp.Conn, now time.Time) string {
 		lastCommand, userName(conn), conn.Proto(), lib.name, lib.version)
 }
 
-// flags returns the letters of a connection's state in CLIENT LIST.
 func (c *client) flags(conn *resp.Conn) string {
 	var letters []byte
 	for _, f := range [...]struct {
@@ -190,7 +188,7 @@ func (c *client) flags(conn *resp.Conn) string {
 	return string(letters)
 }
 
-// victims has the filters of a CLIENT KILL, which kills the connections that match all of them.
+// victims has the filters of a CLIENT KILL. It kills the connections that match all filters.
 type victims struct {
 	id          uint64
 	kind        string
@@ -250,8 +248,8 @@ func (v *victims) match(conn *resp.Conn, now time.Time) bool {
 		(v.maxAge == 0 || now.Sub(conn.Created()) >= v.maxAge)
 }
 
-// clientKill replies to the old form, with an address, with OK. To the form with filters it replies
-// with the number of killed connections.
+// clientKill serves two forms of CLIENT KILL. The form with one address replies OK. The form with
+// filters replies with the number of killed connections.
 func (c *client) clientKill(args [][]byte) error {
 	if len(args) == 3 {
 		if c.kill(victims{addr: string(args[2])}) == 0 {

@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// fields returns the fields of a line of CLIENT LIST, by name.
 func fields(line string) map[string]string {
 	m := make(map[string]string)
 	for _, f := range strings.Fields(line) {
@@ -18,7 +17,6 @@ func fields(line string) map[string]string {
 	return m
 }
 
-// lines returns the lines of the text in a bulk string.
 func lines(reply string) []string {
 	_, text, _ := strings.Cut(reply, "\r\n")
 	return strings.Split(strings.TrimSpace(text), "\n")
@@ -85,7 +83,7 @@ func TestClientSetInfoChecksItsValues(t *testing.T) {
 func TestClientTrackingIsRefused(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	if got := p.do("CLIENT TRACKING ON OPTIN"); !strings.HasPrefix(got, "-ERR client side caching is not supported") {
-		t.Errorf("CLIENT TRACKING ON replied %q", got)
+		t.Errorf("CLIENT TRACKING ON replied %q, want an error", got)
 	}
 	p.expect("CLIENT MAINT_NOTIFICATIONS ON", failed("ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP."))
 }
@@ -93,7 +91,7 @@ func TestClientTrackingIsRefused(t *testing.T) {
 func TestClientKill(t *testing.T) {
 	for _, tt := range []struct {
 		command, reply string
-		killed         []int // of peers 0 (the caller) to 3
+		killed         []int // indexes of the killed peers; 0 is the caller
 	}{
 		{"CLIENT KILL ID 2", ":1\r\n", []int{1}},
 		{"CLIENT KILL TYPE pubsub", ":1\r\n", []int{2}},
@@ -126,7 +124,7 @@ func TestClientKill(t *testing.T) {
 			}
 			for _, i := range tt.killed {
 				if alive[uint64(i+1)] {
-					t.Errorf("%s: connection %d is still open", tt.command, i+1)
+					t.Errorf("after %s connection %d is still open", tt.command, i+1)
 				}
 			}
 			if got := 4 - len(alive); got != len(tt.killed) {
@@ -161,7 +159,8 @@ func TestClientReplyOffAndSkip(t *testing.T) {
 	if got := p.reply(); got != bulk("three") {
 		t.Fatalf("after SKIP and RESET the reply is %q, want that of ECHO three", got)
 	}
-	p.send("HELLO 3", "SUBSCRIBE a", "CLIENT REPLY SKIP", "RESET", "ECHO four") // no reply to RESET
+	// RESET gets no reply.
+	p.send("HELLO 3", "SUBSCRIBE a", "CLIENT REPLY SKIP", "RESET", "ECHO four")
 	p.reply()
 	p.reply()
 	if got := p.reply(); got != bulk("four") {
@@ -179,7 +178,7 @@ func TestAProtocolErrorGetsNoReplyAfterClientReplyOff(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	p.send("CLIENT REPLY OFF", "SUBSCRIBE a")
 	if got := p.reply(); got != subscribed("subscribe", "a", 1) {
-		t.Fatalf("SUBSCRIBE replied %q", got)
+		t.Fatalf("SUBSCRIBE replied %q, want its confirmation", got)
 	}
 	if _, err := p.nc.Write([]byte("*x\r\n")); err != nil {
 		t.Fatal(err)

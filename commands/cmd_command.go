@@ -7,8 +7,6 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// COMMAND shows clients the table of commands.
-
 var commandCommands = []command{
 	{
 		name: "command", arity: -1, flags: loading | stale, categories: catConnection,
@@ -92,7 +90,6 @@ func (c *client) writeInfos(entries []*entry) {
 	}
 }
 
-// writeInfo writes the reply of COMMAND INFO for one command.
 func (c *client) writeInfo(e *entry) {
 	w := c.w
 	w.Array(10)
@@ -118,8 +115,7 @@ func (c *client) writeInfo(e *entry) {
 	}
 }
 
-// writeStatusSet writes a set of simple strings. With bulk strings as flags, redis-cli 7 would
-// abort.
+// writeStatusSet writes a set of simple strings. redis-cli 7 aborts if the flags are bulk strings.
 func (c *client) writeStatusSet(names []string) {
 	c.w.Set(len(names))
 	for _, n := range names {
@@ -186,7 +182,6 @@ func (c *client) commandDocs(args [][]byte) error {
 	return nil
 }
 
-// writeDocs writes a map from names to documentation.
 func (c *client) writeDocs(entries []*entry) {
 	c.w.Map(len(entries))
 	for _, e := range entries {
@@ -259,7 +254,6 @@ func (c *client) writeArgument(a *argument) {
 	}
 }
 
-// commandGetKeys replies with the keys among the arguments of a command.
 func (c *client) commandGetKeys(args [][]byte) error {
 	args = args[2:]
 	e, _ := c.x.table.find(args)
@@ -279,8 +273,8 @@ func (c *client) commandGetKeys(args [][]byte) error {
 	return nil
 }
 
-// keysOf returns the keys among the arguments of a command. If an argument says how many keys there
-// are and is invalid, keysOf returns none, as in Redis.
+// keysOf returns the keys among the arguments of a command. If the argument with the number of keys
+// is invalid, keysOf returns none, as in Redis.
 func (e *entry) keysOf(args [][]byte) (found [][]byte) {
 	if e.keyCount > 0 {
 		after := args[e.keyCount+1:]
@@ -299,8 +293,6 @@ func (e *entry) keysOf(args [][]byte) (found [][]byte) {
 	return found
 }
 
-// commandList replies with the names of all commands and subcommands, or with those that a filter
-// selects.
 func (c *client) commandList(args [][]byte) error {
 	keep := func(*entry) bool { return true }
 	switch {

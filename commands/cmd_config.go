@@ -44,8 +44,8 @@ var configSubcommands = []command{
 	},
 }
 
-// Setting is a parameter of CONFIG GET and CONFIG SET. Several goroutines may call its functions at
-// a time.
+// Setting is a parameter of CONFIG GET and CONFIG SET. Its functions must be safe for concurrent
+// use.
 type Setting struct {
 	Name string // lower case
 	// Get returns the value in a form that Set takes.
@@ -54,17 +54,16 @@ type Setting struct {
 	// SetAll are nil, the setting cannot be changed while the server runs.
 	Set func(string) error
 	// Together names a group of settings that are valid only together, such as a certificate and
-	// its key; "" = none. CONFIG SET changes the settings of a group by one call of SetAll, of any
-	// member. The map has the new values by name. SetAll applies all or none.
+	// its key; "" = none. CONFIG SET calls the SetAll of any one setting of the group, with all new
+	// values by name. SetAll applies all or none.
 	Together string
 	SetAll   func(map[string]string) error
 }
 
-// immutable reports whether the setting cannot be changed while the server runs.
 func (s *Setting) immutable() bool { return s.Set == nil && s.SetAll == nil }
 
-// mergeSettings adds to others the settings of this package, and those that Redis tools expect of
-// every server. A setting of others takes precedence over one with the same name.
+// mergeSettings returns others, the settings of this package, and constants that Redis tools
+// expect. If two settings have the same name, it omits the one that is not in others.
 func (x *Commands) mergeSettings(others []Setting) []Setting {
 	appendonly := "yes"
 	if x.info.Durability == "memory" {
@@ -158,12 +157,11 @@ func matchesAny(globs []string, name string) bool {
 	return false
 }
 
-// assignment is a parameter and its new value in a CONFIG SET.
 type assignment struct {
 	setting  *Setting
 	name     []byte // as the client wrote it
 	value    string
-	previous string // for undo
+	previous string // value before this CONFIG SET, for undo
 }
 
 func (x *Commands) parseConfigSet(args [][]byte) ([]assignment, error) {
@@ -229,10 +227,10 @@ func (x *Commands) assign(assignments []assignment) error {
 	return nil
 }
 
-// step is a part of CONFIG SET that is applied by one call: one assignment, or those of a group.
+// step has the assignments that one call applies: those of a group, or a single one.
 type step []*assignment
 
-// stepsOf makes one step of the assignments of each group, and one of each other assignment.
+// stepsOf makes a step for each group, and for each assignment without a group.
 func stepsOf(assignments []assignment) []step {
 	var steps []step
 	at := make(map[string]int)
@@ -265,8 +263,7 @@ func (c *client) configRewrite([][]byte) error {
 	return replyError("ERR CONFIG REWRITE is not supported: the server does not write its configuration file")
 }
 
-// configResetStat resets the counters of INFO, except those of the engine: they describe mutexes
-// and not the server.
+// configResetStat resets the counters of INFO, except those of the engine.
 func (c *client) configResetStat([][]byte) error {
 	for e := range c.x.table.all() {
 		e.tally.reset()

@@ -56,8 +56,7 @@ var connectionCommands = []command{
 	},
 }
 
-// redisVersion is the version of Redis that this server reports. Some clients choose their commands
-// by this version.
+// redisVersion is the version of Redis that clients see. Some clients choose their commands by it.
 const redisVersion = "7.2.0"
 
 const errClientName replyError = "ERR Client names cannot contain spaces, newlines or special characters."
@@ -79,7 +78,6 @@ func (c *client) auth(args [][]byte) error {
 	return nil
 }
 
-// handshake is a parsed HELLO.
 type handshake struct {
 	proto          int // 0 = unchanged
 	user, password []byte
@@ -147,7 +145,8 @@ func (c *client) hello(args [][]byte) error {
 	return nil
 }
 
-// printable reports whether b is visible ASCII without blanks, which a name in CLIENT LIST must be.
+// printable reports whether b has only visible ASCII characters. Blanks separate the fields of
+// CLIENT LIST, so a name must have none.
 func printable(b []byte) bool {
 	for _, ch := range b {
 		if ch < '!' || ch > '~' {
@@ -247,7 +246,6 @@ func selectKeyed(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// checkDB refuses every database except 0.
 func checkDB(index []byte) error {
 	switch n, ok := parseInt(index); {
 	case !ok:

@@ -6,8 +6,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A counter is a lock key whose value, the owner, is an integer. A change of the integer keeps the
-// tenure and its lease. INCR of the key simba:{m}:fence reserves the next fencing token of mutex m.
+// A lock key is the key of a mutex, and its value is the owner. If the value is an integer, the key
+// is a counter, too. A change of the integer keeps the tenure and its lease. INCR of the key
+// simba:{m}:fence reserves the next fencing token of mutex m.
 
 var counterCommands = []command{
 	{

@@ -109,8 +109,8 @@ func (c expireIf) allows(current, next int64) bool {
 }
 
 // expire returns EXPIRE, PEXPIRE, EXPIREAT or PEXPIREAT. An expiry in the past deletes the key. A
-// later expiry does not change the key of an owner's token, because the token expires with the
-// lease. It does not change a queue either, because a queue never expires.
+// future expiry does not change a token or a queue. A token expires with the lease, and a queue
+// never expires.
 func expire(f expiryForm) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		condition, err := parseExpireIf(args[3:])
@@ -157,7 +157,6 @@ func persist(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// remaining returns TTL, PTTL, EXPIRETIME or PEXPIRETIME.
 func remaining(f expiryForm) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		switch l, exists := t.lookup(parseKey(args[1])); {

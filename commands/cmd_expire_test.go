@@ -29,7 +29,7 @@ func TestALockKeyExpiresWithItsLease(t *testing.T) {
 		p.expect("PERSIST c", ":1\r\n")
 		time.Sleep(9501 * time.Millisecond)
 		p.expect("PTTL a", ":499\r\n")
-		p.expect("TTL a", ":0\r\n") // Redis rounds to the nearest
+		p.expect("TTL a", ":0\r\n") // rounded to the nearest second, as in Redis
 		p.expect("TTL b", ":10\r\n")
 		p.expect("GET a", bulk("v"))
 		time.Sleep(499 * time.Millisecond)
@@ -80,6 +80,6 @@ func TestAQueueNeverExpires(t *testing.T) {
 		p.expect(command+" "+q, ":-1\r\n")
 	}
 	p.expect("ZCARD "+q, ":2\r\n")
-	p.expect("EXPIRE "+q+" -1", ":1\r\n") // as DEL, which keeps the waiters
+	p.expect("EXPIRE "+q+" -1", ":1\r\n") // acts as DEL, which keeps the waiters
 	p.expect("ZCARD "+q, ":2\r\n")
 }

@@ -49,7 +49,7 @@ func del(t *keyTx, args [][]byte) error {
 	return t.countKeys(args, t.drop)
 }
 
-// exists is EXISTS and TOUCH: a lock has no time of last access that TOUCH could change.
+// exists serves EXISTS and TOUCH. A lock has no time of last access that TOUCH could change.
 func exists(t *keyTx, args [][]byte) error {
 	return t.countKeys(args, func(k simba.Key) bool {
 		_, exists := t.lookup(k)
@@ -57,7 +57,6 @@ func exists(t *keyTx, args [][]byte) error {
 	})
 }
 
-// countKeys calls do for each key and replies with the number of times that it returned true.
 func (t *keyTx) countKeys(args [][]byte, do func(simba.Key) bool) error {
 	var n int64
 	for _, key := range args[1:] {

@@ -12,7 +12,7 @@ import (
 // A hash is a tenure with fields. Reentrant locks of other libraries use a hash: each field names
 // an owner, and its value is the owner's count. HSET of the first field takes the mutex, and the
 // name of this field becomes the owner. HDEL of the last field releases the mutex. The expiry of
-// the key is the end of the lease, as for a string.
+// the key is the end of the lease.
 
 var hashCommands = []command{
 	{
@@ -103,7 +103,7 @@ var hashCommands = []command{
 	},
 }
 
-// The limits of a hash. They exist because a tenure with its fields is one record on disk.
+// A tenure with its fields is one record on disk. So the fields are limited.
 const (
 	maxHashFields = 1024
 	maxHashBytes  = 64 << 10 // the sum of all names and values
@@ -133,8 +133,8 @@ func hashAt(t *keyTx, key []byte) (hash, error) {
 	return h, nil
 }
 
-// hashToSet is hashAt for a command that sets fields. It copies the fields, so that the command may
-// change them before it calls store.
+// hashToSet is hashAt for a command that sets fields. The command may change the returned fields,
+// which are a copy.
 func hashToSet(t *keyTx, args [][]byte) (hash, error) {
 	h, err := hashAt(t, args[1])
 	switch {
@@ -148,12 +148,10 @@ func hashToSet(t *keyTx, args [][]byte) (hash, error) {
 	return h, err
 }
 
-// find returns the index of a field, or -1.
 func (h *hash) find(name []byte) int {
 	return slices.IndexFunc(h.lock.Fields, func(f simba.Field) bool { return f.Name == string(name) })
 }
 
-// set gives a field a value and reports whether the field is new.
 func (h *hash) set(name []byte, value string) bool {
 	if i := h.find(name); i >= 0 {
 		h.lock.Fields[i].Value = value
@@ -271,7 +269,7 @@ func hdel(t *keyTx, args [][]byte) error {
 		gone[string(name)] = true
 	}
 	var left []simba.Field
-	owned := false // the owner is the name of a field that is left
+	owned := false // one of the remaining fields has the owner's name
 	for _, f := range h.lock.Fields {
 		if !gone[f.Name] {
 			left = append(left, f)
@@ -294,7 +292,7 @@ func hdel(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// reading returns a command that looks up the hash and lets reply write the reply.
+// reading returns a command that looks up a hash and calls reply.
 func reading(reply func(w *resp.Writer, h *hash, args [][]byte)) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		h, err := hashAt(t, args[1])

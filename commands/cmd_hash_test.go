@@ -30,7 +30,6 @@ func newEngineSite(t testing.TB) *site {
 	return s
 }
 
-// expectSameAsRedis sends the same commands to a real Redis and to an engine.
 func expectSameAsRedis(t *testing.T, commands []string) {
 	t.Helper()
 	redis := realRedis(t)
@@ -74,7 +73,6 @@ func TestHashesReplyAsRedis(t *testing.T) {
 	})
 }
 
-// token returns the fencing token of a mutex.
 func (p *peer) token(mutex string) string {
 	p.t.Helper()
 	reply := p.do("SIMBA.OWNER " + mutex)

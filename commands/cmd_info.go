@@ -17,7 +17,6 @@ var infoCommands = []command{
 	},
 }
 
-// report builds the text of INFO.
 type report struct {
 	strings.Builder
 	x   *Commands
@@ -25,14 +24,12 @@ type report struct {
 	now time.Time
 }
 
-// section is a part of INFO.
 type section struct {
 	name  string // as in the heading; clients may send it in any case
 	extra bool   // INFO shows it only if the client names it, or ALL
 	write func(*report)
 }
 
-// sections are the sections of INFO, in their order.
 var sections = []section{
 	{name: "Server", write: (*report).server},
 	{name: "Clients", write: (*report).clients},
@@ -85,7 +82,6 @@ func (r *report) line(name string, value any) {
 	r.WriteString(name + ":" + strings.TrimSuffix(text, "\r") + "\r\n")
 }
 
-// more appends the fields that a function returns. The function may be nil.
 func (r *report) more(fields func() []Field) {
 	if fields == nil {
 		return
@@ -95,7 +91,8 @@ func (r *report) more(fields func() []Field) {
 	}
 }
 
-// known appends a figure of the engine, unless it is negative: then the engine does not count it.
+// known appends a figure of the engine. If the figure is negative, the engine does not count it,
+// and known omits it.
 func (r *report) known(name string, value int64) {
 	if value >= 0 {
 		r.line(name, value)

@@ -85,7 +85,6 @@ func (x *Commands) notePeak(used uint64) uint64 {
 	}
 }
 
-// cpuTime returns the CPU time of the process.
 func cpuTime() (user, system time.Duration) {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// This file has commands for keys of any type. Tools need some of them on every engine. On an
-// engine that is no simba.Keyspace, these commands treat each mutex m that has an owner as a string
-// with the key simba:{m}. The engine on Redis uses this key in its store.
+// This file has commands for keys of any type. Tools need some of these commands on every engine,
+// even on one that is no simba.Keyspace. There, each mutex m that has an owner counts as a string
+// with the key simba:{m}.
 
 var keyspaceCommands = []command{
 	{
@@ -52,8 +52,8 @@ var memoryCommands = []command{
 	},
 }
 
-// withoutKeys returns the run function of a keyspace command that tools need on every engine.
-// fallback serves the command on engines without a keyspace.
+// withoutKeys returns the run function of a command that tools need on every engine. On an engine
+// without a keyspace, fallback serves the command.
 func withoutKeys(fallback func(*client, [][]byte) error) func(*client, [][]byte) error {
 	return func(c *client, args [][]byte) error {
 		if c.x.keyspace == nil {
@@ -70,8 +70,8 @@ func (c *client) stats() simba.Stats {
 	return s
 }
 
-// ownerOfKey returns the mutex and the tenure behind a lock key, the zero Tenure if the key does
-// not exist.
+// ownerOfKey returns the mutex and the tenure behind a lock key. If the key does not exist, the
+// Tenure is zero.
 func (c *client) ownerOfKey(key []byte) (mutex string, t simba.Tenure, err error) {
 	mutex, ok := simba.ParseMutexChannel(string(key))
 	if !ok {
@@ -96,11 +96,10 @@ func (c *client) typeOf(args [][]byte) error {
 
 // The estimated memory of a mutex, a waiter and a field in the embedded engine, without names and
 // values, in bytes. mutexOverhead is the result of BenchmarkHeldMutexBytes, rounded up.
-// waiterOverhead is the sum of the sizes of a waiter's parts, rounded up.
 const (
 	mutexOverhead  = 112
 	waiterOverhead = 192
-	fieldOverhead  = 32 // two strings
+	fieldOverhead  = 32 // the headers of two strings
 )
 
 func (c *client) memoryUsage(args [][]byte) error {
@@ -154,7 +153,7 @@ func memoryUsage(t *keyTx, args [][]byte) error {
 }
 
 // flushHeldLocks is the setting that lets FLUSHDB and FLUSHALL end tenures. By default the server
-// refuses both while locks are held, because clients would lose their locks.
+// refuses both commands while locks are held, because clients would lose their locks.
 const flushHeldLocks = "flush-held-locks"
 
 func flushSetting() Setting {
@@ -179,8 +178,8 @@ func flushSetting() Setting {
 	}
 }
 
-// flush is FLUSHDB and FLUSHALL. It breaks every tenure that it finds, one by one. It keeps the
-// queues, so their first waiters get the mutexes. A tenure that begins meanwhile may stay.
+// flush serves FLUSHDB and FLUSHALL. It breaks every tenure that it finds, one by one. It keeps the
+// queues, so the first waiters get the mutexes. A tenure that begins meanwhile may stay.
 func (c *client) flush(args [][]byte) error {
 	if err := c.flushLocks(args); err != nil {
 		return err
@@ -220,7 +219,6 @@ func (c *client) flushLocks(args [][]byte) error {
 	}
 }
 
-// The types that a key may have.
 const (
 	typeNone   = "none"
 	typeString = "string"

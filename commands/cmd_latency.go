@@ -47,8 +47,8 @@ var latencySubcommands = []command{
 	},
 }
 
-// The events of the latency monitor. The two for commands are those of Redis. commitEvent is the
-// wait of a batch for the disk.
+// The events of the latency monitor. commitEvent is the time that replies wait for the disk. The
+// other events are those of Redis.
 const (
 	slowCommandEvent = "command"
 	fastCommandEvent = "fast-command"
@@ -65,7 +65,8 @@ func commandEvent(e *entry) string {
 // latencySamples is the number of samples kept for an event, as in Redis.
 const latencySamples = 160
 
-// latencyMonitor keeps samples of slow events, at most one a second for each event: the longest.
+// latencyMonitor keeps samples of slow events. For each event it keeps the longest sample of a
+// second.
 type latencyMonitor struct {
 	threshold atomic.Int64 // milliseconds; 0 = off
 
@@ -83,7 +84,7 @@ type latencySample struct {
 	took time.Duration
 }
 
-// consider adds a sample if an event that has just ended was slow.
+// consider adds a sample for an event that has just ended, if the event was slow.
 func (m *latencyMonitor) consider(event string, took time.Duration) {
 	threshold := m.threshold.Load()
 	if threshold == 0 || took.Milliseconds() < threshold {
@@ -181,7 +182,6 @@ func (c *client) latencyHistogram(args [][]byte) error {
 	return nil
 }
 
-// namesEntry reports whether names has the name of the command or of its container.
 func namesEntry(names [][]byte, e *entry) bool {
 	for _, n := range names {
 		if strings.EqualFold(string(n), e.full) || e.container != nil && strings.EqualFold(string(n), e.container.full) {

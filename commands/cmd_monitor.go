@@ -20,7 +20,7 @@ var monitorCommands = []command{
 	},
 }
 
-// monitors are the connections that receive every command. Without monitors, they cost a command
+// monitors has the connections that receive every command. While there are none, a command costs
 // only one atomic load.
 type monitors struct {
 	n       atomic.Int32
@@ -28,8 +28,8 @@ type monitors struct {
 	clients map[*client]struct{}
 }
 
-// monitor makes the connection a monitor. HoldPushes makes the server send the OK before the first
-// command.
+// monitor makes the connection a monitor. HoldPushes makes the server send OK before the first line
+// of the monitor.
 func (c *client) monitor([][]byte) error {
 	c.w.Simple("OK")
 	c.conn.HoldPushes()
@@ -62,7 +62,6 @@ func (m *monitors) remove(c *client) {
 	m.n.Store(int32(len(m.clients)))
 }
 
-// feed sends a command to the monitors.
 func (m *monitors) feed(c *client, args [][]byte) {
 	if m.n.Load() == 0 {
 		return
@@ -76,7 +75,6 @@ func (m *monitors) feed(c *client, args [][]byte) {
 	}
 }
 
-// monitorAddr returns a client's address as MONITOR shows it.
 func monitorAddr(conn *resp.Conn) string {
 	if path := conn.UnixSocket(); path != "" {
 		return "unix:" + path
@@ -90,8 +88,8 @@ func (c *client) setMonitoring(on bool) {
 	c.monitoring.Store(on)
 }
 
-// watch sends a line to a monitor, unless its monitoring has ended. After the reply to RESET, the
-// client would take a line for a reply.
+// watch sends a line to c, unless its monitoring has ended. After RESET, the client would take the
+// line for a reply.
 func (c *client) watch(line []byte) {
 	c.watching.Lock()
 	defer c.watching.Unlock()
@@ -100,12 +98,12 @@ func (c *client) watch(line []byte) {
 	}
 }
 
-// The limits of an argument and of a line, so that a large command does not overflow the output
-// queue of a monitor.
+// The limits of an argument and of a line, in bytes. They keep a large command from overflowing the
+// output queue of a monitor.
 const (
 	monitorArgBytes  = 1 << 10
 	monitorLineBytes = 64 << 10
-	monitorNoteBytes = 64 // of a line, reserved for the number of omitted arguments
+	monitorNoteBytes = 64 // at the end of a line, for the number of omitted arguments
 )
 
 // monitorLine returns a command as Redis shows it:

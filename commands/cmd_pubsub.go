@@ -139,8 +139,8 @@ const (
 	maxSubscriptions = 10000 // of a connection
 )
 
-// checkChannels refuses channels or globs that are too long or too many. It counts a channel again
-// if the connection has subscribed to it already.
+// checkChannels refuses channels or globs that are too long or too many. A channel counts even if
+// the connection has subscribed to it already.
 func (c *client) checkChannels(kind resp.Kind, channels [][]byte) error {
 	if c.conn.SubscriptionCount()+len(channels) > maxSubscriptions {
 		return replyErrorf("ERR too many subscriptions: a connection may have at most %d", maxSubscriptions)
@@ -171,16 +171,16 @@ func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) err
 	return nil
 }
 
-// subscribed reports a new subscription to the backend. If a contender has a reservation and its
-// notice reached no subscriber, the backend now repeats the notice. If the store does not answer,
-// the backend records the subscription later. Until then the client may miss notices.
+// subscribed reports a new subscription to the backend. If the notice of a reservation has reached
+// no subscriber, the backend now repeats the notice. If the store does not answer, the backend
+// records the subscription later. Until then the client may miss notices.
 func (c *client) subscribed(channel string, pattern bool) {
 	began := time.Now()
 	seq, err := c.backend().Subscribed(c.conn.Context(), channel, pattern)
 	if err != nil {
 		c.lost().met(err)
 		c.lost().note(time.Since(began))
-		c.x.storeFaults.met(err) // fail does not count it, because the reply has no error
+		c.x.storeFaults.met(err) // client.fail does this only for errors in replies
 		c.x.log.Debug("cannot report a subscription to the engine yet", "channel", channel, "err", err)
 		return
 	}
@@ -207,7 +207,7 @@ func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte)
 }
 
 // confirm appends the frame that confirms a subscription or its end. The frame has the number of
-// the connection's subscriptions. Shard channels are counted separately.
+// the connection's subscriptions: those to shard channels, or all others.
 func (c *client) confirm(kind resp.Kind, word string, channel *string) {
 	c.conn.Confirm()
 	c.w.Push(3)

@@ -82,7 +82,7 @@ func TestTheEngineKnowsASubscriberBeforeTheReply(t *testing.T) {
 		}
 	}
 	if got := s.backend.commits(); !slices.Contains(got, 77) {
-		t.Errorf("committed %v, want 77: the notice to the contender was not durable before the reply", got)
+		t.Errorf("the backend committed %v, want 77: the notice to the contender was not durable before the reply", got)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestNoticesReachAllSubscribersAndCountExactChannels(t *testing.T) {
 		shard.do("SSUBSCRIBE a")
 		pattern.do("PSUBSCRIBE *")
 		if got := notices.Publish("a", "x"); got != 2 {
-			t.Errorf("reached %d, want 2: a subscriber of a pattern does not count", got)
+			t.Errorf("Publish returned %d, want 2: a subscriber of a pattern does not count", got)
 		}
 		for _, tt := range []struct {
 			p    *peer

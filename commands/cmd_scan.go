@@ -81,7 +81,6 @@ func (g keyGlob) key(mutex string) string {
 
 func (g keyGlob) match(mutex string) bool { return resp.Match(g.glob, g.key(mutex)) }
 
-// keys replaces mutexes by their keys, in place.
 func (g keyGlob) keys(mutexes []string) []string {
 	for i, m := range mutexes {
 		mutexes[i] = g.key(m)
@@ -117,8 +116,8 @@ func scan(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// ofType returns the mutexes whose keys have that type. It reads each key in a transaction of its
-// own. If the transaction of SCAN read them, it would conflict with a renewal of any of the locks.
+// ofType returns the mutexes whose keys have a type. It reads each key in a separate transaction. A
+// transaction that reads all keys would conflict with every renewal.
 func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error) {
 	var rests simba.Seq
 	for _, m := range mutexes {
@@ -177,11 +176,10 @@ func keysOf(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// samples is about the number of keys among which RANDOMKEY picks one. If the keyspace has fewer
-// keys, RANDOMKEY returns each with about the same probability.
+// samples is the approximate number of keys from which RANDOMKEY picks one.
 const samples = 1000
 
-// randomkey scans from a random cursor, and then from the start. Any number is a valid cursor.
+// randomkey scans from a random cursor, and then from the start. Every number is a valid cursor.
 func randomkey(t *keyTx, _ [][]byte) error {
 	var found []string
 	for _, r := range [...]simba.ScanRequest{{Cursor: rand.Uint64(), Count: samples}, {Count: samples}} {
@@ -228,8 +226,8 @@ func (c *client) dbsize([][]byte) error {
 	return nil
 }
 
-// countHeld scans the mutexes that have an owner and counts them, for an engine without a count. It
-// may count a mutex twice if other mutexes change meanwhile.
+// countHeld scans the mutexes that have an owner and counts them, for an engine that has no count.
+// It may count a mutex twice if other mutexes change meanwhile.
 func (c *client) countHeld() (n int64, err error) {
 	ctx := c.conn.Context()
 	if limit := c.x.storeTimeout; limit > 0 {
@@ -256,7 +254,7 @@ func (c *client) countHeld() (n int64, err error) {
 // pageLength is how many mutexes a command reads from the embedded engine before it yields.
 const pageLength = 1000
 
-// scanPage calls scan, the Scan of a backend. From the embedded engine it reads a large page in
+// scanPage calls scan, the Scan of a backend. It reads a large page of the embedded engine in
 // parts, and calls yield in between.
 func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.ScanPage, simba.Seq, error), r simba.ScanRequest, yield func()) (all simba.ScanPage, rests simba.Seq, err error) {
 	if c.x.keyspace == nil {
@@ -282,7 +280,6 @@ func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.S
 	}
 }
 
-// keyScan is a parsed SCAN.
 type keyScan struct {
 	simba.ScanRequest
 	matching, typed bool
@@ -347,7 +344,6 @@ func (c *client) scan(args [][]byte) error {
 	return nil
 }
 
-// writePage replies with a page of a scan and the cursor of the next page.
 func (c *client) writePage(cursor uint64, names []string) {
 	c.w.Array(2)
 	c.w.BulkString(strconv.FormatUint(cursor, 10))

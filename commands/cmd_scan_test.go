@@ -19,7 +19,6 @@ func TestScanParsesArgumentsAsRedis(t *testing.T) {
 	})
 }
 
-// listed returns the words of a flat array, sorted.
 func listed(reply string) []string {
 	var words []string
 	lines := strings.Split(reply, "\r\n")
@@ -64,7 +63,7 @@ func TestScanAndKeysListEveryKey(t *testing.T) {
 		p.do("SET k" + decimal(int64(i)) + " v")
 	}
 	if got := listed(p.do("KEYS k*")); len(got) != n || len(slices.Compact(got)) != n {
-		t.Errorf("KEYS lists %d keys of %d", len(got), n)
+		t.Errorf("KEYS lists %d keys, want %d different ones", len(got), n)
 	}
 	p.expect("DBSIZE", ":25000\r\n")
 	for _, scan := range []string{"SCAN 0 COUNT 10000", "SIMBA.SCAN 0 COUNT 10000", "SCAN 0 COUNT 10000 MATCH k*"} {
@@ -92,7 +91,7 @@ func TestRandomkeyPicksFromTheWholeKeyspace(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("RANDOMKEY has returned only %d different keys", len(came))
+	t.Errorf("RANDOMKEY has returned only %d different keys, want more", len(came))
 }
 
 // claimingEngine returns a new Seq with each listing, and records the committed Seqs.
@@ -136,11 +135,11 @@ func TestListingsAreDurableBeforeTheReply(t *testing.T) {
 			before := claiming.claim
 			for _, c := range run {
 				if reply := p.do(c); reply[0] == '-' {
-					t.Fatalf("%s replied %s", c, reply)
+					t.Fatalf("%s replied %s, want no error", c, reply)
 				}
 			}
 			if !claiming.committed[claiming.claim] || claiming.claim == before {
-				t.Errorf("%q: the reply came before the listing was durable", run)
+				t.Errorf("the reply to %q came before the listing was durable", run)
 			}
 		}
 	}

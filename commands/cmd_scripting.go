@@ -20,7 +20,6 @@ const (
 	anyKeyRead    = "We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"
 )
 
-// How a script may use its keys.
 var (
 	scriptKeysWritten = keys{flags: []string{"RW", "access", "update"}}
 	scriptKeysRead    = keys{flags: []string{"RO", "access"}}
@@ -145,13 +144,13 @@ const shaLength = 40
 
 func (t *keyTx) evalSHA(args [][]byte, readOnly bool) error {
 	if len(args[1]) != shaLength {
-		return replyError(script.ErrNoScript) // before an error in the number of keys, as in Redis
+		return replyError(script.ErrNoScript) // even if the number of keys is wrong, as in Redis
 	}
 	return t.runScript(script.Call{SHA: strings.ToLower(string(args[1]))}, args, readOnly)
 }
 
-// runScript runs a script in t. If the script fails, runScript sets t.torn if the script has
-// changed anything. The caller must discard these changes. In Redis they would stay.
+// runScript runs a script in t. If the script fails after a change, runScript sets t.torn. The
+// caller must then discard the script's changes, which Redis would keep.
 func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error {
 	n, err := parseKeyCount(args)
 	if err != nil {
@@ -169,7 +168,6 @@ func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error 
 	return nil
 }
 
-// parseKeyCount reads the argument of EVAL that says how many of the next arguments are keys.
 func parseKeyCount(args [][]byte) (int, error) {
 	n, ok := parseInt(args[2])
 	switch {
@@ -199,7 +197,7 @@ type scriptHost struct {
 	changed  bool // a command has changed something
 }
 
-// The errors of a script's call that is not allowed, in Redis' words.
+// The errors of calls that scripts may not make, in Redis' words.
 const (
 	errScriptUnknown  replyError = "ERR Unknown Redis command called from script"
 	errScriptArity    replyError = "ERR Wrong number of args calling Redis command from script"
@@ -300,7 +298,6 @@ func scriptFlush(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// scriptDebug refuses to turn a debugger on, because there is none.
 func scriptDebug(t *keyTx, args [][]byte) error {
 	switch {
 	case equalFold(args[2], "NO"):

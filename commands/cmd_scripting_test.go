@@ -66,7 +66,7 @@ func TestScriptsAndWatchesReplyAsRedis(t *testing.T) {
 	}
 }
 
-// abort is the end of a script that fails.
+// abort at the end of a script makes the script fail.
 const abort = ` error('no more')`
 
 func TestAScriptThatFailsChangesNothing(t *testing.T) {
@@ -95,7 +95,7 @@ func TestAFailedScriptInATransactionChangesNothing(t *testing.T) {
 		reply := p.transaction("SET a w1", "INCR c", fails, "GET a", "INCR c", fails, "SET b w2", "ZCARD simba:{a}:contender", "TIME")
 		parts := strings.SplitAfterN(reply, "-ERR", 3)
 		if len(parts) != 3 || parts[0] != "*9\r\n"+ok+":1\r\n-ERR" || !strings.Contains(parts[1], bulk("w1")+":2\r\n") || !strings.Contains(parts[2], "\r\n"+ok+":0\r\n*2\r\n") {
-			t.Errorf("after %s EXEC replied %q", watch, reply)
+			t.Errorf("after %s EXEC replied %q, want the errors of two scripts and seven other replies", watch, reply)
 		}
 		p.expect("MGET a b c", bulks("w1", "w2", "2"))
 	}
@@ -150,8 +150,8 @@ func TestScriptsAndSimbaCommandsShareAMutex(t *testing.T) {
 	p.expect(`EVAL "return redis.call('set',KEYS[1],ARGV[1],'NX')" 1 orders w2`, "$-1\r\n")
 }
 
-// Redisson renews a read lock by such a script. Its for loop begins at a string with the count of
-// holds, which Lua must convert.
+// Redisson renews a read lock by such a script. Its for loop begins at a string, which Lua must
+// convert to a number.
 func TestAScriptMayRenewAReadLockForEachHold(t *testing.T) {
 	p := newLockSite(t).dial()
 	renew := strings.Join([]string{
@@ -247,7 +247,7 @@ func TestAnEndlessScriptCanBeKilledAndBlocksNobody(t *testing.T) {
 		}
 	}
 	if reply := p.reply(); !strings.HasPrefix(reply, "-ERR Script killed by user with SCRIPT KILL") {
-		t.Errorf("EVAL replied %q", reply)
+		t.Errorf("EVAL replied %q, want the error of a killed script", reply)
 	}
 	q.expect("MGET a b", "*2\r\n$-1\r\n"+bulk("w2"))
 }
@@ -261,7 +261,7 @@ func TestAKilledScriptInEXECDoesNotRunAgainAfterAConflict(t *testing.T) {
 	p.send("EXEC")
 	deadline := time.Now().Add(30 * time.Second)
 	for killed := false; !killed; killed = q.do("SCRIPT KILL") == ok {
-		for i := range 100 { // the script has probably read a before the last of them
+		for i := range 100 { // the script has probably read a before the last SET
 			q.expect("SET a "+strconv.Itoa(i), ok)
 		}
 		if time.Now().After(deadline) {
@@ -271,10 +271,10 @@ func TestAKilledScriptInEXECDoesNotRunAgainAfterAConflict(t *testing.T) {
 	// If the last SET came after the script had read a, the transaction conflicts. Otherwise EXEC
 	// replies with the error of the script.
 	if reply := p.reply(); reply != "-"+string(errContended)+"\r\n" && !strings.HasPrefix(reply, "*1\r\n-ERR Script killed") {
-		t.Errorf("EXEC replied %q", reply)
+		t.Errorf("EXEC replied %q, want TRYAGAIN or the error of a killed script", reply)
 	}
 	if reply := q.do("SCRIPT KILL"); !strings.HasPrefix(reply, "-NOTBUSY") {
-		t.Errorf("the script runs again: %q", reply)
+		t.Errorf("SCRIPT KILL replied %q, want NOTBUSY: the script runs again", reply)
 	}
 }
 
@@ -288,14 +288,14 @@ func TestErrorCodesOfScriptsAreBounded(t *testing.T) {
 		p.do(`EVAL "error({err='CODE' .. ARGV[1] .. ' x'})" 0 ` + strconv.Itoa(i))
 	}
 	p.do("incr")
-	p.do(`EVAL "error({err='CODE1 x'})" 0`) // known
+	p.do(`EVAL "error({err='CODE1 x'})" 0`) // a known code
 	p.do("SET k v")
 	p.do("HGET k f") // a new code of the server
 	info := infoFields(t, p.do("INFO errorstats"))
 	for k, want := range map[string]string{
 		"errorstat_ERR": "count=2", "errorstat_CODE1": "count=2", "errorstat_CODE299": "", "errorstat_WRONGTYPE": "count=1",
-		// 126 codes fit beside ERR and this one. Here count the code that is too long, and the
-		// other CODEs.
+		// The map has room for 126 codes of scripts beside ERR and ERRORSTATS_OVERFLOW, which
+		// counts the other codes and the code that is too long.
 		"errorstat_ERRORSTATS_OVERFLOW": "count=" + strconv.Itoa(1+scripts-126),
 	} {
 		if info[k] != want {

@@ -83,8 +83,7 @@ func (c *client) cluster([][]byte) error {
 }
 
 // shutdown makes the server stop. As in Redis, a successful SHUTDOWN has no reply: the connection
-// closes. SAVE, NOSAVE, NOW and FORCE have no effect, because the durability setting decides what
-// is on disk, and there are no replicas.
+// closes. SAVE, NOSAVE, NOW and FORCE have no effect.
 func (c *client) shutdown(args [][]byte) error {
 	abort := false
 	for _, arg := range args[1:] {

@@ -9,14 +9,13 @@ import (
 // simbaGroup is the group of this server's own commands.
 const simbaGroup = "simba"
 
-// The keys of SIMBA.* commands. The key is the mutex, the first argument. So proxies and cluster
-// clients route a command by its mutex.
+// The key of a SIMBA.* command is its first argument, the mutex. So proxies and cluster clients
+// route a command by its mutex.
 var (
 	mutexWritten = keys{1, 1, 1, []string{"RW", "access", "update"}}
 	mutexRead    = keys{1, 1, 1, []string{"RO", "access"}}
 )
 
-// Arguments of several SIMBA commands.
 var (
 	mutexArg     = argument{name: "mutex", kind: key}
 	contenderArg = argument{name: "contender", kind: str}
@@ -45,7 +44,6 @@ var simbaCommands = []command{
 	},
 }
 
-// parseNames reads the names of the mutex and the contender.
 func parseNames(mutex, contender []byte) (m, c string, err error) {
 	if m, err = parseMutex(mutex); err == nil {
 		err = simba.CheckContender(contender)
@@ -80,7 +78,6 @@ const defaultCount = 10
 
 func (o *options) count() int { return int(o.integer(1, simba.MaxCount)) }
 
-// simbaHelp replies with the syntax and summary of each SIMBA command.
 func (c *client) simbaHelp([][]byte) error {
 	var lines []string
 	for _, e := range c.x.table.entries {

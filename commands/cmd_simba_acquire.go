@@ -23,15 +23,14 @@ var simbaAcquireRow = command{
 }
 
 const (
-	// maxWait is the largest WAIT, 2^53 ms. Clients that mean "for ever" send huge values. Some
-	// compute them as floats, which hold every integer up to 2^53.
+	// maxWait is the largest WAIT in milliseconds. Clients that mean "for ever" send huge values,
+	// and floats hold every integer up to 2^53.
 	maxWait = 1 << 53
 	// longestWait is the largest WAIT with a deadline. A longer WAIT is unlimited, because its
 	// deadline could overflow time.Time.
 	longestWait = 100 * 365 * 24 * time.Hour
 )
 
-// acquisition is a parsed SIMBA.ACQUIRE.
 type acquisition struct {
 	simba.AcquireRequest
 	wait    bool          // WAIT was given
@@ -93,7 +92,7 @@ func (c *client) simbaAcquire(args [][]byte) error {
 	}
 	a.Full = c.full
 	var out simba.Outcome
-	var ticket simba.Ticket // not nil = the client was blocked, then got the mutex
+	var ticket simba.Ticket // not nil = the client got the mutex after it was blocked
 	switch {
 	case a.wait && c.executing:
 		out, err = c.acquireUnwaiting(a)
@@ -122,8 +121,7 @@ func (c *client) simbaAcquire(args [][]byte) error {
 	return nil
 }
 
-// acquireUnwaiting is ACQUIRE ... WAIT inside EXEC, where WAIT times out at once instead of
-// blocking.
+// acquireUnwaiting is ACQUIRE ... WAIT inside EXEC. There WAIT times out at once.
 func (c *client) acquireUnwaiting(a acquisition) (simba.Outcome, error) {
 	a.Waiter = c.conn.NewWait()
 	out, ticket, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
@@ -145,8 +143,8 @@ func (c *client) acquireOrRefuse(a acquisition) (simba.Outcome, error) {
 	return out, err
 }
 
-// acquireWaiting is ACQUIRE ... WAIT. After a wait that ended with a grant it returns the ticket,
-// by which deliver can abandon the grant. A grant without a wait has no ticket.
+// acquireWaiting is ACQUIRE ... WAIT. If a wait ended with a grant, it returns the ticket, by which
+// deliver can abandon the grant. For a grant without a wait, the ticket is nil.
 func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.Ticket, err error) {
 	w := c.conn.NewWait()
 	a.Waiter = w
@@ -160,7 +158,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	}
 	call := &blockedCall{mutex: a.Mutex, contender: a.Contender, wait: w}
 	c.waiting.Store(call)
-	call.judge(c) // the rules may have changed before others could find c.waiting
+	call.judge(c) // the rules may have changed before rejudge could find the call
 	var why resp.Wakeup
 	var revoked *denial
 	for out.Status == simba.StatusWaiting && err == nil {
@@ -178,7 +176,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	if err == nil && (out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed) {
 		err = c.commitGrant(&a, &out)
 	}
-	switch { // a grant counts more than a timeout, an unblock or a shutdown
+	switch { // a grant takes precedence over a timeout, an unblock or a shutdown
 	case err != nil:
 		return out, nil, err
 	case out.Status == simba.StatusAcquired:
@@ -199,10 +197,10 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	return out, nil, nil
 }
 
-// commitGrant waits until a grant after a wait is durable. Meanwhile the lease runs, and the client
-// does not know when it began. So commitGrant subtracts the time of the commit from the windows in
-// the reply. If the lease has expired by then, the reply is `timeout`. If the contender has renewed
-// it meanwhile, the reply shows the renewed lease.
+// commitGrant waits until a grant after a wait is durable. The lease runs meanwhile, so commitGrant
+// subtracts the time of the commit from the windows in the reply. If the lease has expired by then,
+// the reply is `timeout`. If the contender has renewed the lease meanwhile, the reply shows the
+// renewed lease.
 func (c *client) commitGrant(a *acquisition, out *simba.Outcome) error {
 	began := time.Now()
 	if c.conn.Commit() != nil {
@@ -247,14 +245,14 @@ func (c *client) bindOrUnbind(a *acquisition, out *simba.Outcome) {
 	case owns && a.session:
 		c.bind(a.Mutex, a.Contender, out.Token)
 	case owns:
-		delete(c.session.byMutex, a.Mutex) // renewed without SESSION: no longer bound
+		delete(c.session.byMutex, a.Mutex) // renewed without SESSION, the lease is no longer bound
 	default:
 		c.unbind(a.Mutex, out.Token)
 	}
 }
 
 // deliver sends the reply of a grant after a wait. If the client has disconnected, deliver hands
-// the mutex off to the next waiter. Otherwise the next waiter would wait until the lease expires.
+// the mutex off to the next waiter.
 func (c *client) deliver(a *acquisition, out *simba.Outcome, ticket simba.Ticket) {
 	if c.conn.Flush() == nil {
 		return
@@ -287,8 +285,8 @@ func (c *client) writeOutcome(out *simba.Outcome) {
 // number of blocked clients reached", because clients match it.
 const errTooManyWaiting replyError = "ERR max number of blocked clients reached, three quarters of maxclients: ask again later, or without WAIT"
 
-// waitLimit limits the number of connections that WAIT blocks to three quarters of maxclients, at
-// least one. The other quarter is for owners, which must connect to renew their leases.
+// waitLimit limits the connections that WAIT blocks to three quarters of maxclients, at least one.
+// The other quarter is for owners, which must connect to renew their leases.
 type waitLimit struct{ blocked atomic.Int64 }
 
 // enter reports whether one more connection may be blocked. If so, the caller must call leave after
@@ -303,7 +301,6 @@ func (l *waitLimit) enter(maxClients int) bool {
 
 func (l *waitLimit) leave() { l.blocked.Add(-1) }
 
-// blockedCall is a blocked SIMBA.ACQUIRE.
 type blockedCall struct {
 	mutex, contender string
 	wait             *resp.Wait

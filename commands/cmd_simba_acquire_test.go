@@ -72,7 +72,6 @@ func (s *oneTicket) endings() []simba.EndReason {
 	return slices.Clone(s.ends)
 }
 
-// status returns the status in the reply of an ACQUIRE.
 func status(reply string) string {
 	parts := strings.Split(reply, "\r\n")
 	if len(parts) < 5 {
@@ -81,7 +80,6 @@ func status(reply string) string {
 	return parts[4]
 }
 
-// withTicket runs a test against a oneTicket in fake time.
 func withTicket(t *testing.T, test func(*testing.T, *site, *oneTicket)) {
 	synctest.Test(t, func(t *testing.T) {
 		ticket := newOneTicket()
@@ -102,7 +100,7 @@ func wantEnd(t *testing.T, ticket *oneTicket, want simba.EndReason) {
 func wantCommitted(t *testing.T, s *site) {
 	t.Helper()
 	if got := s.backend.commits(); !slices.Contains(got, 10) {
-		t.Errorf("committed %v, want 10: the reply came before the end of the wait was durable", got)
+		t.Errorf("the backend committed %v, want 10: the reply came before the end of the wait was durable", got)
 	}
 }
 
@@ -117,11 +115,11 @@ func TestAWokenWaiterReceivesItsGrant(t *testing.T) {
 		time.Sleep(1000 * time.Hour) // WAIT 0 has no limit
 		ticket.grant().Wake()
 		if got := status(p.reply()); got != "acquired" {
-			t.Errorf("status %q, want acquired", got)
+			t.Errorf("SIMBA.ACQUIRE replied the status %q, want acquired", got)
 		}
 		wantEnd(t, ticket, simba.EndWoken)
 		if got := s.backend.commits(); !slices.Contains(got, 11) {
-			t.Errorf("committed %v, want 11: the reply came before the grant was durable", got)
+			t.Errorf("the backend committed %v, want 11: the reply came before the grant was durable", got)
 		}
 	})
 }
@@ -159,14 +157,14 @@ func TestAWaiterWithoutAGrantWaitsOn(t *testing.T) {
 					synctest.Wait()
 				}
 				if got := s.backend.commits(); !slices.Contains(got, 9) {
-					t.Errorf("committed %v, want 9: the change at the wake-up is missing", got)
+					t.Errorf("the backend committed %v, want 9: the change at the wake-up is missing", got)
 				}
 				end.by(s, ticket)
 				if got := status(p.reply()); got != end.want {
 					t.Errorf("the waiter got %q, want %q", got, end.want)
 				}
 				if took := time.Since(began); end.name == "until its time is up" && took != time.Second {
-					t.Errorf("waited %v, want 1s in all", took)
+					t.Errorf("SIMBA.ACQUIRE waited %v, want 1s in all", took)
 				}
 				want := []simba.EndReason{simba.EndWoken, simba.EndWoken, end.why}
 				if got := ticket.endings(); !slices.Equal(got, want) {
@@ -208,7 +206,7 @@ func TestAGrantAfterAWaitHasTheRemainingWindows(t *testing.T) {
 				t.Errorf("after a commit of %v the reply has %q, want %q", tt.hangs, got, tt.want)
 			}
 			if got := s.backend.commits(); tt.hangs >= time.Second && !slices.Contains(got, 20) {
-				t.Errorf("committed %v, want 20: the reply came before the owner was durable", got)
+				t.Errorf("the backend committed %v, want 20: the reply came before the owner was durable", got)
 			}
 		})
 	}
@@ -219,10 +217,10 @@ func TestAWaitTimesOutOnTime(t *testing.T) {
 		p := s.dial()
 		began := time.Now()
 		if got := status(p.do("SIMBA.ACQUIRE m c 1000 WAIT 250")); got != "timeout" {
-			t.Errorf("status %q, want timeout", got)
+			t.Errorf("SIMBA.ACQUIRE replied the status %q, want timeout", got)
 		}
 		if took := time.Since(began); took != 250*time.Millisecond {
-			t.Errorf("waited %v, want 250ms", took)
+			t.Errorf("SIMBA.ACQUIRE waited %v, want 250ms", took)
 		}
 		wantEnd(t, ticket, simba.EndTimeout)
 	})
@@ -242,10 +240,10 @@ func TestAGrantIsTheReplyWhateverEndsTheWait(t *testing.T) {
 			p := s.dial()
 			p.send("SIMBA.ACQUIRE m c 1000 WAIT 1000")
 			synctest.Wait()
-			ticket.grant() // without its Wake
+			ticket.grant() // does not wake the waiter
 			end.by(s)
 			if got := status(p.reply()); got != "acquired" {
-				t.Errorf("%s: status %q, want acquired", end.name, got)
+				t.Errorf("after %s SIMBA.ACQUIRE replied the status %q, want acquired", end.name, got)
 			}
 		})
 	}
@@ -306,7 +304,7 @@ func TestADisconnectedWaiterStaysQueuedAsPolling(t *testing.T) {
 	})
 }
 
-// deadEnd is a connection whose writes fail, except the first ones.
+// deadEnd is a connection on which a number of writes succeed, and later writes fail.
 type deadEnd struct {
 	net.Conn
 	writes int
@@ -332,10 +330,10 @@ func TestAGrantToADisconnectedWaiterIsHandedOff(t *testing.T) {
 		synctest.Wait()
 		want := []string{"abandon"}
 		if got := s.backend.takeCalls(); !slices.Equal(got, want) {
-			t.Errorf("calls %q, want %q", got, want)
+			t.Errorf("the backend was called with %q, want %q", got, want)
 		}
 		if got := s.backend.commits(); !slices.Contains(got, 12) {
-			t.Errorf("committed %v, want 12: without the commit of the handoff the next waiter is not woken", got)
+			t.Errorf("the backend committed %v, want 12: without the commit of the handoff the next waiter is not woken", got)
 		}
 	})
 }
@@ -349,10 +347,10 @@ func TestRepliesBeforeABlockedCommandAreSentFirst(t *testing.T) {
 		}
 		ticket.grant().Wake()
 		if got := status(p.reply()); got != "acquired" {
-			t.Errorf("status %q, want acquired", got)
+			t.Errorf("SIMBA.ACQUIRE replied the status %q, want acquired", got)
 		}
 		if got := p.reply(); got != bulk("after") {
-			t.Errorf("ECHO replied %q", got)
+			t.Errorf("ECHO replied %q, want after", got)
 		}
 	})
 }
@@ -365,11 +363,11 @@ func TestNothingBlocksInsideExec(t *testing.T) {
 		p.expect("PING", "+QUEUED\r\n")
 		reply := p.do("EXEC")
 		if !strings.Contains(reply, "timeout") || !strings.HasSuffix(reply, "+PONG\r\n") {
-			t.Errorf("EXEC replied %q", reply)
+			t.Errorf("EXEC replied %q, want timeout and PONG", reply)
 		}
 		want := []string{"acquire m c 1s+0s noqueue=false session=false wait=true"}
 		if got := s.backend.takeCalls(); !slices.Equal(got, want) {
-			t.Errorf("calls %q, want %q", got, want)
+			t.Errorf("the backend was called with %q, want %q", got, want)
 		}
 	})
 }
@@ -382,7 +380,7 @@ func TestBlockedTimeIsNotTheCommands(t *testing.T) {
 		p.expect("SLOWLOG LEN", ":0\r\n")
 		p.expect("LATENCY LATEST", "*0\r\n")
 		if info := p.do("INFO commandstats"); !strings.Contains(info, "cmdstat_simba.acquire:calls=1,usec=0,") {
-			t.Errorf("INFO counts blocked time as time of the command:\n%s", info)
+			t.Errorf("INFO commandstats replied\n%s\nwant usec=0: blocked time does not count", info)
 		}
 	})
 }

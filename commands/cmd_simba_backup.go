@@ -39,7 +39,7 @@ type Backup interface {
 	Close() error
 }
 
-// backups lets one connection at a time have a backup.
+// backups lets only one connection at a time have a backup.
 type backups struct {
 	begin func() (Backup, error) // nil = the engine has no backups
 
@@ -47,8 +47,7 @@ type backups struct {
 	owner *client    // nil = none
 }
 
-// claim reports whether c may begin a backup now. owner is then c, and otherwise the client that
-// has a backup.
+// claim makes c the owner if there is none. It returns the owner, and whether that is c.
 func (b *backups) claim(c *client) (owner *client, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,18 +66,16 @@ func (b *backups) leave(c *client) {
 }
 
 // backupIdleTimeout is how long a client with a backup may wait before it asks for the next part.
-// As long as the backup is open, no other client can have one, and the engine keeps old files for
-// it.
+// While a backup is open, no other client can begin one, and the engine keeps old files.
 const backupIdleTimeout = 5 * time.Minute
 
-// runningBackup is the open backup of a connection.
 type runningBackup struct {
 	Backup
 	read int64       // bytes read so far
 	idle *time.Timer // closes the connection after backupIdleTimeout
 }
 
-// backupBegin begins a backup. If the connection has an open backup, backupBegin ends it first.
+// If the connection has an open backup, backupBegin ends it first.
 func (c *client) backupBegin([][]byte) error {
 	begin := c.x.backups.begin
 	if begin == nil {
@@ -98,14 +95,13 @@ func (c *client) backupBegin([][]byte) error {
 	return nil
 }
 
-// abandonBackup closes the connection because its backup is idle. Closed then ends the backup. The
-// idle timer runs it on a goroutine of its own.
+// abandonBackup closes the connection because its backup is idle. Commands.Closed then ends the
+// backup. The idle timer calls abandonBackup on another goroutine.
 func (c *client) abandonBackup() {
-	c.x.log.Warn("closed a client that did not go on with its backup", "id", c.conn.ID(), "timeout", backupIdleTimeout)
+	c.x.log.Warn("closed a client whose backup was idle", "id", c.conn.ID(), "timeout", backupIdleTimeout)
 	c.conn.Close()
 }
 
-// noBackup returns the error of an engine without backups, which says which engine has them.
 func (c *client) noBackup() error {
 	if c.x.keyspace == nil {
 		return replyErrorf("ERR '%s' is served by the embedded engine only, and this server keeps its mutexes in %s: back up that store",
@@ -116,8 +112,8 @@ func (c *client) noBackup() error {
 
 func backupError(err error) error { return replyErrorf("ERR backup: %v", err) }
 
-// backupRead replies with the next bytes. The offset is the number of bytes that the client has
-// read. A wrong offset shows that a reply was lost.
+// backupRead replies with the next bytes. offset is the number of bytes that the client has read.
+// If it is wrong, the client has missed a reply.
 func (c *client) backupRead(args [][]byte) error {
 	offset, ok := parseInt(args[2])
 	switch {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// fakeBackup is a stream of parts, and then of err.
+// fakeBackup is a stream of parts that ends with err.
 type fakeBackup struct {
 	parts  []string
 	err    error
@@ -37,7 +37,7 @@ func (b *fakeBackup) Close() error {
 	return nil
 }
 
-// backupSite serves backups of the parts.
+// backupSite serves backups that consist of the parts and end with the error end.
 func backupSite(t *testing.T, cfg Config, end error, parts ...string) (s *site, open *atomic.Int32) {
 	open = new(atomic.Int32)
 	cfg.Backup = func() (Backup, error) {
@@ -61,7 +61,7 @@ func TestABackupIsReadPartByPart(t *testing.T) {
 		p.expect("SIMBA.BACKUP READ 8", bulk(""))
 		p.expect("SIMBA.BACKUP READ 8", failed("ERR no backup is running on this connection. Try SIMBA.BACKUP BEGIN."))
 		if n := open.Load(); n != 0 {
-			t.Errorf("%d backups are open after the end", n)
+			t.Errorf("after the last byte %d backups are open, want none", n)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestOneConnectionAtATimeHasABackup(t *testing.T) {
 	second.expect("SIMBA.BACKUP BEGIN", failed("ERR a backup is running on client id=1"))
 	second.expect("SIMBA.BACKUP END", ":0\r\n")
 	first.expect("SIMBA.BACKUP READ 0", bulk("one"))
-	first.expect("SIMBA.BACKUP BEGIN", ok) // anew
+	first.expect("SIMBA.BACKUP BEGIN", ok) // ends the first backup
 	first.expect("SIMBA.BACKUP READ 0", bulk("one"))
 	if n := open.Load(); n != 1 {
 		t.Errorf("%d backups are open, want 1", n)

@@ -112,12 +112,11 @@ func (c *client) writeConnection(session uint64) {
 	c.w.BulkString(conn.Name())
 }
 
-// parseQueue parses SIMBA.QUEUE. Without COUNT, the count is the largest allowed.
 func parseQueue(args [][]byte) (mutex string, count int, err error) {
 	if mutex, err = parseMutex(args[1]); err != nil {
 		return "", 0, err
 	}
-	count = simba.MaxCount
+	count = simba.MaxCount // without COUNT
 	o := options{rest: args[2:]}
 	for o.next() {
 		switch {
@@ -205,8 +204,8 @@ func (c *client) simbaScan(args [][]byte) error {
 	return nil
 }
 
-// parseHistory parses SIMBA.HISTORY. A client with SINCE wants all events that it has missed. So
-// with SINCE and without COUNT, the count is the largest allowed.
+// parseHistory parses SIMBA.HISTORY. A client that sends SINCE wants all events that it has missed.
+// So with SINCE the default of COUNT is the largest count.
 func parseHistory(args [][]byte) (r simba.HistoryRequest, err error) {
 	if r.Mutex, err = parseMutex(args[1]); err != nil {
 		return r, err

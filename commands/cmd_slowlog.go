@@ -49,8 +49,8 @@ const (
 	slowlogArgBytes = 128
 )
 
-// slowlog keeps the latest slow commands. The time of a command excludes blocked time, and the wait
-// of its batch for the disk.
+// slowlog keeps the latest slow commands. The time of a command excludes blocked time and the wait
+// for the disk.
 type slowlog struct {
 	threshold atomic.Int64 // microseconds; negative = off
 	limit     atomic.Int64 // entries
@@ -84,7 +84,6 @@ func (l *slowlog) consider(c *client, e *entry, args [][]byte, took time.Duratio
 	l.trim()
 }
 
-// trim drops the oldest entries beyond the limit.
 func (l *slowlog) trim() {
 	if over := len(l.entries) - int(l.limit.Load()); over > 0 {
 		l.entries = slices.Delete(l.entries, 0, over)
@@ -104,8 +103,8 @@ func slowlogQuote(args [][]byte) []string {
 	return kept
 }
 
-// cutArgument returns an argument of at most limit bytes unchanged. It cuts a longer one, and
-// appends the number of omitted bytes.
+// cutArgument cuts an argument that is longer than limit bytes, and appends the number of omitted
+// bytes.
 func cutArgument(a []byte, limit int) []byte {
 	if len(a) <= limit {
 		return a

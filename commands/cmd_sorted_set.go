@@ -94,7 +94,6 @@ func queueAt(t *keyTx, key []byte) (simba.Key, []simba.QueueMember, error) {
 	return k, nil, nil
 }
 
-// queueAdd is a parsed ZADD.
 type queueAdd struct {
 	nx, xx, gt, lt, changed, incr bool
 	members                       []simba.QueueMember
@@ -173,7 +172,7 @@ func zadd(t *keyTx, args [][]byte) error {
 		old := was.Score
 		score, done = a.score(member, old, p.Score)
 		switch {
-		case math.IsNaN(score): // only with INCR, which allows one member, so nothing has changed
+		case math.IsNaN(score): // only with INCR, before any change
 			return errNaN
 		case !done || member && score == old:
 			continue
@@ -197,7 +196,7 @@ func zadd(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// plusZero turns -0 into 0. A small sorted set of Redis does so too.
+// plusZero turns -0 into 0, as a small sorted set of Redis does.
 func plusZero(f float64) float64 {
 	if f == 0 {
 		return 0
@@ -243,7 +242,7 @@ func zpopmin(t *keyTx, args [][]byte) error {
 	for _, p := range first {
 		t.Dequeue(k.Mutex, p.Contender)
 	}
-	if len(args) == 2 && len(first) == 1 { // without a count: flat in RESP3 too
+	if len(args) == 2 && len(first) == 1 { // without a count, the reply is flat in RESP3 too
 		t.w.Array(2)
 		writeMember(t.w, first[0])
 		return nil
@@ -252,8 +251,8 @@ func zpopmin(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// memberReply returns a command that looks up a member of a queue. The command calls reply with the
-// member, its index i and the length n of the queue. For a contender that is not in the queue it
+// memberReply returns a command that looks up a contender in a queue. If the queue has the
+// contender, the command calls reply with its index i and the length n of the queue. Otherwise it
 // replies null.
 func memberReply(reply func(w *resp.Writer, p simba.QueueMember, i, n int)) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {

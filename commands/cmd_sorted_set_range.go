@@ -44,7 +44,6 @@ const (
 	errLex        replyError = "ERR BYLEX is not served: a queue is in the order of its scores"
 )
 
-// queueRange is a parsed ZRANGE, ZREVRANGE or ZRANGEBYSCORE.
 type queueRange struct {
 	byScore, reverse bool
 	scores           bool       // the reply includes the scores
@@ -53,8 +52,8 @@ type queueRange struct {
 	offset, count    int64      // by score; a negative count = all
 }
 
-// ranging returns a command for a form of ZRANGE. If free is true, clients may change the form by
-// the options BYSCORE and REV.
+// ranging returns a command for a form of ZRANGE. If free is true, the options BYSCORE and REV may
+// change the form.
 func ranging(form queueRange, free bool) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		r := form
@@ -190,7 +189,6 @@ func writeMember(w *resp.Writer, p simba.QueueMember) {
 	w.Double(p.Score)
 }
 
-// scoreBound is the lower or upper bound of a range of scores.
 type scoreBound struct {
 	score   float64
 	without bool // the range excludes the bound itself

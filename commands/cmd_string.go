@@ -76,8 +76,9 @@ var stringCommands = []command{
 	},
 }
 
-// put sets a lock key to value, with the lease d. old is the present lock. If the key is a string
-// and value is its owner, the tenure goes on. Otherwise a new tenure begins.
+// put sets a lock key to value, with the lease d. old is the present lock. If d is over, put
+// deletes the key. If old is a string with the same value, its tenure goes on. Otherwise a new
+// tenure begins.
 func (t *keyTx) put(mutex string, old simba.Lock, value string, d lease) {
 	switch {
 	case d.over && old.Exists():
@@ -90,7 +91,6 @@ func (t *keyTx) put(mutex string, old simba.Lock, value string, d lease) {
 	}
 }
 
-// writeValue replies with the value of a string key.
 func (t *keyTx) writeValue(l simba.Lock) {
 	if !l.Exists() {
 		t.w.Null()
@@ -126,12 +126,11 @@ func strlen(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// setOptions are the options of SET and GETEX.
 type setOptions struct {
 	nx, xx, get   bool
 	keep, persist bool
 	expiry        expiryForm
-	at            []byte // the argument of the expiry; nil = there is none
+	at            []byte // the argument of the expiry; nil = no expiry
 }
 
 // parseSetOptions reads the options as Redis does: the same option may appear twice, and the last
@@ -210,8 +209,8 @@ func set(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// setIf sets a string unless NX or XX forbids it, and reports whether it did. While a free mutex is
-// reserved for another waiter, NX forbids it too, because ACQUIRE would not get the mutex either.
+// setIf sets a string unless NX or XX forbids it, and reports whether it did. NX also refuses a
+// free mutex that is reserved for another waiter, as ACQUIRE does.
 func (t *keyTx) setIf(k simba.Key, args [][]byte, value string, d lease, o setOptions) (bool, error) {
 	old, exists := t.lookup(k)
 	switch {
@@ -237,7 +236,6 @@ func setnx(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// setExpiring returns SETEX or PSETEX.
 func setExpiring(f expiryForm) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		d, err := f.parse(t, args, args[2], 1)

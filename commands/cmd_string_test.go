@@ -33,7 +33,6 @@ func TestCountersReplyAsRedis(t *testing.T) {
 	})
 }
 
-// token returns the token of a mutex' tenure from SIMBA.OWNER.
 func token(p *peer, mutex string) string {
 	_, after, _ := strings.Cut(p.do("SIMBA.OWNER "+mutex), "token\r\n")
 	line, _, _ := strings.Cut(after, "\r\n")
@@ -88,7 +87,7 @@ func TestSettingAnotherValueBeginsATenure(t *testing.T) {
 		p.expect("GET m", bulk(fmt.Sprint("w", i+1)))
 	}
 	if got := p.do("SIMBA.HISTORY m"); strings.Count(got, bulk("broken")) != 5 {
-		t.Errorf("SIMBA.HISTORY does not show 5 broken tenures: %q", got)
+		t.Errorf("SIMBA.HISTORY replied %q, want 5 broken tenures", got)
 	}
 }
 

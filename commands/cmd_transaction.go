@@ -39,7 +39,6 @@ func (c *client) multi([][]byte) error {
 	return nil
 }
 
-// enqueue queues a command for EXEC.
 func (c *client) enqueue(e *entry, args [][]byte) {
 	size := len(args) * argumentOverhead
 	for _, a := range args {
@@ -73,7 +72,7 @@ func (c *client) endTransaction() {
 }
 
 // exec runs the queued commands and replies with the array of their replies. If all are commands of
-// the keyspace, they run in one transaction of it. Otherwise each runs alone, and commands of other
+// the keyspace, they run in one transaction. Otherwise each runs alone, and commands of other
 // clients may run in between.
 func (c *client) exec(args [][]byte) error {
 	defer c.x.monitors.feed(c, args) // MONITOR shows EXEC after its commands, as in Redis
@@ -145,8 +144,8 @@ func (c *client) execKeyed(tx *transaction, watched watches) error {
 	return err
 }
 
-// executed records the commands of an EXEC in the statistics and logs. execKeyed calls it once,
-// after the transaction, because the commands may have run several times.
+// executed records the commands of an EXEC in the statistics and logs. execKeyed calls it after the
+// transaction, because a transaction may run several times.
 func (c *client) executed(tx *transaction) {
 	for i, q := range tx.queue {
 		call := &tx.calls[i]
@@ -166,7 +165,7 @@ func (c *client) executed(tx *transaction) {
 	}
 }
 
-// nullArray writes the reply of an EXEC whose watched keys have changed.
+// nullArray writes the reply of EXEC if a watched key has changed.
 func (c *client) nullArray() {
 	if c.w.Proto() == 3 {
 		c.w.Null()
@@ -175,11 +174,10 @@ func (c *client) nullArray() {
 	c.w.Array(-1)
 }
 
-// execution is the result of a command in an EXEC.
 type execution struct {
 	took   time.Duration
 	err    error // nil = the command succeeded; else its reply
-	denied int   // how many calls of the script the rules denied
+	denied int   // how many calls of a script the rules denied
 }
 
 // maxTorn is how many scripts of one EXEC may fail after a change. After each such failure, all
@@ -188,8 +186,8 @@ const maxTorn = 16
 
 const errTorn replyError = "ERR nothing executed: too many scripts of this transaction failed after a change"
 
-// runAll runs the commands of an EXEC and replies with the array of their replies. If a command
-// fails, its reply is an error, and the next commands run, as in Redis.
+// runAll runs the commands of an EXEC and replies with the array of their replies. After a command
+// that fails, the next commands still run, as in Redis.
 func (t *keyTx) runAll(tx *transaction) error {
 	tx.calls = slices.Grow(tx.calls[:0], len(tx.queue))[:len(tx.queue)]
 	start, torn := t.w.Len(), 0
@@ -214,7 +212,6 @@ func (t *keyTx) runAll(tx *transaction) error {
 	}
 }
 
-// mayRun returns why the user may no longer run a queued command, or nil.
 func (t *keyTx) mayRun(e *entry, args [][]byte) error {
 	if d := e.deny(t.user, args); d != nil {
 		return d.inExec()
@@ -222,9 +219,9 @@ func (t *keyTx) mayRun(e *entry, args [][]byte) error {
 	return nil
 }
 
-// runSome runs the commands until one leaves the transaction torn or too large. It returns the
-// index of this command, or the number of commands. An earlier call has run the commands with an
-// index below known. runSome does not run those that failed then, but replies with the same error.
+// runSome runs the commands until one leaves the transaction torn (t.torn) or too large. It returns
+// the index of this command, or the number of commands. An earlier call has run the commands before
+// the index known. If such a command failed then, runSome only repeats its error.
 func (t *keyTx) runSome(tx *transaction, known int) int {
 	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
 	t.denials.run = 0

@@ -21,7 +21,6 @@ const (
 	nullTwo = "*-1\r\n" // the reply of EXEC in RESP2 if a watched key has changed
 )
 
-// transaction sends commands between MULTI and EXEC and returns the reply of EXEC.
 func (p *peer) transaction(commands ...string) string {
 	p.t.Helper()
 	p.expect("MULTI", ok)
@@ -62,7 +61,7 @@ func TestATransactionIsAtomic(t *testing.T) {
 			}
 			reply := strings.TrimPrefix(reader.reply(), "*2\r\n")
 			if half := len(reply) / 2; reply[:half] != reply[half:] {
-				t.Errorf("saw %q between two changes of one transaction", reply)
+				t.Errorf("a reader saw %q between two changes of one transaction", reply)
 			}
 		}
 	})
@@ -77,7 +76,7 @@ func TestAFailedCommandKeepsTheRestOfItsTransaction(t *testing.T) {
 		"SET a 1", "INCR s", "GET a", "GET s")
 }
 
-// Garbage collection slows all clients down.
+// A queued command must allocate little, because garbage collection slows all clients down.
 func TestALongTransactionAllocatesLittle(t *testing.T) {
 	const commands = 1000
 	words := func(line string) [][]byte { return bytes.Fields([]byte(line)) }
@@ -173,7 +172,7 @@ func TestAChangedWatchedKeyPreventsExec(t *testing.T) {
 		"same":    "SET a w1", // a new lease is a change too
 		"deleted": "DEL a",
 		"expire":  "PEXPIRE a 1000",
-		"other":   "SET simba:{a} other", // the other spelling
+		"other":   "SET simba:{a} other", // the other spelling of the key a
 		"broken":  "SIMBA.BREAK a",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +183,7 @@ func TestAChangedWatchedKeyPreventsExec(t *testing.T) {
 			q.do(change)
 			p.expectTransaction(nullTwo, "SET done 1")
 			p.expect("EXISTS done", ":0\r\n")
-			p.expectTransaction("*1\r\n"+ok, "SET done 1") // the EXEC before has ended the watch
+			p.expectTransaction("*1\r\n"+ok, "SET done 1") // the previous EXEC has ended the watch
 		})
 	}
 }
@@ -295,7 +294,6 @@ func TestAnEngineWithoutKeysWatchesNone(t *testing.T) {
 	p.expectTransaction("*1\r\n"+ok, "UNWATCH")
 }
 
-// counting is a keyspace that counts the reads of locks.
 type counting struct {
 	*engine.Engine
 	reads atomic.Int64

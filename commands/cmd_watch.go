@@ -66,7 +66,7 @@ func (c *client) unwatch([][]byte) error {
 	return nil
 }
 
-// unwatchKeyed is UNWATCH inside EXEC. It does nothing, because EXEC has ended every WATCH already.
+// unwatchKeyed is UNWATCH inside EXEC, which has already ended every WATCH.
 func unwatchKeyed(t *keyTx, _ [][]byte) error {
 	t.w.Simple("OK")
 	return nil

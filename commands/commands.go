@@ -5,15 +5,15 @@
 //	            ── Closed ──► release the leases that SESSION bound to the connection
 //
 // A file cmd_<family>.go has the rows, parsers and handlers of one family of commands. The rows of
-// all families are the table. Dispatch, arity errors, COMMAND, the HELP subcommands, SIMBA.HELP and
-// docs/reference/commands.md follow from the table.
+// all families are the table. Dispatch, COMMAND, HELP, SIMBA.HELP and docs/reference/commands.md
+// use the table.
 //
 // Invariants:
 //
 //   - A handler parses every argument before it calls the backend, so an error of syntax or range
 //     changes nothing.
-//   - The Seq of every result goes to Conn.RestOn. The connection sends the reply when that change
-//     is durable.
+//   - A handler passes the Seq of every result to Conn.RestOn. The connection sends the reply when
+//     the change with this Seq is durable.
 //   - A handler writes one reply. SUBSCRIBE and similar commands write one for each channel.
 //   - A handler returns the error that is its reply. Only client.fail turns an error into text and
 //     counts it.
@@ -39,21 +39,21 @@ type Config struct {
 	Backend simba.Backend
 	// StoreTimeout limits the time of a command that calls the backend many times; 0 = no limit.
 	StoreTimeout time.Duration
-	// Settings are parameters of CONFIG GET and SET, besides those of this package.
+	// Settings are parameters of CONFIG GET and SET, in addition to those of this package.
 	Settings []Setting
 	// Users are the accounts and their rules, opened with Catalog. Nil means that there is only the
 	// default user, which may do everything without a password.
 	Users *access.Accounts
-	// Info holds facts for INFO.
+	// Info describes the server, for INFO.
 	Info Info
 	// About returns more fields for the server section of INFO; nil = none.
 	About func() []Field
 	// Persistence returns more fields for the persistence section of INFO; nil = none.
 	Persistence func() []Field
-	// MaxMemory is the argument of SetMaxMemory.
+	// MaxMemory limits the memory of mutexes, in bytes; 0 = no limit. See SetMaxMemory.
 	MaxMemory uint64
-	// Backup begins a copy of the engine's data. Commands opens one copy at a time. Nil means that
-	// the engine has no disk of its own.
+	// Backup begins a copy of the engine's data. At most one copy is open at a time. Nil means that
+	// the engine keeps no data on disk.
 	Backup func() (Backup, error)
 	// Shutdown begins a graceful stop and returns at once; nil = SHUTDOWN is refused.
 	Shutdown func()
@@ -64,7 +64,7 @@ type Config struct {
 	Audit *slog.Logger
 }
 
-// Info describes the server. It does not change while the server runs.
+// Info describes the server. It never changes.
 type Info struct {
 	Version    string    // of simba-resp
 	Engine     string    // "embedded", ...
@@ -84,7 +84,7 @@ type Field struct{ Name, Value string }
 // use.
 type Commands struct {
 	backend     simba.Backend
-	keyspace    simba.Keyspace // nil = backend is no Keyspace, and may wait for a store
+	keyspace    simba.Keyspace // the backend if it is a Keyspace, else nil
 	users       *access.Accounts
 	info        Info
 	about       func() []Field
@@ -99,7 +99,7 @@ type Commands struct {
 	table  *table
 
 	settings  []Setting
-	settingMu sync.Mutex // held during CONFIG SET, so that it changes all or nothing
+	settingMu sync.Mutex // held during CONFIG SET, which changes all or nothing
 
 	scripting scripting
 	keyEvents keyEvents
@@ -172,17 +172,17 @@ func New(cfg Config) *Commands {
 	return x
 }
 
-// Attach sets the server. NewServer needs the handler, so the handler exists first.
+// Attach sets the server. resp.NewServer needs the handler, so New cannot take the server.
 func (x *Commands) Attach(s *resp.Server) { x.server = s }
 
-// Close ends background work and logs how many lines the audit log has left out. The server must
+// Close ends background work and logs how many lines the audit log has omitted. The server must
 // have been shut down.
 func (x *Commands) Close() {
 	x.audit.close()
 }
 
-// LongArguments reports whether a command takes a script, which may be as long as a whole command.
-// It is a resp.Limits.MayBeLong.
+// LongArguments reports whether an argument of a command may be as long as a whole command. It is a
+// resp.Limits.MayBeLong.
 func (x *Commands) LongArguments(name []byte) bool {
 	e := lookup(x.table.byName, name)
 	if e == nil {
@@ -196,7 +196,6 @@ func (x *Commands) LongArguments(name []byte) bool {
 	return e.has(longArgs)
 }
 
-// age is the time since the server's start.
 func (x *Commands) age() time.Duration { return time.Since(x.info.Started) }
 
 // Opened implements resp.Handler. If the client has a certificate, Opened sets the user at once,
@@ -232,8 +231,8 @@ func (x *Commands) Execute(conn *resp.Conn, args [][]byte) {
 // CommitWaited is a resp.Config.CommitWaited. It adds the wait for the disk to LATENCY.
 func (x *Commands) CommitWaited(took time.Duration) { x.latency.consider(commitEvent, took) }
 
-// Closed implements resp.Handler. It releases the leases of a SESSION. While the server stops it
-// keeps them, because the client will reconnect.
+// Closed implements resp.Handler. It releases the leases that SESSION bound to the connection. If
+// the server is stopping, it keeps them, because the client will reconnect.
 func (x *Commands) Closed(conn *resp.Conn) {
 	c, ok := conn.State().(*client)
 	if !ok {

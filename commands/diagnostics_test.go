@@ -11,7 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// slowBackend is slow. A RELEASE takes as many milliseconds as its TOKEN, a Commit 40 ms.
+// slowBackend returns a backend whose Commit takes 40 ms. A RELEASE takes as many milliseconds as
+// its TOKEN.
 func slowBackend() *fakeBackend {
 	return &fakeBackend{
 		release: func(r simba.ReleaseRequest) (bool, simba.Seq, error) {
@@ -26,7 +27,8 @@ func TestTheSlowlogKeepsTheNewestSlowCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newSite(t, Config{Backend: slowBackend()}).dial()
 		p.do("CLIENT SETNAME me")
-		p.do("SIMBA.RELEASE m c TOKEN 9") // below the threshold: Commit does not count
+		// This is below the threshold, because the time of Commit does not count.
+		p.do("SIMBA.RELEASE m c TOKEN 9")
 		p.do("SIMBA.RELEASE m c TOKEN 10")
 		p.do("SIMBA.RELEASE " + strings.Repeat("m", 130) + " c TOKEN 20")
 		p.expect("SLOWLOG LEN", ":2\r\n")
@@ -44,7 +46,7 @@ func TestTheSlowlogKeepsTheNewestSlowCommands(t *testing.T) {
 		p.expect("CONFIG SET slowlog-log-slower-than 0", ok)
 		p.do("COMMAND INFO" + strings.Repeat(" x", 40))
 		if got := p.do("SLOWLOG GET 1"); !strings.Contains(got, "*32\r\n") || !strings.Contains(got, bulk("... (11 more arguments)")) {
-			t.Errorf("the slow log shows a command of 42 arguments as %q", got)
+			t.Errorf("SLOWLOG GET shows a command of 42 arguments as %q, want 32 arguments", got)
 		}
 		p.expect("CONFIG SET slowlog-log-slower-than -1", ok)
 		p.expect("SLOWLOG RESET", ok)
@@ -130,7 +132,7 @@ func TestTheHistogramIsCumulative(t *testing.T) {
 		p.expect("LATENCY HISTOGRAM simba.release", want)
 		p.do("CLIENT ID")
 		if got := p.do("LATENCY HISTOGRAM CLIENT"); !strings.Contains(got, bulk("client|id")) {
-			t.Errorf("a container does not name its subcommands: %q", got)
+			t.Errorf("LATENCY HISTOGRAM CLIENT replied %q, want client|id", got)
 		}
 		p.expect("CONFIG RESETSTAT", ok)
 		p.expect("LATENCY HISTOGRAM simba.release", "*0\r\n")
@@ -170,7 +172,7 @@ func TestAMonitorSeesCommandsButNoSecrets(t *testing.T) {
 		mon.send("RESET") // the monitor sees its own RESET, as the last command
 		mon.reply()
 		if got := mon.reply(); got != "+RESET\r\n" {
-			t.Errorf("the reply to RESET is %q", got)
+			t.Errorf("RESET replied %q, want RESET", got)
 		}
 		p.do("PING")
 		s.server.Conn(1).State().(*client).watch([]byte("+a command that was on its way\r\n"))
@@ -180,7 +182,7 @@ func TestAMonitorSeesCommandsButNoSecrets(t *testing.T) {
 		mon.nc.Close()
 		synctest.Wait()
 		if n := s.x.monitors.n.Load(); n != 0 {
-			t.Errorf("%d monitors are registered after the last has disconnected", n)
+			t.Errorf("after the last monitor has disconnected, %d are registered, want none", n)
 		}
 	})
 }
@@ -195,7 +197,7 @@ func TestTheIdleTimeoutExcludesMonitors(t *testing.T) {
 		mon.send("RESET")
 		mon.reply() // the line that shows RESET
 		if got := mon.reply(); got != "+RESET\r\n" {
-			t.Fatalf("the reply to RESET is %q", got)
+			t.Fatalf("RESET replied %q, want RESET", got)
 		}
 		reset := time.Now()
 		mon.expectEnd()
@@ -218,11 +220,10 @@ func TestMonitorLinesAreBounded(t *testing.T) {
 	line = string(monitorLine(time.Unix(1, 0), "pipe", args))
 	shown := strings.Count(line, "\" \"")
 	if len(line) > monitorLineBytes || len(line) < monitorLineBytes-400 || !strings.HasSuffix(line, fmt.Sprintf(`"... (%d more arguments)"`+"\r\n", len(args)-shown)) {
-		t.Errorf("the line has %d bytes and %d arguments, and ends with %s", len(line), shown, line[len(line)-60:])
+		t.Errorf("monitorLine returned %d bytes with %d arguments, which end with %s", len(line), shown, line[len(line)-60:])
 	}
 }
 
-// infoFields parses INFO as tools of Redis do.
 func infoFields(t *testing.T, reply string) map[string]string {
 	t.Helper()
 	_, text, _ := strings.Cut(reply, "\r\n")
@@ -317,7 +318,7 @@ func TestInfoShowsTheSectionsAskedFor(t *testing.T) {
 	p.expect("INFO nonsense", "$0\r\n\r\n")
 	p.do("HELLO 3")
 	if got := p.do("INFO server"); !strings.HasPrefix(got, "=") || !strings.Contains(got, "\r\ntxt:# Server\r\n") {
-		t.Errorf("in RESP3 INFO is %.30q", got)
+		t.Errorf("in RESP3 INFO replied %.30q, want a verbatim string", got)
 	}
 }
 
@@ -330,11 +331,11 @@ func TestOpsPerSecondFollowTheLoad(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if got := rate(); got != "99" && got != "100" { // the rate may include INFO itself
-			t.Errorf("%s operations a second, want 100", got)
+			t.Errorf("INFO shows %s operations a second, want 100", got)
 		}
 		time.Sleep(time.Hour)
 		if got := rate(); got != "0" {
-			t.Errorf("%s operations a second after an idle hour, want 0", got)
+			t.Errorf("INFO shows %s operations a second after an idle hour, want 0", got)
 		}
 	})
 }

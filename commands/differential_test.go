@@ -130,7 +130,7 @@ func TestRepliesHaveTheFormOfRedis(t *testing.T) {
 	}
 }
 
-// shape reduces a reply to the types of its frames. Several frames of one type in a row count once.
+// shape returns the types of the frames in a reply. Successive frames of one type count once.
 func shape(reply string) string {
 	var b strings.Builder
 	for rest := reply; rest != ""; {
@@ -146,7 +146,7 @@ func shape(reply string) string {
 	return b.String()
 }
 
-// realRedis starts a Redis with optional arguments, and returns a function that connects to it.
+// realRedis starts a Redis and returns a function that connects to it.
 func realRedis(t testing.TB, args ...string) func(testing.TB) *peer {
 	t.Helper()
 	bin := need.Program(t, "redis-server", "redis-server")

@@ -60,7 +60,7 @@ func TestRepliesAreDroppedIfTheCommitFails(t *testing.T) {
 }
 
 // reads has calls of the commands that ask the backend and change nothing, by their full names.
-// tests/wire has those that run in a transaction of the keyspace.
+// tests/wire covers those that run in a transaction of the keyspace.
 var reads = map[string][]string{
 	"simba.owner":   {"SIMBA.OWNER m"},
 	"simba.queue":   {"SIMBA.QUEUE m"},
@@ -133,7 +133,7 @@ func TestOnlyAuthenticationIsServedBeforeAuth(t *testing.T) {
 
 	q := s.dial()
 	if got := q.do("HELLO 3 AUTH default sesam SETNAME me"); got[0] != '%' {
-		t.Errorf("HELLO with the password replied %q", got)
+		t.Errorf("HELLO with the password replied %q, want a map", got)
 	}
 	q.expect("CLIENT GETNAME", bulk("me"))
 	q.expect("QUIT", ok)
@@ -259,7 +259,7 @@ func TestPasswordsOfQueuedCommandsStayOutOfTheSlowlog(t *testing.T) {
 	p.do("HELLO 2 AUTH default sesam")
 	p.do("CONFIG SET requirepass sesam")
 	if got := p.do("SLOWLOG GET -1"); strings.Contains(got, "sesam") {
-		t.Errorf("the slow log shows the password: %q", got)
+		t.Errorf("SLOWLOG GET replied %q, which shows the password", got)
 	}
 }
 
@@ -286,7 +286,6 @@ func onConnection(t testing.TB, f func(*Commands, *resp.Conn)) {
 	onConnectionTo(t, new(plainBackend), f)
 }
 
-// onConnectionTo is onConnection with another backend.
 func onConnectionTo(t testing.TB, backend simba.Backend, f func(*Commands, *resp.Conn)) {
 	x := New(Config{Backend: backend})
 	server := resp.NewServer(resp.Config{Committer: backend}, &detour{x, f})
@@ -299,7 +298,6 @@ func onConnectionTo(t testing.TB, backend simba.Backend, f func(*Commands, *resp
 	running.Wait()
 }
 
-// detour is a handler that calls f before the first command.
 type detour struct {
 	*Commands
 	f func(*Commands, *resp.Conn)

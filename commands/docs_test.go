@@ -35,9 +35,8 @@ The groups ` + "`generic`, `string`, `hash`, `sorted-set` and `scripting`, and `
 Every command with subcommands also has the subcommand ` + "`HELP`" + `.
 `
 
-// commandTables returns the tables of all commands, one for each group. "Since" is
-// the version of this server for SIMBA.*, and for the others the version of Redis that first
-// had them.
+// commandTables returns the tables of all commands, one for each group. "Since" is the version of
+// this server for SIMBA.*, and the version of Redis for other commands.
 func commandTables() string {
 	var b strings.Builder
 	var groups []string
@@ -57,7 +56,6 @@ func commandTables() string {
 	return b.String()
 }
 
-// row is a command's row in a table of Markdown.
 func row(e *entry) string {
 	shown := usage(e.command)
 	if e.container != nil {
@@ -115,7 +113,7 @@ func checkArguments(t *testing.T, command string, args []argument) {
 			t.Errorf("%s: argument %+v has no name or type", command, a)
 		}
 		if nested := a.kind == oneof || a.kind == block; nested != (len(a.args) > 0) {
-			t.Errorf("%s: argument %s is a %s with %d arguments", command, a.name, a.kind, len(a.args))
+			t.Errorf("%s: argument %s of type %s has %d nested arguments; only oneof and block may have some", command, a.name, a.kind, len(a.args))
 		}
 		if a.kind == pureToken && a.token == "" {
 			t.Errorf("%s: argument %s has no token", command, a.name)
@@ -135,19 +133,19 @@ func TestGoRedisUnderstandsCommand(t *testing.T) {
 		acquire := infos["simba.acquire"]
 		if acquire == nil || acquire.Arity != -4 || acquire.FirstKeyPos != 1 || acquire.LastKeyPos != 1 || acquire.StepCount != 1 || acquire.ReadOnly ||
 			!slices.Contains(acquire.Flags, "blocking") {
-			t.Errorf("RESP%d: go-redis understands simba.acquire as %+v", proto, acquire)
+			t.Errorf("RESP%d: go-redis understands simba.acquire as %+v, want a blocking write with arity -4 and key 1", proto, acquire)
 		}
 		if owner := infos["simba.owner"]; owner == nil || !owner.ReadOnly {
-			t.Errorf("RESP%d: go-redis understands simba.owner as %+v", proto, owner)
+			t.Errorf("RESP%d: go-redis understands simba.owner as %+v, want a read", proto, owner)
 		}
 		if keys, err := rdb.CommandGetKeys(t.Context(), "simba.acquire", "job", "c", "1").Result(); err != nil || !slices.Equal(keys, []string{"job"}) {
 			t.Errorf("RESP%d: COMMAND GETKEYS returned %v, %v, want job", proto, keys, err)
 		}
 		if names, err := rdb.CommandList(t.Context(), &redis.FilterBy{Pattern: "simba.s*"}).Result(); err != nil || !slices.Equal(names, []string{"simba.scan"}) {
-			t.Errorf("RESP%d: COMMAND LIST by pattern returned %v, %v", proto, names, err)
+			t.Errorf("RESP%d: COMMAND LIST by pattern returned %v, %v, want simba.scan", proto, names, err)
 		}
 		if names, err := rdb.CommandList(t.Context(), &redis.FilterBy{ACLCat: "transaction"}).Result(); err != nil || !slices.Equal(names, []string{"discard", "exec", "multi", "unwatch", "watch"}) {
-			t.Errorf("RESP%d: COMMAND LIST by category returned %v, %v", proto, names, err)
+			t.Errorf("RESP%d: COMMAND LIST by category returned %v, %v, want the transaction commands", proto, names, err)
 		}
 		docs, err := rdb.Do(t.Context(), "COMMAND", "DOCS").Result()
 		if err != nil || docs == nil {
@@ -167,7 +165,7 @@ func TestDocsHaveTheFormThatClientsParse(t *testing.T) {
 		"*8\r\n"+field("name", "count")+field("type", "integer")+field("token", "COUNT")+bulk("flags")+status("optional"))
 	p.do("HELLO 3")
 	if got := p.do("COMMAND DOCS client|kill"); !strings.HasPrefix(got, "%1\r\n$11\r\nclient|kill\r\n%5\r\n") {
-		t.Errorf("COMMAND DOCS client|kill begins with %.60q", got)
+		t.Errorf("COMMAND DOCS client|kill begins with %.60q, want a map of 5 fields", got)
 	}
 }
 

@@ -15,7 +15,7 @@ type replyError string
 
 func (e replyError) Error() string { return string(e) }
 
-// A scriptedError is the text of an error reply that a script has chosen, code included.
+// A scriptedError is the text of an error reply, with its code, that a script has chosen.
 type scriptedError string
 
 func (e scriptedError) Error() string { return string(e) }
@@ -35,10 +35,9 @@ const (
 
 // wireText turns an error into the text of an error reply. The text begins with a code.
 //
-// The code TRYAGAIN lets a client repeat the request, because every request of a contender is
-// idempotent. The exception is BREAK. It names no tenure, so a second BREAK may end the tenure of
-// the next owner. A refusal that lasts until an operator acts does not get TRYAGAIN, because
-// clients would retry for ever.
+// After TRYAGAIN a client may repeat a request. All requests of contenders are idempotent. BREAK is
+// not: it names no tenure, so a second BREAK may end the tenure of the next owner. A refusal that
+// lasts until an operator acts does not get TRYAGAIN, because clients would retry for ever.
 func wireText(err error) string {
 	var reply replyError
 	var scripted scriptedError
@@ -78,7 +77,6 @@ const (
 	otherErrorCodes = "ERRORSTATS_OVERFLOW"
 )
 
-// errorTally counts error replies by code.
 type errorTally struct {
 	mu    sync.Mutex
 	total uint64

@@ -10,7 +10,7 @@ import (
 // lease is the lease that a command requests for a lock key.
 type lease struct {
 	ttl    time.Duration
-	endsAt int64 // Unix milliseconds; 0 = the command gave ttl, not an end
+	endsAt int64 // Unix milliseconds; 0 = the command gave a duration
 	over   bool  // the requested end has already passed
 	kept   bool  // the lock keeps its present lease
 }
@@ -20,13 +20,12 @@ func forever() lease { return lease{ttl: simba.Endless} }
 // unchanged returns the request to keep the present lease.
 func unchanged() lease { return lease{ttl: simba.KeepTTL, kept: true} }
 
-// of returns l with the lease d.
 func (d lease) of(l simba.Lock) simba.Lock {
 	l.TTL, l.EndsAt = d.ttl, d.endsAt
 	return l
 }
 
-// end returns the end of a lease that begins at now, in Unix milliseconds.
+// end returns when a lease that begins at now ends, in Unix milliseconds.
 func (d lease) end(now time.Time) int64 {
 	if d.endsAt != 0 {
 		return d.endsAt
@@ -34,7 +33,7 @@ func (d lease) end(now time.Time) int64 {
 	return now.UnixMilli() + d.ttl.Milliseconds()
 }
 
-// expiryForm is a form in which an argument gives an expiry.
+// expiryForm is how an argument gives an expiry.
 type expiryForm struct {
 	unit     time.Duration // a second or a millisecond
 	absolute bool          // the time since 1970, else the time from now

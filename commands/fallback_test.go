@@ -41,7 +41,6 @@ func inPipeline(p *peer, command string) string {
 	return got
 }
 
-// queuedAndRun returns the replies to the command and to EXEC.
 func queuedAndRun(p *peer, command string) string {
 	p.do("MULTI")
 	return p.do(command) + p.do("EXEC")

@@ -28,7 +28,8 @@ const (
 
 // FuzzCommand sends a command of the table with fuzzed arguments. The first inputs follow from the
 // command's grammar. The reply must be one well-formed frame, except in the cases of checkReplies.
-// An error must have changed nothing, and the server must reply to the next PING.
+// A command that replies with an error must have changed nothing. The server must reply to the next
+// PING.
 func FuzzCommand(f *testing.F) {
 	all := slices.Collect(newTable().all())
 	r := rand.New(rand.NewPCG(1, 2))
@@ -49,7 +50,6 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// argumentMark separates arguments in the bytes of the fuzzer.
 const argumentMark = "\x1e"
 
 func joinArguments(args []string) []byte { return []byte(strings.Join(args, argumentMark)) }
@@ -73,7 +73,6 @@ var (
 		"return redis.status_reply('a\\r\\nb')", "redis.setresp(3) return {double=1.5}", "return {}", "x", "#!lua\nreturn 1"}
 )
 
-// argumentsOf generates arguments, mostly by the grammar of a command.
 func argumentsOf(r *rand.Rand, grammar []argument) []string {
 	var out []string
 	pick := func(from []string) string { return from[r.IntN(len(from))] }
@@ -116,8 +115,7 @@ func required(a argument) argument {
 	return a
 }
 
-// fuzzCommand is one run of FuzzCommand in fake time. There synctest.Wait returns when all
-// goroutines wait.
+// fuzzCommand is one run of FuzzCommand in fake time.
 func fuzzCommand(t *testing.T, e *entry, state int, args [][]byte) {
 	if len(args) > 1 && strings.HasPrefix(e.full, "eval") && !slices.Contains(fuzzScripts, string(args[1])) {
 		// Only these scripts surely end. FuzzScript runs others.
@@ -135,13 +133,13 @@ func fuzzCommand(t *testing.T, e *entry, state int, args [][]byte) {
 	for _, command := range []string{"CONFIG SET flush-held-locks yes", "SET orders w1 PX 60000", "HSET hash f 1 g 2", "SIMBA.ACQUIRE held w1 60000 TRANSITION 500",
 		"SIMBA.ACQUIRE held w2 1000", "SIMBA.ACQUIRE held p1 1000", "SET endless w1", "SCRIPT LOAD \"return 1\""} {
 		if reply := helper.do(words(t, command)...); reply[0] == '-' {
-			t.Fatalf("the preparation %s replied %s", command, reply)
+			t.Fatalf("the preparation %s replied %s, want no error", command, reply)
 		}
 	}
 	if state&unauthenticated != 0 {
 		file.write("user default on >secret ~* &* +@all")
 		if reply := helper.do("ACL", "LOAD"); reply != ok {
-			t.Fatalf("ACL LOAD replied %q", reply)
+			t.Fatalf("ACL LOAD replied %q, want OK", reply)
 		}
 	}
 	p := dialFuzz(t, s)
@@ -221,7 +219,8 @@ func checkReplies(t *testing.T, e *entry, p *fuzzPeer, proto int, replies []stri
 	case p.ended(): // QUIT, SHUTDOWN, CLIENT KILL of itself
 	case strings.HasSuffix(e.full, "subscribe"): // one reply for each channel
 	case e.full == "client|reply":
-	case proto == 3 && wanted > 1 && countPushes(replies) >= wanted-1: // with its own messages
+	case proto == 3 && wanted > 1 && countPushes(replies) >= wanted-1:
+		// The command has also sent messages to its own connection.
 	default:
 		t.Fatalf("%s: %d replies, want 1: %q", describe(), wanted, replies)
 	}
@@ -268,7 +267,7 @@ func stateOf(t *testing.T, eng *engine.Engine, helper *fuzzPeer) string {
 type fuzzPeer struct {
 	t    testing.TB
 	nc   net.Conn
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // protects the rest
 	got  []byte
 	over bool
 }
@@ -334,13 +333,11 @@ func (p *fuzzPeer) ended() bool {
 	return p.over
 }
 
-// waits reports whether the connection is blocked.
 func (p *fuzzPeer) waits(s *site) bool {
 	conn := s.server.Conn(2)
 	return conn != nil && conn.Blocked()
 }
 
-// silent reports whether the command turned the replies off.
 func (p *fuzzPeer) silent(e *entry, sent []string) bool {
 	return e.full == "client|reply" && len(sent) == 3 && !strings.EqualFold(sent[2], "ON")
 }

@@ -65,7 +65,7 @@ func (f *fakeBackend) takeCalls() []string {
 	return calls
 }
 
-// commits returns the Seqs that were committed so far, and forgets them.
+// commits returns the committed Seqs so far, and forgets them.
 func (f *fakeBackend) commits() []simba.Seq {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,7 +172,6 @@ func (f *fakeBackend) Commit(_ context.Context, seq simba.Seq) error {
 	return f.commit(seq)
 }
 
-// site is a server with the commands of this package.
 type site struct {
 	t       testing.TB
 	backend *fakeBackend
@@ -203,7 +202,6 @@ func newSite(t testing.TB, cfg Config) *site {
 	return s
 }
 
-// usersFile is a file of users that a test writes.
 type usersFile struct {
 	t    testing.TB
 	path string
@@ -222,7 +220,6 @@ func (f *usersFile) write(lines ...string) {
 	}
 }
 
-// open reads the users.
 func (f *usersFile) open() *access.Accounts {
 	f.t.Helper()
 	users, err := access.Open(Catalog(), access.Options{Path: f.path})
@@ -242,8 +239,7 @@ func (s *site) stop() {
 	s.x.Close()
 }
 
-// dial connects a client through a pipe. Connections get their ids in the order
-// of dialing.
+// dial connects a client through a pipe. The first client gets the id 1, the next one 2.
 func (s *site) dial() *peer { return s.dialFrom("") }
 
 // dialFrom connects a client with the address addr, ip:port. "" stands for the address of a pipe.
@@ -274,7 +270,6 @@ func (c *signalConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// listen serves on a local TCP port and returns its address.
 func (s *site) listen() string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -340,14 +335,12 @@ func words(t testing.TB, command string) []string {
 	return out
 }
 
-// do sends a command and returns its reply.
 func (p *peer) do(command string) string {
 	p.t.Helper()
 	p.send(command)
 	return p.reply()
 }
 
-// reply reads one frame, with the frames inside it.
 func (p *peer) reply() string {
 	p.t.Helper()
 	p.nc.SetReadDeadline(time.Now().Add(time.Hour)) // a test must fail instead of hanging
@@ -358,7 +351,6 @@ func (p *peer) reply() string {
 	return frame
 }
 
-// expect fails unless the reply to the command is frame.
 func (p *peer) expect(command, frame string) {
 	p.t.Helper()
 	if got := p.do(command); got != frame {
@@ -366,7 +358,6 @@ func (p *peer) expect(command, frame string) {
 	}
 }
 
-// expectEnd fails unless the server has closed the connection.
 func (p *peer) expectEnd() {
 	p.t.Helper()
 	if frame, err := readFrame(p.r); err == nil {
@@ -409,7 +400,8 @@ func readFrame(r *bufio.Reader) (string, error) {
 }
 
 // backendRows yields the rows of the commands that read or change mutexes by a call of the Backend,
-// with their full names. The others that do so run in a transaction of the keyspace.
+// with their full names. Other commands that read or change mutexes run in a transaction of the
+// keyspace.
 func backendRows() iter.Seq2[string, command] {
 	return func(yield func(string, command) bool) {
 		for _, row := range slices.Concat(families()...) {
@@ -425,10 +417,8 @@ func backendRows() iter.Seq2[string, command] {
 	}
 }
 
-// bulk is a bulk string on the wire.
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
 
-// bulks is an array of bulk strings on the wire.
 func bulks(words ...string) string { return string(appendCommand(nil, words)) }
 
 func failed(text string) string { return "-" + text + "\r\n" }

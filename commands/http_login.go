@@ -10,7 +10,6 @@ import (
 	"github.com/simba-resp/simba-resp/access"
 )
 
-// Errors of Commands.Authorize.
 var (
 	// ErrNotAuthenticated is returned when the credentials are wrong, or when there are none and
 	// the default user needs a password.
@@ -27,10 +26,11 @@ type Credentials struct {
 	RemoteAddr     string // host:port
 }
 
-// Authorize checks that the sender of an HTTP request may run a command. It identifies the sender
-// by name and password, else by certificate. Without either, the sender is the default user.
-// Authorize counts and logs a denial as a denied command of a connection. It delays, counts and
-// logs a wrong password as AUTH does. The delay ends early when ctx does.
+// Authorize checks that the sender of an HTTP request may run a command. Otherwise it returns
+// ErrNotAuthenticated or ErrForbidden. It identifies the sender by name and password, else by
+// certificate. Without either, the sender is the default user. Authorize counts and logs denials
+// and wrong passwords. After a wrong password it delays its return as AUTH delays the reply, but at
+// most until ctx ends.
 func (x *Commands) Authorize(ctx context.Context, c Credentials, command string) error {
 	user, err := x.httpUser(ctx, c, command)
 	if errors.Is(err, ErrForbidden) {
@@ -42,13 +42,15 @@ func (x *Commands) Authorize(ctx context.Context, c Credentials, command string)
 }
 
 // MayRun reports whether Authorize would allow the command. It neither counts nor logs a denial,
-// because the request is served in any case. It delays, counts and logs wrong passwords.
+// because the caller also serves requests without the permission. It treats wrong passwords as
+// Authorize does.
 func (x *Commands) MayRun(ctx context.Context, c Credentials, command string) bool {
 	_, err := x.httpUser(ctx, c, command)
 	return err == nil
 }
 
-// httpUser returns the name of the sender, and an error if the sender may not run the command.
+// httpUser returns the sender's name. If the sender may not run the command, it also returns an
+// error.
 func (x *Commands) httpUser(ctx context.Context, c Credentials, command string) (name string, err error) {
 	account := x.httpAccount(ctx, c)
 	if account == nil {
@@ -70,8 +72,7 @@ const httpContext = "http"
 // httpClient describes the sender of an HTTP request in ACL LOG.
 func httpClient(c Credentials, user string) string { return "addr=" + c.RemoteAddr + " user=" + user }
 
-// httpAccount returns the account of the sender of a request, nil if the sender is not
-// authenticated.
+// httpAccount returns the account of the sender, nil if the sender is not authenticated.
 func (x *Commands) httpAccount(ctx context.Context, c Credentials) *access.Account {
 	if c.Given {
 		return x.httpLogin(ctx, c)

@@ -7,7 +7,6 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// BenchmarkKeys measures commands of the keyspace on the embedded engine, without a disk.
 func BenchmarkKeys(b *testing.B) {
 	command := func(words ...string) (args [][]byte) {
 		for _, w := range words {

@@ -13,8 +13,8 @@ import (
 )
 
 // These tests send commands on keys to a real Redis and to a server with the embedded engine, and
-// compare the replies byte by byte. The known differences, "here" in this server and "there" in
-// Redis, which the sequences avoid or the function same accepts:
+// compare the replies byte by byte. The sequences avoid the known differences, or the function same
+// accepts them. In this list, "here" means this server and "there" means Redis:
 //
 //	simba:{m} and m                are one key here, two keys there
 //	simba:{m}:contender            belongs to the mutex m here, is a key of its own there
@@ -34,22 +34,18 @@ import (
 //	a script that does not compile gets the error of another implementation of Lua here
 const differentialSequences = 250
 
-// TestLockKeysReplyAsRedis sends generated sequences of commands, with valid and invalid arguments.
 func TestLockKeysReplyAsRedis(t *testing.T) {
 	compareSequences(t, func(r *rand.Rand) []string {
 		return append([]string{"RANDOMKEY", "SET orders w1", "RANDOMKEY"}, newGenerator(r, plainKeys).sequence(lockTemplates)...)
 	})
 }
 
-// TestAQueueRepliesAsASortedSetOfRedis sends generated sequences on the queue of a mutex that is
-// held.
 func TestAQueueRepliesAsASortedSetOfRedis(t *testing.T) {
 	compareSequences(t, func(r *rand.Rand) []string {
 		return append([]string{"SET q holder"}, newGenerator(r, []string{"simba:{q}:contender"}).sequence(queueTemplates)...)
 	})
 }
 
-// compareSequences sends generated sequences to both servers, in RESP2 and in RESP3.
 func compareSequences(t *testing.T, sequence func(*rand.Rand) []string) {
 	t.Helper()
 	redis := realRedis(t)
@@ -83,17 +79,16 @@ func compareSequences(t *testing.T, sequence func(*rand.Rand) []string) {
 	}
 }
 
-// newLockSite is a site with the embedded engine without a disk.
+// newLockSite returns a site with an embedded engine without a disk.
 func newLockSite(t testing.TB) *site { return newLockSiteOf(t, nil) }
 
-// newLockSiteOf is newLockSite with the given users.
 func newLockSiteOf(t testing.TB, users *access.Accounts) *site {
 	t.Helper()
 	return newSite(t, Config{Backend: newEngine(t), Users: users})
 }
 
-// newEngine returns an engine without a disk. At the end of the test it stops after everything that
-// the test has made later.
+// newEngine returns an engine without a disk. It stops at the end of the test, after everything
+// that the test creates later.
 func newEngine(t testing.TB) *engine.Engine {
 	t.Helper()
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
@@ -158,11 +153,10 @@ func sameLeaves(got, want string) bool {
 	return true
 }
 
-// generator generates commands.
 type generator struct {
 	*rand.Rand
 	keys   []string
-	expiry []int // different expiries in 1,000 s; the first is next
+	expiry []int // different expiries in units of 1,000 s; the first is used next
 	scores []string
 }
 
@@ -204,7 +198,6 @@ func (g *generator) score() string {
 // years ahead.
 const year2090 = 3_800_000_000
 
-// expand replaces the placeholders, which are words in braces.
 func (g *generator) expand(template string) string {
 	var out []string
 	for word := range strings.SplitSeq(template, " ") {
@@ -259,7 +252,6 @@ func (g *generator) at(unit int) string {
 	return strconv.Itoa((year2090 + 1000*n) * unit)
 }
 
-// some returns up to three of the options, mostly one.
 func (g *generator) some(options ...string) string {
 	var out []string
 	for range []int{0, 1, 1, 1, 1, 2, 2, 3}[g.IntN(8)] {
@@ -268,7 +260,6 @@ func (g *generator) some(options ...string) string {
 	return strings.Join(out, " ")
 }
 
-// sequence returns 20 to 40 commands.
 func (g *generator) sequence(templates []string) []string {
 	var commands []string
 	multi := false
@@ -289,7 +280,6 @@ func (g *generator) sequence(templates []string) []string {
 	return commands
 }
 
-// ofAllKeys reports whether a command reads all keys.
 func ofAllKeys(template string) bool {
 	name, _, _ := strings.Cut(template, " ")
 	return name == "KEYS" || name == "SCAN" || name == "DBSIZE"
@@ -389,7 +379,7 @@ var sameScripts = []string{
 	"COMMAND GETKEYS EVAL x 2 a b c", "COMMAND GETKEYS EVAL x 0 a", "COMMAND GETKEYS EVALSHA x 1 a b",
 }
 
-// differentScripts are the exceptions in sameScripts, whose replies differ, with the reasons.
+// differentScripts are the scripts of sameScripts whose replies differ, with the reasons.
 var differentScripts = map[string]string{
 	`EVAL "local a = redis.call('time') for i = 1, 1000 do redis.call('time') end local b = redis.call('time') return a[1] == b[1] and a[2] == b[2]" 0`: "time does not move in a script here",
 	`EVAL "return redis.call('select', 1)" 0`: "there is one database here",

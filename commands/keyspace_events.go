@@ -13,7 +13,6 @@ type keyEvents struct{ letters atomic.Uint32 }
 // keyEventLetters are the letters of Redis, in the order in which Redis shows them.
 const keyEventLetters = "g$lshzxetdnKEm"
 
-// Sets of letters with a special meaning.
 var (
 	allKeyEvents = letterSet("g$lshzxetd") // the letters for which A stands
 	hiddenByA    = letterSet("n")          // Redis does not show n beside A

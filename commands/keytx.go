@@ -27,7 +27,7 @@ type keyTx struct {
 	// transaction conflicts.
 	final bool
 
-	steps int  // the calls of step
+	steps int  // how often step was called
 	again bool // an earlier run of this transaction has conflicted
 
 	denials *denialCount
@@ -48,49 +48,47 @@ func (d *denialCount) isNew() bool {
 	return isNew
 }
 
-// yield lets other connections run. A transaction that runs again does not yield. Changes by other
-// clients in between could make it conflict once more.
+// yield lets other connections run. A transaction that runs again does not yield, because changes
+// by other clients could make it conflict once more.
 func (t *keyTx) yield() {
 	if !t.again {
 		t.c.yield()
 	}
 }
 
-// step counts a key, and yields after every 64. A command that may have thousands of keys calls it
-// for each.
+// step counts a key, and yields after every 64. A command that may have thousands of keys calls
+// step for each.
 func (t *keyTx) step() {
 	if t.steps++; t.steps%64 == 0 {
 		t.yield()
 	}
 }
 
-// Lock wraps Tx.Lock. It calls step, because a command may read the locks of many keys.
+// Lock calls step, because a command may read the locks of many keys.
 func (t *keyTx) Lock(mutex string) simba.Lock {
 	t.step()
 	return t.Tx.Lock(mutex)
 }
 
-// Queue wraps Tx.Queue. It detaches the connection first, because Tx.Queue copies the whole queue.
+// Queue detaches the connection first, because Tx.Queue copies the whole queue.
 func (t *keyTx) Queue(mutex string) []simba.QueueMember {
 	t.conn.Detach()
 	return t.Tx.Queue(mutex)
 }
 
-// Queued wraps Tx.Queued. It detaches the connection first, because Tx.Queued searches the queue.
+// Queued detaches the connection first, because Tx.Queued searches the queue.
 func (t *keyTx) Queued(mutex, contender string) (simba.QueueMember, bool) {
 	t.conn.Detach()
 	return t.Tx.Queued(mutex, contender)
 }
 
-// keyedCommand runs a command of the keyspace. It parses every argument, reads and changes the
-// keyspace, and writes one reply to t.w. If it returns an error, that is the reply, and it has
-// changed nothing unless t.torn is set. It may run again with the same arguments in another
-// transaction, so all its effects go through t.
+// keyedCommand runs a command of the keyspace. It writes one reply to t.w. An error that it returns
+// is the reply. A command with an error has changed nothing, unless t.torn is set. The command may
+// run again in another transaction. So all its effects go through t.
 type keyedCommand func(t *keyTx, args [][]byte) error
 
 const errContended replyError = "TRYAGAIN the keys change too often"
 
-// keyspace returns the keyspace of the engine, or an error if it has none.
 func (c *client) keyspace() (simba.Keyspace, error) {
 	if c.x.keyspace == nil {
 		return nil, replyErrorf("ERR '%s' is served by the embedded engine only, and this server keeps its mutexes in %s", c.running.full, c.x.info.Engine)
@@ -99,7 +97,6 @@ func (c *client) keyspace() (simba.Keyspace, error) {
 	return c.x.keyspace, nil
 }
 
-// runKeyed runs one command in a transaction of its own.
 func (c *client) runKeyed(args [][]byte) error {
 	return c.transact(func(t *keyTx) error {
 		if c.full && t.mayGrow(c.running, args) {
@@ -117,7 +114,7 @@ type keyUpdate struct {
 	err   error // of the last run
 
 	denials denialCount
-	bound   func(simba.Tx) error // the method value u.run, made once
+	bound   func(simba.Tx) error // the method value run, made once to save allocations
 }
 
 // idleUpdates holds ended calls. Later calls reuse their memory.
@@ -178,7 +175,6 @@ func (u *keyUpdate) run(tx simba.Tx) error {
 	return u.err
 }
 
-// writeFlag replies with 1 or 0.
 func (t *keyTx) writeFlag(b bool) {
 	if b {
 		t.w.Int(1)

@@ -68,9 +68,9 @@ func (t *keyTx) str(k simba.Key) (simba.Lock, error) {
 	return l, nil
 }
 
-// drop deletes a key and reports whether it existed. The counter of tokens and a queue stay. A
-// queue keeps its waiters, because contenders of Simba 3.2 and 3.3 use no queue and delete its key
-// at each release. A transaction that deletes the key of a token must also end the tenure:
+// drop deletes a key and reports whether it existed. It keeps the counter of tokens. It also keeps
+// a queue, because contenders of Simba 3.2 and 3.3 delete the queue's key at each release, but do
+// not use the queue. A transaction that deletes the key of a token must also end the tenure:
 // keyUpdate.run checks this.
 func (t *keyTx) drop(k simba.Key) bool {
 	_, exists := t.lookup(k)
@@ -84,5 +84,4 @@ func (t *keyTx) drop(k simba.Key) bool {
 	return exists
 }
 
-// nameOf returns the name of the command in args, for errors.
 func nameOf(args [][]byte) string { return strings.ToLower(string(args[0])) }

@@ -6,14 +6,15 @@ import (
 )
 
 // logLimiter allows a burst of log lines and then one a second. It counts the lines that it
-// refuses. For the next allowed line, allow returns the number of refused lines, which this line
-// should report. If no line follows within a second, logLimiter calls late with the number.
+// refuses. The next allowed line should report their number, which allow returns. If no line
+// follows within a second, logLimiter calls late with the number.
 type logLimiter struct {
 	late func(missed int) // a timer or close calls it
 
 	mu sync.Mutex // protects the rest
-	// opened is at most logBurst*logPause ago. If opened is at least logPause ago, a line is
-	// allowed. Each logged line adds logPause to opened.
+	// opened is the state of a token bucket. A line is allowed if opened is at least logPause ago.
+	// Each logged line adds logPause to opened. opened is never more than logBurst*logPause ago,
+	// which limits a burst.
 	opened time.Time
 	missed int
 	closed bool
@@ -26,8 +27,8 @@ const (
 	logPause = time.Second // between two lines
 )
 
-// allow reports whether a line may be logged. If so, missed is how many lines it has refused since
-// the last report.
+// allow reports whether a line may be logged. If so, missed is the number of lines that were
+// refused since the last report.
 func (v *logLimiter) allow() (open bool, missed int) {
 	now := time.Now()
 	v.mu.Lock()
@@ -56,7 +57,6 @@ func (v *logLimiter) takeLocked() (missed int) {
 	return missed
 }
 
-// overdue runs when the timer fires.
 func (v *logLimiter) overdue() {
 	defer v.timers.Done()
 	v.reportMissed()

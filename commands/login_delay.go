@@ -8,13 +8,13 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// loginDelays slows password guessing down. It delays the reply to each wrong password, and the
-// delay grows. It counts failures by address, so a new connection does not help. It usually does
-// not delay a right password from the same address.
+// loginDelays slows password guessing down. Each wrong password delays its own reply, and each
+// failure from the same address makes the next delay longer. A right password is usually not
+// delayed.
 //
-// A client may try again on a new connection without waiting for the reply. So loginDelays adds up
-// the pending delays of each address. While their sum exceeds maxOwedDelay, the server delays the
-// check of each password from the address, right or wrong.
+// A client may ignore the delay and try again on a new connection. So loginDelays adds up the
+// pending delays of each address. While their sum exceeds maxOwedDelay, the server delays the check
+// of each password from the address, right or wrong.
 type loginDelays struct {
 	mu    sync.Mutex
 	hosts map[netip.Prefix]*loginFailures
@@ -31,7 +31,7 @@ const (
 	firstDelay     = 100 * time.Millisecond // doubles with each failure
 	maxDelay       = 5 * time.Second
 	maxOwedDelay   = 32 * maxDelay
-	debtDelay      = time.Second      // before a check; clients time out after 2 s to 5 s
+	debtDelay      = time.Second      // before a check; less than clients' timeouts, 2 s to 5 s
 	forgetFailures = 10 * time.Minute // after the last failure
 	maxHosts       = 4096             // addresses in memory
 )
@@ -74,7 +74,7 @@ func (g *loginDelays) failed(host netip.Prefix) time.Duration {
 		f.owed = now
 	}
 	if f.owed = f.owed.Add(wait); f.owed.Sub(now) > 2*maxOwedDelay {
-		f.owed = now.Add(2 * maxOwedDelay) // so that the delays before checks end some time
+		f.owed = now.Add(2 * maxOwedDelay) // limits how long beforeCheck returns debtDelay
 	}
 	return wait
 }
@@ -89,8 +89,8 @@ func (g *loginDelays) beforeCheck(host netip.Prefix) time.Duration {
 	return 0
 }
 
-// enter adds a host. If there are too many, it removes hosts whose failures are old enough to
-// forget. If there are none, it removes the host whose last failure is the oldest.
+// enter adds a host. If maxHosts is reached, it first removes the hosts whose failures are old
+// enough to forget. If there are none, it removes the host with the oldest last failure.
 func (g *loginDelays) enter(host netip.Prefix, now time.Time) *loginFailures {
 	if g.hosts == nil {
 		g.hosts = make(map[netip.Prefix]*loginFailures)

@@ -20,7 +20,6 @@ func guarded(t *testing.T, test func(t *testing.T, s *site)) {
 	})
 }
 
-// took returns how long the server takes to send the reply want to a command.
 func took(p *peer, command, want string) time.Duration {
 	p.t.Helper()
 	began := time.Now()

@@ -6,14 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// memoryLimit compares the memory of the engine's mutexes with maxmemory. The engine counts this
-// memory with each change, so a command affects the next one. The zero memoryLimit has no limit.
+// memoryLimit compares the memory of the engine's mutexes with maxmemory. The zero memoryLimit has
+// no limit.
 //
-// The check is at the start of a command, a transaction or a script. So concurrent commands can
-// together exceed the limit by the memory that they add.
-//
-// Other limits bound the rest of the memory: those of connections, of the script cache, and of the
-// growth of the heap before a collection.
+// The server checks at the start of a command, a transaction or a script. So concurrent commands
+// can together exceed the limit.
 type memoryLimit struct {
 	bytes  atomic.Uint64 // 0 = no limit
 	used   func() uint64
@@ -39,7 +36,8 @@ func (l *memoryLimit) exceeded() bool {
 	return used > limit
 }
 
-// clear logs that the server accepts all commands again, if the warning was the last log line.
+// clear logs that the server accepts all commands again. It does nothing if the warning was not
+// logged.
 func (l *memoryLimit) clear(used, limit uint64) {
 	if l.logged.CompareAndSwap(true, false) {
 		l.log.Info("used memory is no longer above maxmemory: accepting all commands", "used", used, "maxmemory", limit)
@@ -77,15 +75,14 @@ func (x *Commands) dataset() uint64 {
 }
 
 // A server above maxmemory is full. It refuses the commands that have the flag denyoom in the
-// table, as Redis does. If such a command may renew a lease, the check is made while it runs. The
-// engine checks SIMBA.ACQUIRE (simba.AcquireRequest.Full). keyTx.mayGrow checks SET and similar
-// commands.
+// table, as Redis does. Commands that may renew a lease are checked while they run. The engine
+// checks SIMBA.ACQUIRE (simba.AcquireRequest.Full). keyTx.mayGrow checks SET and similar commands.
 
 // mayGrow reports whether a full server refuses e on this connection, whatever its arguments are.
 //
-// Inside MULTI a full server refuses nearly everything, as Redis does, because a queue takes
-// memory. It queues only GUARD, RELEASE, DEL and similar commands. It does not queue ACQUIRE and
-// SET: only their run shows whether they renew a lease.
+// Inside MULTI a full server refuses nearly everything, as Redis does, because queued commands take
+// memory. It queues only writes that need no memory, such as GUARD, RELEASE and DEL. It does not
+// queue ACQUIRE and SET, which may renew a lease, but may also need memory.
 func (c *client) mayGrow(e *entry) bool {
 	switch {
 	case c.tx == nil:

@@ -11,7 +11,6 @@ import (
 
 const oom = "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
-// countedMemory is a memoryLimit whose used memory the test sets.
 type countedMemory struct {
 	memoryLimit
 	bytes uint64
@@ -40,7 +39,7 @@ func TestMaxMemoryIsExceededOnlyAboveTheLimit(t *testing.T) {
 		m.bytes = step.used
 		m.set(step.limit)
 		if full := m.exceeded(); full != step.full {
-			t.Errorf("with %d bytes used and the limit %d, exceeded returned %t", step.used, step.limit, full)
+			t.Errorf("with %d bytes used and the limit %d, exceeded returned %t, want %t", step.used, step.limit, full, step.full)
 		}
 	}
 }
@@ -66,14 +65,14 @@ func TestMaxMemoryIsLoggedOnceEachWay(t *testing.T) {
 	const above = `level=WARN msg="used memory is above maxmemory: refusing commands that take more" used=104857600 maxmemory=83886080`
 	const below = `level=INFO msg="used memory is no longer above maxmemory: accepting all commands" used=73400320 maxmemory=83886080`
 	if got := m.log.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, above) || !strings.Contains(got, below) {
-		t.Errorf("the log is\n%s", got)
+		t.Errorf("the log is\n%s\nwant one warning and one line about its end", got)
 	}
 	m.bytes = 100 * mib
 	m.exceeded()
 	m.set(0)
 	m.set(0)
 	if got := m.log.String(); strings.Count(got, "\n") != 4 || strings.Count(got, "level=INFO") != 2 {
-		t.Errorf("after the limit was removed, the log is\n%s", got)
+		t.Errorf("after the limit was removed, the log is\n%s\nwant four lines", got)
 	}
 }
 
@@ -93,8 +92,8 @@ func TestAReleaseFreesMemoryAtOnce(t *testing.T) {
 	}
 }
 
-// To these commands this server and Redis reply alike above the limit. The tests below have the
-// intended differences.
+// Above the limit, this server and Redis reply to these commands with the same bytes. The tests
+// below have the intended differences.
 var sameWhenFull = []string{
 	"SET new v", "SET new v NX PX 1000", "SETEX new 10 v", "PSETEX new 1000 v", "SETNX new v", "SETNX k v", "GETSET k v", "INCR n", "INCRBY n 2", "DECR n", "HSET h f v", "HSETNX h f v", "HMSET h f v", "HINCRBY h c 1",
 	"ZADD simba:{q}:contender 1 b", "SET k other", "SET k", "SETNX k",
@@ -204,12 +203,12 @@ func TestInfoShowsMaxMemoryAndTheCountedBytes(t *testing.T) {
 	s := newSite(t, Config{})
 	p := s.dial()
 	if got := p.do("INFO memory"); !strings.Contains(got, "\r\nmaxmemory:0\r\nmaxmemory_human:0B\r\nmaxmemory_policy:noeviction\r\n") {
-		t.Errorf("INFO memory without a limit:\n%s", got)
+		t.Errorf("INFO memory without a limit replied\n%s\nwant maxmemory:0", got)
 	}
 	s.x.SetMaxMemory(100 << 20)
 	p.expect("CONFIG GET maxmemory", bulks("maxmemory", "104857600"))
 	got := p.do("INFO memory")
 	if !strings.Contains(got, "\r\nmaxmemory:104857600\r\nmaxmemory_human:100.00M\r\nmaxmemory_policy:noeviction\r\n") || !strings.Contains(got, "\r\nused_memory_dataset:0\r\n") {
-		t.Errorf("INFO memory with a limit:\n%s", got)
+		t.Errorf("INFO memory with a limit replied\n%s\nwant maxmemory:104857600", got)
 	}
 }

@@ -8,8 +8,8 @@ import (
 // Notices returns a simba.Notices that publishes to the subscribers of b.
 //
 // Subscribers by SUBSCRIBE, PSUBSCRIBE and SSUBSCRIBE all receive a notice, so a contender may use
-// the command that its client library prefers. Publish counts only subscribers of exactly the
-// channel. It does not count subscribers of patterns, which may be no contenders.
+// the command that its client library prefers. Publish counts only subscribers of exactly this
+// channel. Subscribers of patterns do not count, because they may not be contenders.
 func Notices(b *resp.Broker) simba.Notices { return notices{b} }
 
 type notices struct{ broker *resp.Broker }

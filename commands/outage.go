@@ -9,34 +9,32 @@ import (
 )
 
 // outage counts the time that the commands of one batch have lost to a store that does not answer.
-// The server sends the replies of a batch together, so a pipeline of a hundred commands must not
-// wait for a hundred timeouts. A fast failure loses little time, so the next command still calls
-// the store: it may reach another node. A refusal (simba.MisconfiguredError) does not count,
-// because the store has answered.
+// The server sends the replies of a batch together. So a pipeline of a hundred commands must not
+// wait for a hundred timeouts. After a fast failure the next command still calls the store, because
+// it may reach another node. A refusal (simba.MisconfiguredError) does not count, because the store
+// has answered.
 type outage struct {
 	err   error         // the last error of the store
 	lost  time.Duration // time that failed commands took
-	fresh bool          // err belongs to a command whose time was not noted yet
+	fresh bool          // note has not yet been called for the command that met err
 }
 
 // outageLimit is the lost time after which the next commands of the batch do not call the store.
 const outageLimit = time.Second
 
-// met records the error of a command if the store caused it.
 func (o *outage) met(err error) {
 	if lost := (*simba.UnavailableError)(nil); errors.As(err, &lost) {
 		o.err, o.fresh = lost, true
 	}
 }
 
-// note adds the time of a command to the lost time, if the store caused its failure.
+// note adds the time of a command to the lost time, if the command met an error of the store.
 func (o *outage) note(took time.Duration) {
 	if o.fresh {
 		o.lost, o.fresh = o.lost+took, false
 	}
 }
 
-// over reports whether the lost time has reached the limit.
 func (o *outage) over() bool { return o.lost >= outageLimit }
 
 // refusing is a backend that fails without calling its store.

@@ -23,7 +23,7 @@ const unavailable = "TRYAGAIN engine redis unavailable: dial tcp 127.0.0.1:6379:
 func lostStore(after time.Duration) *fakeBackend {
 	lost := &simba.UnavailableError{Engine: "redis", Err: errors.New("dial tcp 127.0.0.1:6379: connect: connection refused")}
 	return &fakeBackend{
-		stats: simba.Stats{Held: -1}, // the store must count
+		stats: simba.Stats{Held: -1}, // unknown, so DBSIZE asks the store
 		acquire: func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
 			time.Sleep(after)
 			return simba.Outcome{}, nil, lost
@@ -66,7 +66,6 @@ func lostStore(after time.Duration) *fakeBackend {
 	}
 }
 
-// storeCommands are calls of the commands that ask the store.
 var storeCommands = []string{
 	"SIMBA.ACQUIRE m c 1000", "SIMBA.ACQUIRE m c 1000 WAIT 0", "SIMBA.ACQUIRE m c 1000 SESSION", "SIMBA.GUARD m c 1000", "SIMBA.RELEASE m c",
 	"SIMBA.OWNER m", "SIMBA.QUEUE m", "SIMBA.SCAN 0", "SIMBA.CHECK m 1", "SIMBA.BREAK m", "SCAN 0", "TYPE simba:{m}", "STRLEN simba:{m}",
@@ -115,7 +114,7 @@ func TestAPipelineWaitsOnceForAStoreOutage(t *testing.T) {
 		p.send("SIMBA.OWNER m", "PING")
 		p.reply()
 		if got := p.reply(); got != "+PONG\r\n" {
-			t.Errorf("PING replied %q after a store outage", got)
+			t.Errorf("after a store outage PING replied %q, want PONG", got)
 		}
 	})
 }
@@ -186,7 +185,7 @@ func TestTheEndOfASessionWaitsOnceForAStoreOutage(t *testing.T) {
 		time.Sleep(backendTimeout)
 		synctest.Wait()
 		if left := len(s.server.Conns()); left != 0 {
-			t.Errorf("%d connections are still open", left)
+			t.Errorf("%d connections are still open, want none", left)
 		}
 		if got := backend.takeCalls(); len(got) != 1 {
 			t.Errorf("the backend was called with %q, want one call", got)
@@ -233,8 +232,8 @@ func TestASweepStopsAtTheFirstStoreError(t *testing.T) {
 	}
 }
 
-// pagesOf returns a backend without figures. Its Scan has that many pages, 0 = endlessly many. A
-// page takes the time each.
+// pagesOf returns a backend that does not count its mutexes. Its Scan has that many pages, 0 =
+// pages without end. Each page takes the time each.
 func pagesOf(pages uint64, each time.Duration) *fakeBackend {
 	return &fakeBackend{
 		stats: simba.Stats{Held: -1, Mutexes: -1, Polling: -1},
@@ -283,6 +282,6 @@ func TestInfoOmitsUnknownFigures(t *testing.T) {
 		}
 	}
 	if info["engine"] != "redis" || info["survives_restart"] != "yes" || info["waiters_blocked"] != "0" {
-		t.Errorf("INFO shows engine:%s survives_restart:%s waiters_blocked:%s", info["engine"], info["survives_restart"], info["waiters_blocked"])
+		t.Errorf("INFO shows engine:%s survives_restart:%s waiters_blocked:%s, want redis, yes and 0", info["engine"], info["survives_restart"], info["waiters_blocked"])
 	}
 }

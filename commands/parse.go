@@ -44,7 +44,8 @@ func parseUint(b []byte) (uint64, bool) {
 	return n, true
 }
 
-// parseMillis reads the argument called name, a time in milliseconds.
+// parseMillis reads a time in milliseconds. name is the argument's name in errors, as in the
+// functions below.
 func parseMillis(name string, b []byte, lo, hi time.Duration) (time.Duration, error) {
 	n, ok := parseInt(b)
 	if !ok || n < lo.Milliseconds() || n > hi.Milliseconds() {
@@ -54,7 +55,6 @@ func parseMillis(name string, b []byte, lo, hi time.Duration) (time.Duration, er
 	return time.Duration(n) * time.Millisecond, nil
 }
 
-// parseRange reads the argument called name, an integer from lo to hi.
 func parseRange(name string, b []byte, lo, hi int64) (int64, error) {
 	n, ok := parseInt(b)
 	if !ok || n < lo || n > hi {
@@ -63,7 +63,6 @@ func parseRange(name string, b []byte, lo, hi int64) (int64, error) {
 	return n, nil
 }
 
-// checkLength refuses the argument called name if it has more than limit bytes.
 func checkLength(name string, b []byte, limit int) error {
 	if len(b) > limit {
 		return replyErrorf("ERR %s has %d bytes, at most %d are allowed", name, len(b), limit)
@@ -71,11 +70,9 @@ func checkLength(name string, b []byte, limit int) error {
 	return nil
 }
 
-// maxGlobLen is the longest glob. Matching takes time in proportion to the length of the glob times
-// that of the name.
+// maxGlobLen is the longest glob, in bytes. The time to match a glob is proportional to its length.
 const maxGlobLen = 1024
 
-// parseGlob reads the argument called name, a glob.
 func parseGlob(name string, b []byte) (string, error) {
 	if err := checkLength(name, b, maxGlobLen); err != nil {
 		return "", err
@@ -137,7 +134,6 @@ type options struct {
 	err  error
 }
 
-// next goes to the next option and reports whether there is one.
 func (o *options) next() bool {
 	if o.err != nil || len(o.rest) == 0 {
 		return false
@@ -174,7 +170,6 @@ func (o *options) has(name string) bool {
 	return false
 }
 
-// value takes the argument that follows the option.
 func (o *options) value() []byte {
 	if o.err == nil && len(o.rest) == 0 {
 		o.err = replyErrorf("ERR syntax error: option '%s' needs a value", o.name)
@@ -211,7 +206,6 @@ func optionValue[T any](o *options, parse func([]byte) (T, error)) (v T) {
 	return v
 }
 
-// unknown refuses the present option, which the command does not know.
 func (o *options) unknown() {
 	o.err = replyErrorf("ERR syntax error: unknown option '%s'", shorten(o.word))
 }

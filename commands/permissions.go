@@ -14,7 +14,7 @@ import (
 // This file decides whether a user may run a command. It compares the user's rules with the
 // command's keys, channels and contenders.
 
-// Catalog returns all commands for the rules of users.
+// Catalog returns the commands and categories that the rules of users may name.
 func Catalog() *access.Catalog {
 	var list []access.Command
 	for e := range newTable().all() {
@@ -23,8 +23,7 @@ func Catalog() *access.Catalog {
 	return access.NewCatalog(list, categoryNames[:], resp.Match)
 }
 
-// channelUse is how a command uses the channels among its arguments. They begin at the first
-// argument.
+// channelUse is how a command uses the channels among its arguments.
 type channelUse uint8
 
 const (
@@ -61,9 +60,8 @@ var (
 	noticeOwner = actor{values: true, ids: func(args [][]byte) [][]byte { return namedByNotice(args[1], args[2]) }}
 )
 
-// namedByNotice returns the contenders that a message names if it is a notice of a mutex. @@
-// separates the parts of a notice. If a message has several, readers may split it at any of them,
-// so namedByNotice returns all parts.
+// namedByNotice returns the contenders that a message names if it is a notice of a mutex. Readers
+// may split a notice at any @@ in it. So namedByNotice returns all parts.
 func namedByNotice(channel, message []byte) [][]byte {
 	owner, acquired := bytes.CutPrefix(message, []byte(simba.AcquiredNotice("")))
 	owner, released := bytes.CutPrefix(owner, []byte(simba.ReleasedNotice("")))
@@ -76,7 +74,6 @@ func namedByNotice(channel, message []byte) [][]byte {
 	return bytes.Split(owner, []byte("@@"))
 }
 
-// noticesOf returns the mutex whose notices a channel carries.
 func noticesOf(channel string) (mutex string, ok bool) {
 	if mutex, ok = simba.CutMutexChannel(channel); !ok {
 		mutex, _, ok = simba.CutContenderChannel(channel)
@@ -94,7 +91,7 @@ func everySecond(args [][]byte) (ids [][]byte) {
 // notKey marks arguments that are routed like keys but are no keys.
 const notKey = "not_key"
 
-// use returns how a command uses the keys, from the flags of its key specification.
+// use derives from the flags how a command uses the keys.
 func (k *keys) use() (u access.Use) {
 	for _, f := range k.flags {
 		switch f {
@@ -132,7 +129,6 @@ func (d *denial) inExec() *denial {
 	return d
 }
 
-// denialReason is the permission that a user lacks.
 type denialReason uint8
 
 const (
@@ -144,9 +140,9 @@ const (
 	denialReasons
 )
 
-// denialWords has the texts of each denial. name is for ACL LOG, exec for a command in EXEC, and
-// script for one in a script. direct is for other commands, and dryrun for ACL DRYRUN. The texts
-// for contenders are our own, the others are those of Redis.
+// denialWords has the texts of each denial. name is for ACL LOG, and dryrun for ACL DRYRUN. exec is
+// for a command in EXEC, script for a command in a script, and direct for any other command. Redis
+// has all texts except those for contenders.
 var denialWords = [denialReasons]struct{ name, direct, exec, script, dryrun string }{
 	deniedCommand: {
 		"command",
@@ -182,7 +178,7 @@ var denialWords = [denialReasons]struct{ name, direct, exec, script, dryrun stri
 const execDenial = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. " +
 	"This command is no longer allowed for the following reason: "
 
-// deny returns why u may not run the command in args, or nil. The caller has checked the arity.
+// deny returns why u may not run the command, or nil. The caller has checked the arity.
 func (e *entry) deny(u *access.User, args [][]byte) *denial {
 	if u.Unlimited() {
 		return nil
@@ -237,8 +233,8 @@ func (e *entry) deniedContender(u *access.User, args [][]byte) []byte {
 	})
 }
 
-// firstNot returns a copy of the first argument that is not allowed. It returns nil if all are
-// allowed. The copy of an empty argument is not nil.
+// firstNot returns a copy of the first argument that is not allowed, nil if all are allowed. The
+// copy of an empty argument is not nil.
 func firstNot(args [][]byte, allowed func([]byte) bool) []byte {
 	for _, a := range args {
 		if !allowed(a) {
@@ -248,12 +244,11 @@ func firstNot(args [][]byte, allowed func([]byte) bool) []byte {
 	return nil
 }
 
-// mayListen reports whether a user may subscribe to a channel. A rule for channels may allow it. So
-// may a rule for keys that lets the user read the mutex of the channel. For the channel of a
-// contender, simba:{m}:id, the user must also be allowed to act as the contender. The server takes
-// a subscriber of this channel for the contender. If m contains }:, the name has two readings. In
-// the old form simba:m:id every further colon adds one. Only a rule for channels allows the old
-// form, and names with two readings.
+// mayListen reports whether a user may subscribe to a channel. A rule for channels may allow any
+// channel. A rule for keys allows the channels of the mutexes that the user may read. The server
+// takes a subscriber of the channel simba:{m}:id for the contender id. So the user must also be
+// allowed to act as this contender. The channel's name is ambiguous if m contains }:, or if it has
+// the old form simba:m:id. Only a rule for channels allows ambiguous names.
 func mayListen(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true
@@ -268,9 +263,9 @@ func mayListen(u *access.User, channel string) bool {
 	return ok && !strings.Contains(m, "}:") && u.MayUse(m, access.Read) && u.MayActAs(contender)
 }
 
-// mayPublish reports whether a user may publish to a channel. A rule for channels may allow it. So
-// may a rule for keys that lets the user write the mutex, if the channel carries notices of the
-// mutex. Event channels carry no notices: only the server publishes there.
+// mayPublish reports whether a user may publish to a channel. A rule for channels may allow any
+// channel. A rule for keys allows the channels for notices of the mutexes that the user may write.
+// It does not allow event channels.
 func mayPublish(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true

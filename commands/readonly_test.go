@@ -9,7 +9,6 @@ import (
 	"github.com/simba-resp/simba-resp/engine"
 )
 
-// countsWrites is a keyspace that counts the writing calls of transactions.
 type countsWrites struct {
 	*engine.Engine
 	writes atomic.Int64
@@ -48,7 +47,7 @@ func TestACommandThatReadsChangesNothing(t *testing.T) {
 		p.do(command)
 	}
 	if space.writes.Load() != 3 {
-		t.Fatalf("3 writes are counted as %d", space.writes.Load())
+		t.Fatalf("countsWrites counts %d writes, want 3", space.writes.Load())
 	}
 	run := 0
 	for e := range newTable().all() {

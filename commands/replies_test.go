@@ -10,7 +10,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// record returns a map on the wire, which is flat in RESP2.
 func record(proto int, pairs ...string) string {
 	head := fmt.Sprintf("*%d\r\n", len(pairs))
 	if proto == 3 {
@@ -143,11 +142,11 @@ func TestSimbaHelpShowsEachSimbaCommand(t *testing.T) {
 		"+SIMBA.HELP\r\n",
 	} {
 		if !strings.Contains(help, line) {
-			t.Errorf("SIMBA.HELP lacks %q: %q", line, help)
+			t.Errorf("SIMBA.HELP lacks %q; it replied %q", line, help)
 		}
 	}
 	if strings.Contains(help, "CLIENT") {
-		t.Errorf("SIMBA.HELP shows commands of Redis: %q", help)
+		t.Errorf("SIMBA.HELP replied %q, want no commands of Redis", help)
 	}
 }
 

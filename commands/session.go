@@ -9,9 +9,9 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// sessionLeases are the leases that SESSION bound to one connection, by mutex. The backend stores
-// the session of each lease too. When a session ends, the backend releases only leases of this
-// session, not a lease that another session has taken meanwhile.
+// sessionLeases are the leases that the option SESSION bound to one connection, by mutex. The
+// backend stores the session of each lease too. When a session ends, the backend does not release a
+// lease that another session has taken meanwhile.
 type sessionLeases struct {
 	byMutex map[string]boundLease
 	sweepAt int  // the number of leases at which bind calls sweepSession
@@ -48,12 +48,12 @@ func (c *client) unbind(mutex string, current uint64) {
 }
 
 // sweepSession forgets expired leases. It runs when the number of leases has doubled since the last
-// sweep. So the map has at most about twice the leases that the connection owns, at a constant cost
-// for each.
+// sweep. So the map has at most about twice the leases that the connection owns, and each lease
+// costs a constant time.
 func (c *client) sweepSession() {
 	for mutex, b := range c.session.byMutex {
 		if b.token == unknownToken {
-			delete(c.session.byMutex, mutex) // the contender has asked again, or gave up
+			delete(c.session.byMutex, mutex) // the contender has asked again or given up since
 			continue
 		}
 		held, _, err := c.x.backend.Check(c.conn.Context(), mutex, b.token)
@@ -67,9 +67,8 @@ func (c *client) sweepSession() {
 	c.session.sweepAt = max(firstSweep, 2*len(c.session.byMutex))
 }
 
-// bindUnknown records that SESSION may have bound a lease: the store did not answer, or refused a
-// part of the request. When the session ends, the server tries to release the lease. This has no
-// effect if there is no such lease.
+// bindUnknown records a lease that SESSION may have bound, if the store did not answer or refused a
+// part of the request. When the session ends, the server tries to release the lease.
 func (c *client) bindUnknown(a *acquisition, err error) {
 	lost, refusal := (*simba.UnavailableError)(nil), (*simba.MisconfiguredError)(nil)
 	unknown := errors.As(err, &lost) || errors.As(err, &refusal)
@@ -81,8 +80,8 @@ func (c *client) bindUnknown(a *acquisition, err error) {
 // unknownToken stands for a token that the store did not report. No tenure has it.
 const unknownToken = 0
 
-// InUse reports whether the connection owns a lease that its end would release. It is a
-// resp.Config.InUse.
+// InUse reports whether the connection owns a lease that the server releases when the connection
+// ends. It is a resp.Config.InUse.
 func (x *Commands) InUse(conn *resp.Conn) bool {
 	c, ok := conn.State().(*client)
 	return ok && c.ownsBoundLease()

@@ -27,7 +27,7 @@ func granting() *fakeBackend {
 	return f
 }
 
-// released runs commands on a connection and then ends the connection, or the server. It returns
+// released runs commands on a connection. Then it ends the connection, or the server, and returns
 // the calls of the backend that this end causes.
 func released(t *testing.T, backend *fakeBackend, shutdown bool, commands ...string) (calls []string) {
 	synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func released(t *testing.T, backend *fakeBackend, shutdown bool, commands ...str
 		p := s.dial()
 		for _, c := range commands {
 			if got := p.do(c); got[0] == '-' {
-				t.Fatalf("%s replied %s", c, got)
+				t.Fatalf("%s replied %s, want no error", c, got)
 			}
 		}
 		backend.takeCalls()
@@ -81,7 +81,7 @@ func TestTheEndOfASessionReleasesItsLeases(t *testing.T) {
 
 func TestAShutdownKeepsTheLeasesOfSessions(t *testing.T) {
 	if got := released(t, granting(), true, "SIMBA.ACQUIRE m c 1000 SESSION"); len(got) > 0 {
-		t.Errorf("the shutdown called the backend: %q", got)
+		t.Errorf("the shutdown called the backend with %q, want no call", got)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestAGuardWithAnotherTokenDoesNotEndTheSession(t *testing.T) {
 		return simba.Outcome{Status: simba.StatusLost, Owner: "c", Token: 1}, nil
 	}
 	if got := released(t, backend, false, "SIMBA.ACQUIRE m c 1000 SESSION", "SIMBA.GUARD m c 1000 TOKEN 99"); len(got) != 1 {
-		t.Errorf("calls %q, want one release", got)
+		t.Errorf("the backend was called with %q, want one release", got)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestAGrantAfterAWaitIsBoundToTheSession(t *testing.T) {
 		synctest.Wait()
 		want := []string{`release m c token=0 session=true reason="session closed"`}
 		if got := s.backend.takeCalls(); !slices.Equal(got, want) {
-			t.Errorf("calls %q, want %q", got, want)
+			t.Errorf("the backend was called with %q, want %q", got, want)
 		}
 	})
 }
@@ -125,7 +125,7 @@ func TestASessionForgetsExpiredLeases(t *testing.T) {
 	p.nc.Close()
 	s.stop() // after this, the test may read the state of the client
 	if n := len(c.session.byMutex); n >= firstSweep {
-		t.Errorf("the session has %d leases, although all have ended", n)
+		t.Errorf("the session has %d leases, want fewer than firstSweep, because all have ended", n)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 // Contenders of Simba on the JVM run scripts on keys. These tests send the same commands.
 
-// evalOf returns the command by which a contender runs a script on a mutex.
 func evalOf(s seeds.Script, mutex, contender string, more ...string) string {
 	keys := s.Keys(mutex)
 	words := []string{"EVAL", strconv.Quote(s.Source), strconv.Itoa(len(keys))}
@@ -39,9 +38,9 @@ func TestScriptsOfEverySimbaReplyAsOnRedisForEveryMutexName(t *testing.T) {
 	for _, g := range seeds.Generations {
 		for _, m := range anyNames {
 			t.Run(fmt.Sprintf("%s %.20q", g.Name, m), func(t *testing.T) {
-				persist := "PERSIST " + strconv.Quote(seeds.Lease(m)) // then PTTL is -1
+				persist := "PERSIST " + strconv.Quote(seeds.Lease(m)) // scripts then get PTTL -1
 				there := "EXISTS " + strconv.Quote(seeds.Lease(m))
-				if g.Tokens { // others have a token only here
+				if g.Tokens { // the other generations have a token only here
 					there += " " + strconv.Quote(seeds.Token(m))
 				}
 				expectSameAsRedis(t, []string{
@@ -58,7 +57,7 @@ func TestScriptsOfEverySimbaReplyAsOnRedisForEveryMutexName(t *testing.T) {
 	}
 }
 
-// tokenOf returns the token in the reply of a script of 3.3 and later.
+// tokenOf returns the token in the reply of a script of Simba 3.3 or later.
 func tokenOf(t *testing.T, reply string) uint64 {
 	t.Helper()
 	lines := strings.Split(reply, "\r\n")
@@ -69,7 +68,6 @@ func tokenOf(t *testing.T, reply string) uint64 {
 	return n
 }
 
-// owned returns the token that SIMBA.OWNER shows.
 func (p *peer) owned(mutex string) uint64 {
 	p.t.Helper()
 	n, err := strconv.ParseUint(strings.TrimPrefix(p.token(mutex), ":"), 10, 64)
@@ -94,13 +92,13 @@ func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 		n := tokenOf(t, p.do(evalOf(g.Acquire, "m", "jvm", "60000")))
 		grew(n)
 		if owner := p.owned("m"); owner != n {
-			t.Errorf("the script got the token %d, SIMBA.OWNER shows %d", n, owner)
+			t.Errorf("the script got the token %d, but SIMBA.OWNER shows %d", n, owner)
 		}
 		p.expect(fmt.Sprint("SIMBA.CHECK m ", n), ":1\r\n")
 		p.expect("GET simba:{m}:token", bulk(strconv.FormatUint(n, 10)))
 		p.expect("GET simba:{m}:fence", bulk(strconv.FormatUint(n, 10)))
 		if again := tokenOf(t, p.do(evalOf(g.Guard, "m", "jvm", "60000"))); again != n {
-			t.Errorf("the token is %d after a renewal, and was %d", again, n)
+			t.Errorf("after a renewal the token is %d, want the same as before, %d", again, n)
 		}
 		p.expect(evalOf(g.Release, "m", "jvm"), ":1\r\n")
 		p.expect("GET simba:{m}:token", "$-1\r\n")
@@ -114,12 +112,12 @@ func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 		p.do("SIMBA.RELEASE other x")
 		p.expect("SIMBA.RELEASE m ours", ":1\r\n")
 
-		p.expect("SET m plain NX PX 60000", ok) // as any lock library
+		p.expect("SET m plain NX PX 60000", ok) // as lock libraries do
 		grew(p.owned("m"))
 		p.expect("GET simba:{m}:token", bulk(strconv.FormatUint(last, 10)))
 		p.expect("DEL m", ":1\r\n")
 
-		p.do(evalOf(generation(t, "3.1").Acquire, "m", "old", "60000")) // gets a token too
+		p.do(evalOf(generation(t, "3.1").Acquire, "m", "old", "60000")) // 3.1 gets a token too
 		grew(p.owned("m"))
 		p.expect(evalOf(generation(t, "3.1").Release, "m", "old"), ":1\r\n")
 
@@ -132,7 +130,7 @@ func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 			t.Errorf("EXEC replied %q, want %q", reply, want)
 		}
 		p.expect("DEL m", ":1\r\n")
-		grew(tokenOf(t, "*3\r\n\r\n"+p.do("INCR simba:{m}:fence"))) // without a lock
+		grew(tokenOf(t, "*3\r\n\r\n"+p.do("INCR simba:{m}:fence"))) // no lock exists now
 	}
 }
 
@@ -150,11 +148,11 @@ func (s *site) expectNotices(channels ...string) func(want ...string) {
 		for _, payload := range want {
 			sub.nc.SetReadDeadline(time.Now().Add(10 * time.Second))
 			if got, err := readFrame(sub.r); err != nil || !strings.HasSuffix(got, bulk(payload)) {
-				s.t.Fatalf("received %q, %v, want %q", got, err, payload)
+				s.t.Fatalf("the subscriber received %q and the error %v, want %q", got, err, payload)
 			}
 		}
 		if got := sub.do("PING"); !strings.Contains(got, "pong") {
-			s.t.Errorf("the subscriber received %q too", got)
+			s.t.Errorf("the subscriber also received %q, want no further notice", got)
 		}
 	}
 }
@@ -222,7 +220,8 @@ func TestWaitersStayInOrderWhenAScriptDeletesTheQueue(t *testing.T) {
 			}
 			waiters = append(waiters, w)
 		}
-		old := evalOf(generation(t, "3.1").Acquire, "m", "old", "60000") // queued by ZADD
+		// This script queues the contender by ZADD.
+		old := evalOf(generation(t, "3.1").Acquire, "m", "old", "60000")
 		p.do(old)
 		p.do(evalOf(g.Release, "m", "jvm"))
 		for i, w := range waiters {
@@ -238,7 +237,7 @@ func TestWaitersStayInOrderWhenAScriptDeletesTheQueue(t *testing.T) {
 	}
 }
 
-// Contenders before 3.0.2 subscribe to channels without braces.
+// Contenders of Simba before 3.0.2 subscribe to channels without braces.
 func TestAContenderThatSubscribesWithoutBracesIsNotified(t *testing.T) {
 	deaf := generation(t, "2.9")
 	for _, m := range []string{"m", "a:b", "a b"} {
@@ -262,7 +261,8 @@ func TestAContenderThatSubscribesWithoutBracesIsNotified(t *testing.T) {
 				p.do(evalOf(deaf.Acquire, m, "0:1@host", "60000"))
 				release(p)
 				direct("released@@a")
-				p.expect("SET "+strconv.Quote(m)+" b NX PX 60000", "$-1\r\n") // reserved
+				// The mutex is reserved.
+				p.expect("SET "+strconv.Quote(m)+" b NX PX 60000", "$-1\r\n")
 				p.expect(evalOf(deaf.Acquire, m, "0:1@host", "60000"), bulk("0:1@host@@60000"))
 			})
 		}
@@ -354,7 +354,7 @@ func TestATokenCanOnlyBeSetToItsValue(t *testing.T) {
 	}
 	for _, c := range []string{"MULTI", "DEL " + token, "DEL m", "EXISTS " + token, "EXEC"} {
 		if reply := p.do(c); c == "EXEC" && reply != "*3\r\n:1\r\n:1\r\n:0\r\n" {
-			t.Errorf("EXEC replied %q", reply)
+			t.Errorf("EXEC replied %q, want the three changes", reply)
 		}
 	}
 }
@@ -399,10 +399,10 @@ func TestAUserMaySubscribeToItsMutexesOfAnyName(t *testing.T) {
 	} {
 		reply := s.as("jvm").do("SUBSCRIBE " + strconv.Quote(channel))
 		if got := strings.HasPrefix(reply, "*3"); got != may {
-			t.Errorf("SUBSCRIBE %s replied %q", channel, reply)
+			t.Errorf("SUBSCRIBE %s replied %q, want allowed=%v", channel, reply, may)
 		}
 	}
 	if reply := s.as("deaf").do("SUBSCRIBE simba:job:jvm:1"); !strings.HasPrefix(reply, "*3") {
-		t.Errorf("with a rule for channels SUBSCRIBE replied %q", reply)
+		t.Errorf("with a rule for channels SUBSCRIBE replied %q, want no error", reply)
 	}
 }

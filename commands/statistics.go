@@ -11,8 +11,7 @@ import (
 // ratePeriod is the shortest time between two samples for the instantaneous figures of INFO.
 const ratePeriod = time.Second
 
-// rates has the figures per second of INFO. The first command after a period takes a sample, so
-// rates needs no goroutine.
+// rates has the figures per second of INFO. The first command after a ratePeriod takes a sample.
 type rates struct {
 	due atomic.Int64 // time of the next sample, in nanoseconds since start
 
@@ -21,7 +20,6 @@ type rates struct {
 	rate rate
 }
 
-// totals is a sample of the counters.
 type totals struct {
 	at                time.Duration
 	commands, in, out int64
@@ -30,7 +28,7 @@ type totals struct {
 // rate has figures per second.
 type rate struct{ commands, in, out float64 }
 
-// tick takes a sample if the last one is at least a period old.
+// tick takes a sample if the last sample is at least a ratePeriod old.
 func (r *rates) tick(x *Commands, now time.Duration) {
 	due := r.due.Load()
 	if int64(now) < due || !r.due.CompareAndSwap(due, int64(now+ratePeriod)) {
@@ -86,9 +84,9 @@ func (x *Commands) commandsProcessed() (n uint64) {
 // tally counts the calls of one command. All connections add to it without locks.
 type tally struct {
 	durations               // of all calls
-	rejected  atomic.Uint64 // refused before it ran: arity, NOAUTH, ...
+	rejected  atomic.Uint64 // refused before they ran: arity, NOAUTH, ...
 	failed    atomic.Uint64 // ran and replied with an error
-	succeeded atomic.Uint64 // the other calls; calls minus failed could go backwards
+	succeeded atomic.Uint64 // the other calls; calls minus failed could fall between two reads
 }
 
 func (t *tally) add(took time.Duration, failed bool) {

@@ -13,9 +13,9 @@ type Stats struct {
 	Errors   []Count        // error replies by code
 	Denials  []Count        // denied requests by the permission that the user lacks
 	Acquires []Count        // requests of SIMBA.ACQUIRE by status, "error" for an error
-	Guards   []Count        // the same figures of SIMBA.GUARD
-	// Waits are the times of SIMBA.ACQUIRE ... WAIT until the grant. After a wait, the time
-	// includes the commit of the grant. For a request that is granted at once, it does not.
+	Guards   []Count        // requests of SIMBA.GUARD by status, "error" for an error
+	// Waits are the times of SIMBA.ACQUIRE ... WAIT until the grant. If a request has waited, its
+	// time includes the commit of the grant, otherwise not.
 	Waits simba.Durations
 
 	// Present values, which RESETSTAT does not reset.
@@ -39,8 +39,8 @@ type Count struct {
 	N    uint64
 }
 
-// Stats returns the figures. It reads one counter after the other, so they may differ by a few
-// calls.
+// Stats returns the figures. It reads one counter after the other, so related figures may differ by
+// a few calls.
 func (x *Commands) Stats() Stats {
 	s := Stats{
 		Acquires: x.acquires.read(acquireResults),
@@ -106,7 +106,6 @@ func (c *client) countSession() {
 	}
 }
 
-// endSession takes the connection out of Commands.sessions.
 func (c *client) endSession() {
 	if c.session.counted {
 		c.x.sessions.Add(-1)

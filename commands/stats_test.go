@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A metrics system takes a counter that falls for a restart of the server, and computes a huge
+// If a counter falls, a metrics system assumes that the server was restarted, and computes a huge
 // rate.
 func TestNoCounterOfACommandGoesBackwards(t *testing.T) {
 	x := newSite(t, Config{}).x
@@ -28,7 +28,7 @@ func TestNoCounterOfACommandGoesBackwards(t *testing.T) {
 	for range 5000 {
 		now := x.Stats().Commands[0]
 		if now.Succeeded != 1000 || now.Failed < last.Failed || now.Calls.Count() < last.Calls.Count() {
-			t.Fatalf("the figures are %+v after %+v", now, last)
+			t.Fatalf("Stats returned %+v after %+v: a counter fell, or Succeeded is not 1000", now, last)
 		}
 		last = now
 	}
@@ -40,11 +40,11 @@ func TestTheSumOfLongWaitsDoesNotOverflow(t *testing.T) {
 		x.waited.add(24 * time.Hour) // 548 years in all
 	}
 	if got := x.Stats().Waits; got.Count() != 200_000 || got.Micros != 200_000*24*3600*1_000_000 {
-		t.Errorf("the sum is %d waits of %d µs", got.Count(), got.Micros)
+		t.Errorf("Stats returned %d waits of %d µs in all, want 200000 waits of 24 hours", got.Count(), got.Micros)
 	}
 }
 
-// The watchdog of the server sends PING without a login. It is no client.
+// The server's watchdog sends PING without a login. It is no client, so the statistics omit it.
 func TestThePingOfTheWatchdogIsNotCounted(t *testing.T) {
 	s := newSite(t, Config{Users: newUsersFile(t, "user default on >sesam ~* &* +@all").open()})
 	for range 3 {

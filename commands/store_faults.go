@@ -20,7 +20,6 @@ type storeFaults struct {
 	known map[string]*storeFault
 }
 
-// storeFault has the log state of one error text, such as that of a missing table.
 type storeFault struct {
 	logged time.Time // when the fault was last logged
 	missed int       // replies with the fault since then
@@ -34,7 +33,7 @@ const (
 	maxFaults = 16
 )
 
-// met counts err, and may log it, if it is a refusal of the store.
+// met counts a refusal of the store, and may log it. It ignores other errors.
 func (f *storeFaults) met(err error) {
 	refusal := (*simba.MisconfiguredError)(nil)
 	if !errors.As(err, &refusal) {
@@ -46,7 +45,7 @@ func (f *storeFaults) met(err error) {
 	}
 }
 
-// due reports whether to log a fault now, and how many replies with it were not logged.
+// due reports whether to log a fault now, and how many replies with this fault were not logged.
 func (f *storeFaults) due(text string, now time.Time) (missed int, due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

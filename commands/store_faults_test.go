@@ -17,10 +17,9 @@ const misconfigured = "ERR engine mysql misconfigured: table simba_mutex does no
 
 var errNoTable = &simba.MisconfiguredError{Engine: "mysql", Err: errors.New("table simba_mutex does not exist")}
 
-// refusingStore returns a backend whose store refuses each request.
 func refusingStore() *fakeBackend {
 	return &fakeBackend{
-		stats: simba.Stats{Held: -1}, // the store must count
+		stats: simba.Stats{Held: -1}, // unknown, so DBSIZE asks the store
 		acquire: func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
 			return simba.Outcome{}, nil, errNoTable
 		},
@@ -91,7 +90,6 @@ func TestEachFaultOfTheStoreIsLogged(t *testing.T) {
 	})
 }
 
-// failingTicket is a ticket whose wait ends with an error.
 type failingTicket struct{ *oneTicket }
 
 func (s failingTicket) End(simba.EndReason) (simba.Outcome, error) {
@@ -112,7 +110,7 @@ func TestABlockedClientGetsTheErrorOfARefusingStore(t *testing.T) {
 		synctest.Wait()
 		ticket.grant().Wake()
 		if got := p.reply(); got != failed(misconfigured) {
-			t.Errorf("SIMBA.ACQUIRE replied %q", got)
+			t.Errorf("SIMBA.ACQUIRE replied %q, want the error of the store", got)
 		}
 		p.expect("PING", "+PONG\r\n")
 	})

@@ -27,11 +27,11 @@ type command struct {
 	args       []argument
 	subs       []command // of a container, without HELP, which newEntry adds
 
-	// run executes the command and writes one reply. If it returns an error, that is the reply. It
-	// is nil for a container without an action of its own, and for a command that has only keyed.
+	// run executes the command and writes one reply. An error that it returns is the reply.
 	run func(c *client, args [][]byte) error
-	// keyed runs the command in a transaction of the keyspace, as in EXEC or a script; nil = it
-	// cannot. If run is nil, the command runs in a transaction of its own.
+	// keyed runs the command in a transaction of the keyspace; nil = the command cannot run in one.
+	// EXEC and scripts run several commands in one transaction. If run is nil, each call outside
+	// them has a transaction of its own.
 	keyed keyedCommand
 }
 
@@ -45,7 +45,6 @@ type argument struct {
 	args     []argument // of a oneof or block
 }
 
-// kind is the type of an argument.
 type kind string
 
 const (
@@ -93,18 +92,17 @@ const (
 // The flags that only this server uses.
 const (
 	immediate    flag = 1 << (shownFlags + iota) // runs inside MULTI instead of being queued
-	unqueued                                     // refused inside MULTI: not exactly one reply
+	unqueued                                     // refused inside MULTI: no reply, or several
 	subMode                                      // allowed in RESP2 with subscriptions
 	secret                                       // arguments may include a password; not logged
 	unmonitored                                  // run does not show it to MONITOR; its handler may
 	longArgs                                     // an argument may be as long as a whole command
-	mayReplicate                                 // not a write, but forbidden in read-only scripts
+	mayReplicate                                 // no write, but forbidden in read-only scripts
 	audited                                      // logged by audit; catAdmin implies it
 	cheap                                        // fast here, but shown without fast, as in Redis
 	renewing                                     // denyoom does not apply to a renewal
 )
 
-// Combinations of flags.
 const (
 	control      = noscript | loading | stale
 	adminHidden  = admin | unmonitored
@@ -117,7 +115,7 @@ var flagNames = [shownFlags]string{"write", "readonly", "denyoom", "admin", "pub
 // category is a set of ACL categories.
 type category uint32
 
-// The categories, in the order of Redis. The last one has this server's own commands.
+// The categories, in the order of Redis. Redis has no catSimba.
 const (
 	catKeyspace category = 1 << iota
 	catRead
@@ -146,7 +144,6 @@ const (
 var categoryNames = [...]string{"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog",
 	"geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting", "simba"}
 
-// acl returns all categories of the command: its own, and those that follow from its flags.
 func (c *command) acl() category {
 	set, flags := c.categories, c.flags
 	if set&catScripting != 0 {
@@ -172,8 +169,6 @@ func (c *command) acl() category {
 	return set
 }
 
-// members yields the names of the bits that are set in a set of flags or
-// categories.
 func members[S ~uint32](set S, names []string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for rest := uint32(set) & (1<<len(names) - 1); rest != 0; rest &= rest - 1 {
@@ -184,7 +179,6 @@ func members[S ~uint32](set S, names []string) iter.Seq[string] {
 	}
 }
 
-// entry is a command in a server's table, with its statistics.
 type entry struct {
 	*command
 	id        int    // its index in table.all, and in Catalog
@@ -199,8 +193,8 @@ type entry struct {
 func (e *entry) has(f flag) bool { return e.flags&f != 0 }
 
 // runsInline reports whether the command may run without Conn.Detach, because it takes microseconds
-// or waits in Wait.Await. The flag fast implies it, except for PUBLISH, whose work grows with the
-// number of subscribers. Commands that search a queue call Detach themselves.
+// or waits in Wait.Await. PUBLISH is fast in Redis, but its work grows with the number of
+// subscribers. Commands that search a queue call Detach themselves.
 func (e *entry) runsInline() bool { return e.has(fast|blocking|cheap) && !e.has(pubsub) }
 
 // accepts reports whether n arguments fit the arity. n counts the names of the command and of its
@@ -298,8 +292,8 @@ func (t *table) all() iter.Seq[*entry] {
 	}
 }
 
-// find returns the command that args call. If it finds the name but the call is invalid, it returns
-// the entry and an error. For an unknown command the entry is nil.
+// find returns the command that args call. If the call is invalid, find returns the entry and an
+// error. For an unknown command the entry is nil.
 func (t *table) find(args [][]byte) (*entry, error) {
 	e := lookup(t.byName, args[0])
 	if e == nil {
@@ -326,8 +320,7 @@ func arityError(e *entry) error {
 	return replyErrorf("ERR wrong number of arguments for '%s' command", e.full)
 }
 
-// tryHelp is the error of a subcommand that got too many arguments but whose arity has no upper
-// limit.
+// tryHelp is the error of too many arguments for a subcommand whose arity has no upper limit.
 func tryHelp(e *entry, args [][]byte) error {
 	return replyErrorf("ERR unknown subcommand or wrong number of arguments for '%s'. Try %s HELP.",
 		shorten(args[1]), strings.ToUpper(e.container.name))
@@ -358,7 +351,7 @@ func lookup(byName map[string]*entry, name []byte) *entry {
 	return byName[string(folded[:len(name)])]
 }
 
-// unknownCommand is the error of an unknown command. Like Redis, it quotes the first arguments.
+// unknownCommand quotes the first arguments, as Redis does.
 func unknownCommand(args [][]byte) error {
 	var quoted strings.Builder
 	for _, a := range args[1:] {

@@ -31,7 +31,6 @@ var hostilePackets = []string{
 	"*1\r\n$-9223372036854775808\r\n", "*-9223372036854775808\r\nPING\r\n", "*-9223372036854775809\r\n", "*-2147483649\r\nPING\r\n",
 }
 
-// trafficTemplates are commands with placeholders.
 var trafficTemplates = []string{"PING", "PING v", "ECHO v", "AUTH p", "AUTH default p", "HELLO", "HELLO n", "HELLO 3 AUTH default p", "SELECT n", "QUIT", "RESET", "MULTI", "MULTI", "EXEC", "DISCARD", "WATCH k", "UNWATCH",
 	"GET k", "GET k", "SET k v", "SET k v NX", "SET k v XX GET", "SETNX k v", "DEL k k", "EXISTS k", "INCR k", "INCRBY k n", "DECR k", "STRLEN k", "TYPE k", "GETDEL k", "MGET k k", "HSET k v v", "HGET k v", "HDEL k v", "HLEN k",
 	"SUBSCRIBE v", "UNSUBSCRIBE v", "UNSUBSCRIBE", "PSUBSCRIBE v", "PUNSUBSCRIBE", "CLIENT SETNAME v", "CLIENT GETNAME", "CLIENT REPLY ON", "CLIENT REPLY OFF", "CLIENT REPLY SKIP", "DBSIZE", "PERSIST k", "FLUSHDB",

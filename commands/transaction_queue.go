@@ -23,23 +23,23 @@ type queuedCommand struct {
 	packed []byte // its arguments, each after its length
 }
 
-// The limits of a transaction's memory. The server sends the array of replies as a whole. So when
-// the replies of an EXEC exceed maxExecReply, EXEC runs no further command.
+// The limits of a transaction's memory. When the replies of an EXEC exceed maxExecReply, EXEC runs
+// no further command.
 const (
 	maxQueuedCommands = 10000
 	maxQueuedBytes    = 8 << 20
 	maxExecReply      = 16 << 20
 
-	// argumentOverhead counts for each argument, beside its length. It is the memory that EXEC
-	// needs to unpack the argument.
+	// argumentOverhead is the memory that EXEC needs to unpack an argument, in bytes.
+	// maxQueuedBytes includes it.
 	argumentOverhead = 40
 )
 
-// queueChunk is the largest size of a chunk, which holds the arguments of several commands. The
-// arguments of a command that exceed a quarter of it get memory of their own.
+// queueChunk is the largest size of a chunk, in bytes. A chunk holds the arguments of several
+// commands. A command whose arguments exceed a quarter of queueChunk gets memory of its own.
 const queueChunk = 4 << 10
 
-// lengthSize is the size of the length before each argument, in bytes.
+// lengthSize is the size of the length before each packed argument, in bytes.
 const lengthSize = 4
 
 // pack copies the arguments of a command out of the connection's buffer.
@@ -87,7 +87,7 @@ var idleTransactions = sync.Pool{New: func() any { return new(transaction) }}
 // mostKept is the largest capacity, in commands or in arguments, that an idle transaction keeps.
 const mostKept = 2 << 10
 
-// recycle makes the transaction idle, unless it has much memory. The caller must not use it any
+// recycle makes the transaction idle, unless it has much memory. The caller must not use tx any
 // more.
 func (tx *transaction) recycle() {
 	if cap(tx.queue) <= mostKept && cap(tx.args) <= mostKept {
@@ -96,7 +96,6 @@ func (tx *transaction) recycle() {
 	}
 }
 
-// reset empties the transaction and keeps its memory.
 func (tx *transaction) reset() {
 	clear(tx.queue)
 	clear(tx.args[:cap(tx.args)]) // also the arguments beyond the length, from longer commands

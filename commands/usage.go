@@ -55,7 +55,6 @@ func joinSyntax(args []argument, separator string) string {
 	return strings.Join(parts, separator)
 }
 
-// help replies to HELP of a container, as Redis does.
 func (c *client) help([][]byte) error {
 	container := c.running.container
 	lines := []string{strings.ToUpper(container.name) + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"}

@@ -18,8 +18,8 @@ func (x *Commands) RequireAuth() bool {
 	return !u.Enabled() || !u.NeedsNoPassword()
 }
 
-// begin sets the user of a new connection. If the certificate names a user that exists and is on,
-// begin sets this user. Otherwise it sets the default user.
+// begin sets the user of a new connection: the user that the certificate names, if that user exists
+// and is on, else the default user.
 func (c *client) begin() {
 	c.account.Store(c.x.users.Default())
 	// If an operator sets a password later, this connection stays authenticated, as in Redis.
@@ -40,7 +40,7 @@ func (c *client) become(account *access.Account) {
 	c.conn.SetAuthenticated(true)
 }
 
-// user returns the connection's user with its present rules; nil = the user was removed.
+// user returns the connection's user with the present rules; nil = the user was removed.
 func (c *client) user() *access.User { return c.account.Load().User() }
 
 // userName returns the name of a connection's user. Any goroutine may call it.
@@ -51,8 +51,8 @@ func userName(conn *resp.Conn) string {
 	return access.DefaultName
 }
 
-// authenticate logs the connection in. If the password is wrong, it returns an error, after a
-// delay. command is the object of the entry in the ACL log.
+// authenticate logs the connection in. If the password is wrong, it returns an error after a delay.
+// command is the object of the entry in the ACL log.
 func (c *client) authenticate(command, name, password []byte) error {
 	if c.executing { // a delay would block EXEC
 		return errNoMulti
@@ -69,7 +69,6 @@ func (c *client) authenticate(command, name, password []byte) error {
 	return errWrongPass
 }
 
-// judge returns why the connection's user u may not run a command, or nil.
 func (c *client) judge(u *access.User, e *entry, args [][]byte) error {
 	d := e.deny(u, args)
 	if d == nil {
@@ -81,7 +80,7 @@ func (c *client) judge(u *access.User, e *entry, args [][]byte) error {
 	return d.direct()
 }
 
-// noteDenial adds an error to the ACL log and the audit log, if it is a denial.
+// noteDenial adds a denial to the ACL log and the audit log. It ignores other errors.
 func (c *client) noteDenial(err error, context string) {
 	d := (*denial)(nil)
 	if !errors.As(err, &d) {
@@ -93,8 +92,8 @@ func (c *client) noteDenial(err error, context string) {
 }
 
 // rejudge applies changed rules at once to clients that may send no further command. It ends
-// blocked requests that the rules no longer allow. It closes connections with subscriptions, or a
-// MONITOR, that the rules no longer allow. by is the connection that caused the change.
+// blocked requests, and closes connections with subscriptions or a MONITOR, that the rules no
+// longer allow. by is the connection that caused the change.
 func (x *Commands) rejudge(by *client, changed []*access.Account) {
 	affected := make(map[*access.Account]bool, len(changed))
 	for _, a := range changed {
@@ -127,7 +126,7 @@ func (c *client) endIfRevoked() {
 	}
 }
 
-// mayGoOnListening reports whether the user may keep all subscriptions of the connection, and its
+// mayGoOnListening reports whether the rules allow all subscriptions of the connection, and its
 // MONITOR.
 func (c *client) mayGoOnListening(u *access.User) bool {
 	if u.Unlimited() {

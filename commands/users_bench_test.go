@@ -2,7 +2,6 @@ package commands
 
 import "testing"
 
-// BenchmarkAdmit measures the check of the rules for a command. The first user may do everything.
 func BenchmarkAdmit(b *testing.B) {
 	s := newSite(b, Config{Users: newUsersFile(b, team...).open()})
 	args := [][]byte{[]byte("SIMBA.GUARD"), []byte("billing:1"), []byte("billing:1"), []byte("1000")}

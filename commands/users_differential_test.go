@@ -2,7 +2,7 @@ package commands
 
 import "testing"
 
-// The lines of a file of users that this server and Redis both understand.
+// sharedUsers are lines for a file of users. This server and Redis both understand them.
 var sharedUsers = []string{
 	"user default on nopass ~* &* +@all",
 	"user alice on >pw ~billing:* %R~shared:* %W~drop:* resetchannels &ch:* -@all +get +set +mget +eval +multi +exec +discard +watch +subscribe +psubscribe +unsubscribe +punsubscribe +publish +ssubscribe +sunsubscribe +config|get +exists +hset +del +incr",
@@ -54,7 +54,7 @@ func TestUsersAreLimitedAsByRedis(t *testing.T) {
 func TestExecChecksRulesAgainAsRedis(t *testing.T) {
 	before := sharedUsers[0]
 	rules := []string{
-		// These rules lack SET, the right key, and EXEC.
+		// The first rule lacks SET, the second the key, and the third EXEC.
 		"user alice on >pw ~billing:* resetchannels -@all +get +multi +exec +publish",
 		"user alice on >pw ~other:* &* -@all +get +set +multi +exec +publish",
 		"user alice on >pw ~billing:* resetchannels -@all +get +set +multi +publish",

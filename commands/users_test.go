@@ -20,7 +20,6 @@ func noCommand(name string) string {
 	return failed("NOPERM this user has no permissions to run the '" + name + "' command")
 }
 
-// team has the users of most of these tests.
 var team = []string{
 	"user default on nopass ~* &* +@all",
 	"user billing on >pw ~billing:* %R~shared:* +@all -@dangerous",
@@ -29,7 +28,6 @@ var team = []string{
 	"user worker on >pw ~* +@all as:w-*",
 }
 
-// as returns a connection that is logged in as the user.
 func (s *site) as(name string) *peer {
 	s.t.Helper()
 	p := s.dial()
@@ -135,16 +133,16 @@ func TestAUserCannotPublishNoticesOfAnotherContender(t *testing.T) {
 	}
 	p := s.as("billing")
 	if got := p.do(`EVAL "return redis.call('publish', 'simba:{billing:1}', 'acquired@@boss')" 0`); !strings.Contains(got, "can't act as one of the contenders") {
-		t.Errorf("PUBLISH in a script replied %q", got)
+		t.Errorf("PUBLISH in a script replied %q, want a denial of the contender", got)
 	}
 	if got := p.do(`EVAL "return redis.call('set', 'billing:1', 'boss')" 0`); !strings.Contains(got, "can't act as one of the contenders") {
-		t.Errorf("SET in a script replied %q", got)
+		t.Errorf("SET in a script replied %q, want a denial of the contender", got)
 	}
 	p.expect("MULTI", ok)
 	p.expect("PUBLISH simba:{billing:1} acquired@@boss", noContender)
 	p.expect("EXEC", failed("EXECABORT Transaction discarded because of previous errors."))
 	if got := s.dial().do("ACL DRYRUN billing SET billing:1 boss"); !strings.Contains(got, "This user has no permissions to act as the 'boss' contender") {
-		t.Errorf("ACL DRYRUN replied %q", got)
+		t.Errorf("ACL DRYRUN replied %q, want a denial of the contender", got)
 	}
 }
 
@@ -158,7 +156,7 @@ func TestTheNameOfANewUserIsItsOwn(t *testing.T) {
 	file.write(append(team, "user audit on >pw")...)
 	s.dial().expect("ACL LOAD", ok)
 	if got := p.do("EXEC"); !strings.Contains(got, "no permission to act as one of the contenders used as arguments") {
-		t.Errorf("EXEC of a SET that was queued before ACL LOAD replied %q", got)
+		t.Errorf("EXEC of a SET that was queued before ACL LOAD replied %q, want a denial of the contender", got)
 	}
 	p.expect("SET billing:1 audit:3", noContender)
 	p.expect("GET billing:1", bulk("audit:1"))
@@ -176,7 +174,7 @@ func TestAReaderOfAMutexMaySubscribeToIt(t *testing.T) {
 	} {
 		got := s.as("billing").do(command)
 		if allowed == (got == noChannel) {
-			t.Errorf("%s replied %q", command, got)
+			t.Errorf("%s replied %q, want allowed=%v", command, got, allowed)
 		}
 	}
 }
@@ -196,7 +194,7 @@ func TestAScriptIsLimitedToItsCallersRules(t *testing.T) {
 			t.Errorf("a script that calls %s replied %q, want %q", call, got, want)
 		}
 	}
-	// The server discards what a script has changed before the refusal, as with any other error.
+	// The server discards the changes of a script that gets a denial.
 	if got := p.do(`EVAL "redis.call('set','billing:9','x') return redis.call('get','other')" 0`); got[0] != '-' {
 		t.Errorf("the script replied %q, want an error", got)
 	}
@@ -261,7 +259,7 @@ func TestNewRulesApplyToOpenConnections(t *testing.T) {
 
 	file.write("user default on nopass +nonsense")
 	if got := admin.do("ACL LOAD"); !strings.Contains(got, ":1: Error in applying operation '+nonsense'") || !strings.Contains(got, "no change to the previously active ACL rules was performed") {
-		t.Errorf("ACL LOAD of an invalid file replied %q", got)
+		t.Errorf("ACL LOAD of an invalid file replied %q, want the error of line 1", got)
 	}
 	quiet.expect("STRLEN m", ":0\r\n")
 }
@@ -330,7 +328,7 @@ func TestUsersAreOnlyInTheirFile(t *testing.T) {
 		p.expect("ACL "+command, failed("ERR ACL "+name+" is not served: users are kept in the file of the option aclfile; change it there and send ACL LOAD"))
 	}
 	if got := p.do("ACL LOAD"); !strings.HasPrefix(got, "-ERR This instance is not configured to use an ACL file.") {
-		t.Errorf("ACL LOAD replied %q", got)
+		t.Errorf("ACL LOAD replied %q, want an error, because there is no ACL file", got)
 	}
 }
 
@@ -362,7 +360,7 @@ func TestAPipelineGoesOnAfterADenial(t *testing.T) {
 	})
 }
 
-// If the rules change while the backend begins the wait, they must end the wait too.
+// A change of the rules must also end a wait that the backend is just beginning.
 func TestAWaitThatBeginsDuringAChangeOfRulesEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := newUsersFile(t, team...)

@@ -48,7 +48,7 @@ func TestWaitersLeaveAQuarterOfMaxclientsFree(t *testing.T) {
 		}
 		time.Sleep(time.Hour) // all waits time out
 		if n := s.x.waits.blocked.Load(); n != 0 {
-			t.Errorf("waitLimit counts %d blocked clients, but nobody waits", n)
+			t.Errorf("waitLimit counts %d blocked clients, want 0", n)
 		}
 	})
 }
@@ -71,7 +71,7 @@ func TestARequestThatNeedNotWaitIsServedAtTheWaitLimit(t *testing.T) {
 			s.server.SetMaxClients(2) // one of two may wait
 			ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
 				if !r.NoQueue || r.Waiter != nil {
-					t.Errorf("the backend may queue the request: %+v", r)
+					t.Errorf("the backend got the request %+v, which may be queued", r)
 				}
 				return simba.Outcome{Status: answer, Owner: r.Contender, Token: 1}, nil, nil
 			}

@@ -13,7 +13,7 @@ import (
 // This is long enough that the command yields.
 type slowKeyspace struct {
 	*conflicting
-	afterRead func() // called after each of these; nil = none
+	afterRead func() // called after each of these three; nil = none
 }
 
 type slowTx struct {
@@ -59,13 +59,13 @@ func newSlowSite(t *testing.T) (c *client, space *slowKeyspace, run func(command
 		t.Helper()
 		for _, command := range commands {
 			if reply := p.do(command); reply[0] == '-' {
-				t.Errorf("%.40s replied %q", command, reply)
+				t.Errorf("%.40s replied %q, want no error", command, reply)
 			}
 		}
 	}
 }
 
-// longCommands are commands that run long enough to yield.
+// longCommands run long enough to yield.
 var longCommands = map[string]struct {
 	commands []string
 	keyed    bool // the last command runs in one transaction
@@ -113,7 +113,7 @@ func TestATransactionThatRunsAgainDoesNotYield(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, space, run := newSlowSite(t)
 			space.times = 1
-			parked := time.Duration(-1) // when the second run began
+			parked := time.Duration(-1) // c.parked when the second run began
 			space.afterRead = func() {
 				if space.times == 0 && parked < 0 {
 					parked = c.parked

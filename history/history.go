@@ -8,17 +8,17 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Ring keeps the last events that were pushed. It is not safe for concurrent use: its owner guards
-// it by a lock, which Find takes. The zero Ring keeps no events.
+// Ring keeps the last events that were pushed. It is not safe for concurrent use. Push needs the
+// lock that guards the ring, but Find takes this lock itself. The zero Ring keeps no events.
 type Ring struct {
 	Limit int // how many events are kept; not to be changed after the first Push
 
 	events []simba.Event
-	oldest int // index of the oldest once it is full
+	oldest int // index of the oldest event, 0 until the ring is full
 }
 
-// Push adds an event. Its Seq must be larger than those of all events before. Push returns the
-// event that it replaces, the zero Event if it replaces none.
+// Push adds an event. Its Seq must be larger than that of every earlier event. Push returns the
+// event that it drops, the zero Event if it drops none. If Limit is 0, it drops e.
 func (r *Ring) Push(e simba.Event) (replaced simba.Event) {
 	if len(r.events) < r.Limit {
 		r.events = append(r.events, e)
@@ -44,15 +44,15 @@ func (r *Ring) at(i int) simba.Event {
 	return r.events[i]
 }
 
-// part is how many events Find examines under one lock.
+// part is how many events Find examines before it releases the lock.
 const part = 256
 
-// Find returns the newest events that match a request, from old to new. q.Count must not be 0. It
+// Find returns the newest events that match a request, from old to new. q.Count must not be 0. Find
 // takes mu, the lock that guards the ring, for one part of the ring at a time. So a long search
-// delays no other goroutine.
+// delays other goroutines only briefly.
 func (r *Ring) Find(mu sync.Locker, q simba.HistoryRequest) []simba.Event {
 	var found []simba.Event
-	before := simba.Seq(1<<64 - 1) // all events from here on have been examined
+	before := simba.Seq(1<<64 - 1) // all events with this Seq or a larger one have been examined
 	for i := 0; ; {
 		mu.Lock()
 		// Events that were pushed since the last part have shifted the older ones.

@@ -12,7 +12,7 @@ func TestKeepsTheLastEventsOnly(t *testing.T) {
 	for i := range 2500 {
 		forgotten := r.Push(simba.Event{Seq: simba.Seq(i + 1), Mutex: "m"})
 		if want := simba.Seq(max(0, i+1-1000)); forgotten.Seq != want {
-			t.Fatalf("event %d: forgot %d, want %d", i+1, forgotten.Seq, want)
+			t.Fatalf("Push of event %d dropped event %d, want %d", i+1, forgotten.Seq, want)
 		}
 	}
 	got := r.Find(new(sync.Mutex), simba.HistoryRequest{Mutex: "m", Count: 10000})
@@ -37,12 +37,12 @@ func TestFindsTheNewestOfOneMutexSince(t *testing.T) {
 	} {
 		got := r.Find(new(sync.Mutex), c.q)
 		if len(got) != len(c.want) {
-			t.Errorf("Find(%+v): %v; want another number of events", c.q, got)
+			t.Errorf("Find(%+v) returned %v, want events with the Seqs %v", c.q, got, c.want)
 			continue
 		}
 		for i := range got {
 			if got[i].Seq != c.want[i] {
-				t.Errorf("Find(%+v): %v; want other events", c.q, got)
+				t.Errorf("Find(%+v) returned %v, want events with the Seqs %v", c.q, got, c.want)
 			}
 		}
 	}

@@ -9,12 +9,13 @@ import (
 	"github.com/simba-resp/simba-resp/commands"
 )
 
-// Metric describes a metric of this server. The page docs/reference/metrics.md is written from it.
+// Metric describes a metric of this server. The page docs/reference/metrics.md is generated from
+// the descriptions.
 type Metric struct {
 	Name   string
-	Kind   prometheus.ValueType // of a histogram, prometheus.UntypedValue
+	Kind   prometheus.ValueType // for a histogram, prometheus.UntypedValue
 	Labels []string
-	Where  string // which servers have it; "" = all
+	Where  string // which servers have the metric; "" = all
 	Help   string
 }
 
@@ -39,20 +40,20 @@ const (
 
 // Which servers have a metric.
 const (
-	onEmbedded   = "engine `embedded`"
-	onDisk       = "engine `embedded` with a disk"
+	onEmbedded   = "`embedded`"
+	onDisk       = "`embedded` with a disk"
 	onStore      = "other engines"
 	withTLS      = "with `tls-addr`"
 	withPatterns = "with `metrics-mutexes`"
 )
 
-// row is a metric and the way to read it.
+// row is a metric and the function that reads it.
 type row struct {
 	Metric
 	collect func(*reading, *sink)
 }
 
-// Metrics returns the metrics of this server, without those of Go and of the process.
+// Metrics returns the metrics of this server. Those of Go and of the process are not included.
 func Metrics() (all []Metric) {
 	for _, r := range table {
 		all = append(all, r.Metric)
@@ -66,15 +67,15 @@ var table = []row{
 		func(r *reading, s *sink) {
 			s.value(1, r.Build.Version, r.Build.GoVersion, r.Build.Engine, r.Build.Durability)
 		}},
-	{Metric{"simba_store_up", gauge, []string{"engine"}, "", "Whether the store answered when this scrape asked it: 1 or 0. With embedded, whether the disk answered."},
+	{Metric{"simba_store_up", gauge, []string{"engine"}, "", "Whether the store, or the disk of embedded, answered this scrape: 1 or 0."},
 		func(r *reading, s *sink) { s.value(boolean(r.up), r.Build.Engine) }},
-	{Metric{"simba_store_request_duration_seconds", histogram, []string{"engine"}, onStore, "Requests to the store, in seconds. Waits for a mutex are not part of them."},
+	{Metric{"simba_store_request_duration_seconds", histogram, []string{"engine"}, onStore, "Requests to the store, in seconds, without waits for a mutex."},
 		func(r *reading, s *sink) {
 			if r.Requests != nil {
 				s.durations(&r.requests.Durations, requestBuckets, r.Build.Engine)
 			}
 		}},
-	{Metric{"simba_store_request_failures_total", counter, []string{"engine"}, onStore, "Requests that the store did not answer in time, or refused because an operator must repair it."},
+	{Metric{"simba_store_request_failures_total", counter, []string{"engine"}, onStore, "Requests that the store did not answer in time, or refused until an operator repairs it."},
 		func(r *reading, s *sink) {
 			if r.Requests != nil {
 				s.value(float64(r.requests.Failed), r.Build.Engine)
@@ -126,9 +127,9 @@ var table = []row{
 		func(r *reading, s *sink) { s.value(float64(r.engine.Renewed)) }},
 	{Metric{"simba_acquires_total", counter, []string{"result"}, "", "Requests of SIMBA.ACQUIRE by result: acquired, renewed, queued, busy, timeout or error."},
 		func(r *reading, s *sink) { s.counts(r.commands.Acquires) }},
-	{Metric{"simba_guards_total", counter, []string{"result"}, "", "Requests of SIMBA.GUARD by result: renewed, lost or error. Lost means that the contender is not the owner any more."},
+	{Metric{"simba_guards_total", counter, []string{"result"}, "", "Requests of SIMBA.GUARD by result: renewed, lost or error."},
 		func(r *reading, s *sink) { s.counts(r.commands.Guards) }},
-	{Metric{"simba_acquire_wait_seconds", histogram, nil, "", "Time from SIMBA.ACQUIRE with WAIT to its grant, in seconds. Without a wait, the time ends before the grant is durable."},
+	{Metric{"simba_acquire_wait_seconds", histogram, nil, "", "Time from SIMBA.ACQUIRE with WAIT to its grant, in seconds. If the mutex was free, the time of the commit is not included."},
 		func(r *reading, s *sink) { s.durations(&r.commands.Waits, waitBuckets) }},
 	{Metric{"simba_hold_seconds", histogram, nil, "", "Lengths of tenures that ended, in seconds by the wall clock. On a store, only tenures whose beginning and end this server saw."},
 		func(r *reading, s *sink) { s.durations(&r.engine.TenureLengths, waitBuckets) }},
@@ -144,7 +145,7 @@ var table = []row{
 				s.value(float64(m.waiters), label(m.name))
 			}
 		}},
-	{Metric{"simba_mutex_series_complete", gauge, nil, withPatterns, "Whether all mutexes of metrics-mutexes have series: 0 if there are too many, or the store did not list or read them."},
+	{Metric{"simba_mutex_series_complete", gauge, nil, withPatterns, "Whether all mutexes of metrics-mutexes have series: 0 if there are more than 200, or if the server could not read them all."},
 		func(r *reading, s *sink) {
 			if len(r.Mutexes) > 0 {
 				s.value(boolean(r.mutexes.complete))
@@ -186,7 +187,7 @@ var table = []row{
 		func(r *reading, s *sink) { s.value(float64(r.server.Connected)) }},
 	{Metric{"simba_connections_limit", gauge, nil, "", "The setting maxclients."},
 		func(r *reading, s *sink) { s.value(float64(r.Server.MaxClients())) }},
-	{Metric{"simba_connections_blocked", gauge, nil, "", "Connections that a command blocks. WAIT can block at most three quarters of the limit."},
+	{Metric{"simba_connections_blocked", gauge, nil, "", "Connections that a command blocks."},
 		func(r *reading, s *sink) { s.value(float64(r.server.Blocked)) }},
 	{Metric{"simba_connections_subscribed", gauge, nil, "", "Connections with subscriptions."},
 		func(r *reading, s *sink) { s.value(float64(r.server.Subscribers)) }},
@@ -216,14 +217,14 @@ var table = []row{
 				s.durations(&c.Calls, commandBuckets, c.Name)
 			}
 		}},
-	{Metric{"simba_error_replies_total", counter, []string{"code"}, "", "Error replies by code. TRYAGAIN means that the store did not answer."},
+	{Metric{"simba_error_replies_total", counter, []string{"code"}, "", "Error replies by code."},
 		func(r *reading, s *sink) { s.counts(r.commands.Errors) }},
 	{Metric{"simba_denials_total", counter, []string{"reason"}, "", "Wrong passwords (auth) and missing rights: command, key, channel or contender."},
 		func(r *reading, s *sink) { s.counts(r.commands.Denials) }},
 }
 
 // buckets selects the buckets of a simba.Durations that a histogram shows: every step-th from first
-// to last, which end at powers of two microseconds.
+// to last. Bucket i ends at 2^i microseconds.
 type buckets struct{ first, last, step int }
 
 var (
@@ -239,14 +240,15 @@ func boolean(b bool) float64 {
 	return 0
 }
 
-// label returns a mutex name as a label: control characters, bytes that are no UTF-8, quotes and
-// backslashes are escaped as in Go. So no two names have the same label.
+// label returns a mutex name as a label. It escapes control characters, invalid UTF-8, quotes and
+// backslashes as in Go. So no two names have the same label.
 func label(name string) string {
 	quoted := fmt.Sprintf("%q", name)
 	return strings.TrimSuffix(strings.TrimPrefix(quoted, `"`), `"`)
 }
 
-// counts emits one series for each count. A script may choose the code of an error.
+// counts emits one series for each count. Names are escaped, because scripts may choose the codes
+// of errors.
 func (s *sink) counts(all []commands.Count) {
 	for _, c := range all {
 		s.value(float64(c.N), label(c.Name))

@@ -177,7 +177,7 @@ var fields = []field{
 		value: func(c *config) flag.Value { return (*text)(&c.ZooKeeperAuth) },
 	},
 	{
-		name: "zookeeper-session-timeout", kind: "duration", initial: "25s", engine: engineZooKeeper,
+		name: "zookeeper-session-timeout", kind: "duration", initial: "30s", engine: engineZooKeeper,
 		help:  "How long the ensemble keeps the leases of a server that it cannot reach, so owners must stop earlier. The ensemble may choose another value.",
 		value: func(c *config) flag.Value { return (*duration)(&c.ZooKeeperSessionTimeout) },
 	},
