@@ -53,7 +53,7 @@ func (n notice) rests() simba.Seq { return n.after }
 func (w wakeUp) rests() simba.Seq { return w.after }
 
 // record numbers the step, and appends it to the journal. It returns the Seq that later replies
-// about the mutex rest on. It returns 0 if only the queue changed and need not be synced: see
+// about the mutex rest on. It returns 0 for a change of the queue that need not be synced: see
 // Journal.Append.
 //
 // Every unsent effect follows a change that must be synced. The caller that made that change

@@ -347,7 +347,7 @@ func (m *mutex) requeue(s *step, t *ticket) {
 // handOff gives a free mutex to the first reachable waiter. It grants the mutex to a blocked
 // waiter, and reserves it for a polling waiter. If the handoff window is 0, there are no
 // reservations. Then handOff grants the mutex to the first blocked waiter, and notifies the
-// reachable polling waiters before that one.
+// reachable polling waiters that precede it in the queue.
 func (m *mutex) handOff(s *step) {
 	x := m.extra
 	if x == nil || m.owned() || x.reserved != nil || s.now < s.recoverUntil {

@@ -77,7 +77,7 @@ func (noCommitter) TryCommit(seq simba.Seq) (done bool, err error) {
 	return true, nil
 }
 
-// send writes the replies. If pushes are held, it writes those that precede a reply with it, and
+// send writes the replies. If pushes are held, it also writes those that precede the replies, and
 // releases the others.
 func (c *Conn) send() error {
 	if !c.push.holding() {
