@@ -94,7 +94,6 @@ type contenderRun struct {
 	sent      instant        // when the last ACQUIRE or GUARD was sent
 	present   bool           // the server may know the contender as the owner or a waiter
 	uncertain bool           // a request without a reply may have begun a tenure of unknown token
-	left      error          // why the server may keep a lease; read it when gone is closed
 	fresh     bool           // the server has not replied since present was set
 	refused   bool           // the server refused a request and has accepted none since
 	pause     time.Duration  // the pause after the next failure
@@ -153,7 +152,6 @@ func (r *contenderRun) loop() {
 	}
 	err := r.giveUp()
 	r.callEnded()
-	r.left = err
 	r.c.active.remove(r.active, err)
 	close(r.gone)
 	r.finish(err)
