@@ -75,7 +75,7 @@ var table = []row{
 				s.durations(&r.requests.Durations, requestBuckets, r.Build.Engine)
 			}
 		}},
-	{Metric{"simba_store_request_failures_total", counter, []string{"engine"}, onStore, "Requests that the store did not answer in time, or refused until an operator repairs it."},
+	{Metric{"simba_store_request_failures_total", counter, []string{"engine"}, onStore, "Requests that the store did not answer in time, or refused because of a fault that an operator must repair."},
 		func(r *reading, s *sink) {
 			if r.Requests != nil {
 				s.value(float64(r.requests.Failed), r.Build.Engine)
@@ -89,7 +89,7 @@ var table = []row{
 				s.value(r.Recovery.Seconds())
 			}
 		}},
-	{Metric{"simba_tls_certificate_expiry_timestamp_seconds", gauge, nil, withTLS, "When the first certificate of the server's chain expires, in Unix seconds."},
+	{Metric{"simba_tls_certificate_expiry_timestamp_seconds", gauge, nil, withTLS, "The earliest expiry of a certificate in the server's chain, in Unix seconds."},
 		func(r *reading, s *sink) {
 			if r.CertificateExpires != nil {
 				s.value(float64(r.CertificateExpires().Unix()))
