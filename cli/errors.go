@@ -17,7 +17,7 @@ import (
 
 // Exit codes of the client commands.
 const (
-	exitNo          = 1  // the answer is no: the mutex is free, the server is not ready
+	exitNo          = 1  // the answer is no, for example because the mutex has no owner
 	exitUsage       = 2  // invalid arguments or settings
 	exitUnavailable = 69 // the server cannot be reached or replies with an error; EX_UNAVAILABLE
 )
@@ -45,8 +45,8 @@ func fileError(err error) error {
 	return err
 }
 
-// Explain returns an error of a client with these options, as one line that says what to check.
-// Its method ExitCode returns 69. It returns nil for nil.
+// Explain returns an error of a client with these options as one line that says what to check. The
+// result has a method ExitCode, which returns 69. Explain returns nil for nil.
 func Explain(o *redis.Options, err error) error {
 	if err == nil {
 		return nil
@@ -64,7 +64,7 @@ func (e explained) Error() string { return e.text }
 func (e explained) Unwrap() error { return e.err }
 
 // explain returns the text of an error. No text has the password: neither the server nor go-redis
-// repeats it. If o is nil, err must not be an error reply.
+// repeats it. o may be nil if err is no error reply.
 func explain(o *redis.Options, err error) string {
 	var dns *net.DNSError
 	var netErr net.Error

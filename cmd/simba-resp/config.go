@@ -140,12 +140,12 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 	return c, nil
 }
 
-// trim removes a leading byte order mark and trailing line ends, as editors and echo add them.
+// trim removes a leading byte order mark and trailing line ends, which editors and echo add.
 func trim(text string) string {
 	return strings.TrimRight(strings.TrimPrefix(text, "\ufeff"), "\r\n")
 }
 
-// readFile returns the values in a TOML file, in the form of a flag's value, by key.
+// readFile returns the values in a TOML file by key, as a user would write them for flags.
 func readFile(path string) (map[string]string, configErrors) {
 	if path == "" {
 		return nil, nil
@@ -171,7 +171,6 @@ func readFile(path string) (map[string]string, configErrors) {
 	return texts, wrong
 }
 
-// readPassword reads the password from its file.
 func (c *config) readPassword() error {
 	const name = "requirepass-file"
 	if c.RequirePass != "" {
@@ -276,7 +275,7 @@ const maxTimeout = 365 * 24 * time.Hour
 // minMySQLPoll bounds the load of polling one mutex.
 const minMySQLPoll = 10 * time.Millisecond
 
-// level returns LogLevel for package slog, which knows every name that Validate accepts.
+// level returns LogLevel for package slog, which knows every name in logLevels.
 func (c *config) level() slog.Level {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(c.LogLevel)); err != nil {

@@ -76,10 +76,9 @@ func (a *app) zookeeperOptions(n simba.Notices) zookeeper.Options {
 	}
 }
 
-// openEmbedded opens the embedded engine and its store.
 func (a *app) openEmbedded(n simba.Notices) error {
 	// A start makes little garbage: the names that it reads take no more memory than the restored
-	// leases. Garbage collection would make the start half as long again.
+	// leases. Garbage collection would make the start 50 % longer.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	journal, clock, recovery, err := a.openJournal()
 	if err != nil {
@@ -123,7 +122,7 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	}
 	a.store = store
 	a.undo = append(a.undo, func(context.Context) error { return store.Close() })
-	if store.Created() { // for an operator whose disk is not mounted; this start may still fail
+	if store.Created() { // perhaps the disk is not mounted
 		a.log.Warn("new data directory: it has no leases", "dir", a.cfg.DataDir)
 	}
 	if recovered.Delay > 0 {

@@ -10,12 +10,13 @@ import (
 	"github.com/simba-resp/simba-resp/cli"
 )
 
-// leaseLog is the log of the Client in lock and elect. It reports each event once, as a line for
-// people. It implements slog.Handler.
+// leaseLog is the log of the client in lock and elect. It writes lines for people, and reports each
+// event once. It implements slog.Handler.
 type leaseLog struct {
 	say     func(string, ...any)
 	options *redis.Options
-	// returned is the lowest level of the errors that lock and elect return, and so report.
+	// returned is the lowest level of errors that lock and elect return. Their caller reports
+	// those, so leaseLog does not.
 	returned slog.LevelVar
 }
 

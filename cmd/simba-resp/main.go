@@ -34,8 +34,7 @@ func main() {
 	os.Exit(end(log, err))
 }
 
-// end writes the reason why the process ends, if it is an error with a text, and the rest of the
-// log. It returns the exit code.
+// end writes the text of err, if there is one, and the rest of the log. It returns the exit code.
 func end(log *logBuffer, err error) (code int) {
 	if err != nil {
 		code = exitFailed
@@ -116,7 +115,7 @@ func serve(ctx context.Context, cfg *config, out *logBuffer) error {
 	}
 	log.Info("stopping")
 	systemd.stop()
-	// ctx has ended, but the stop needs time of its own.
+	// The stop needs time of its own, even if ctx has ended.
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
 	defer cancel()
 	// A slow reader of the log may use the rest of the timeout, except for the last tenth.

@@ -14,8 +14,8 @@ import (
 	"github.com/simba-resp/simba-resp/persist"
 )
 
-// The two ways to treat leases that were granted after the backup: what a flag does, and what it
-// risks.
+// Leases that were granted after the backup can be treated in two ways. These texts say what each
+// flag does, and what it risks.
 const (
 	quietHelp = "Grant nothing new for this long after the server's first start. " +
 		"Name at least the longest ttl + transition that any program asks for."
@@ -33,14 +33,13 @@ func bothWays(separator string) string {
 		"--owners-stopped\n" + wrap(stoppedHelp+" "+stoppedRisk)
 }
 
-// restoreFlags are the flags of the command restore.
 type restoreFlags struct {
 	dataDir       string
 	quiet         time.Duration
 	ownersStopped bool
 }
 
-// restoreCommand returns the command restore. The command needs no server.
+// restoreCommand returns the command restore, which needs no server.
 func restoreCommand() *cobra.Command {
 	var f restoreFlags
 	cmd := &cobra.Command{
@@ -99,7 +98,6 @@ func restoreBackup(ctx context.Context, dir string, f restoreFlags, out io.Write
 	return nil
 }
 
-// check returns an error in the flags.
 func (f *restoreFlags) check() error {
 	switch {
 	case f.dataDir == "":
