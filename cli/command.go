@@ -15,7 +15,6 @@ func Commands() []*cobra.Command {
 	}
 }
 
-// action is what a command does with a connected client.
 type action func(cmd *cobra.Command, c *redis.Client, args []string) error
 
 // clientCommand returns a command that connects to the server.

@@ -31,7 +31,6 @@ type coded struct {
 func (e *coded) Error() string { return e.err.Error() }
 func (e *coded) Unwrap() error { return e.err }
 
-// ExitCode returns the exit code of the process.
 func (e *coded) ExitCode() int { return e.code }
 
 // usagef returns an error in the arguments or settings.
@@ -85,7 +84,7 @@ func explain(o *redis.Options, err error) string {
 	case errors.As(err, &authority):
 		return "an unknown authority signed the server's certificate; check --cacert"
 	case errors.As(err, &host):
-		return "the server's certificate is for another host; use a name that it has"
+		return "the server's certificate is for another host; use a host name that is in the certificate"
 	case errors.As(err, &op) && op.Op == "remote error": // an alert of TLS
 		return "the server refuses the TLS connection (" + Printable(op.Err.Error()) + "); check --cert and --key"
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -136,7 +136,7 @@ func explainHTTP(err error) string {
 		return "the server does not speak TLS on this port; use http://"
 	}
 	if strings.Contains(err.Error(), "malformed HTTP") {
-		return "the server does not speak HTTP on this port; use that of --http-addr"
+		return "the server does not speak HTTP on this port; use the port of --http-addr"
 	}
 	return explain(nil, err)
 }

@@ -61,7 +61,6 @@ func printJSON(out io.Writer, v any) error {
 	return err
 }
 
-// printJSONLines prints one object a line.
 func printJSONLines[T any](out io.Writer, list []T) error {
 	for _, v := range list {
 		if err := printJSON(out, v); err != nil {

@@ -108,7 +108,7 @@ func (e outputError) Unwrap() error { return e.err }
 func (w *watcher) subscribed(ctx context.Context, ready func()) error {
 	ps := w.client.Subscribe(ctx)
 	defer ps.Close()
-	defer context.AfterFunc(ctx, func() { ps.Close() })() // ends a read
+	defer context.AfterFunc(ctx, func() { ps.Close() })() // ends a pending read
 	subscribe := ps.Subscribe
 	if w.pattern {
 		subscribe = ps.PSubscribe

@@ -246,7 +246,7 @@ func (p *printer) outlook(w *Why) {
 		p.line("%s can have it now, unless a contender of another server comes first.", who)
 	case len(w.Ahead) == 0:
 	case w.Next != nil:
-		p.line("%s is next. How long those ahead keep it is not known.", Printable(*w.Next))
+		p.line("%s is next. It is not known how long the waiters ahead keep it.", Printable(*w.Next))
 	case w.isShared():
 		p.line("Who is next is not known: %s polls.", Printable(w.Ahead[0].Contender))
 		p.skips(w)

@@ -34,7 +34,7 @@ func (s *state) openBase(env *lua.LTable) {
 		"tostring":       toString,         // differs: theirs writes numbers as Go does
 		"type":           baseType,         // differs: words of the error
 		"collectgarbage": s.collectGarbage, // uninterruptible: theirs runs Go's collector
-		"gcinfo":         s.collectGarbage, // differs: they have none
+		"gcinfo":         s.collectGarbage, // differs: gopher-lua has no such function
 	} {
 		s.globals.RawSetString(name, s.lua.NewFunction(f))
 	}

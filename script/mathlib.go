@@ -31,7 +31,7 @@ func (s *state) mathLibrary() *lua.LTable {
 		"max":        mathExtreme(func(f, most float64) bool { return f > most }),
 		"min":        mathExtreme(func(f, most float64) bool { return f < most }),
 		"frexp":      mathFrexp,
-		"ldexp":      mathLdexp,        // differs: exponents beyond 32 bits
+		"ldexp":      mathLdexp,        // differs: theirs keeps exponents beyond 32 bits
 		"modf":       mathModf,         // differs: the fraction of an infinity
 		"random":     s.mathRandom,     // differs: other numbers for the same seed
 		"randomseed": s.mathRandomSeed, // differs: theirs seeds the whole process

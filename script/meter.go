@@ -32,7 +32,7 @@ type meter struct {
 	context.Context // of the caller; the meter overrides Done and Err
 	yieldCPU        func()
 	started         int64
-	killed          *atomic.Int64 // the start of the run that must end
+	killed          *atomic.Int64 // started of the run that must end
 	clock           func() int64
 	checked         int64 // time of the last check of the heap
 
@@ -90,7 +90,7 @@ func (m *meter) check() error {
 	}
 	m.left = stepsBetweenChecks
 	if m.stopped != nil {
-		m.left = 0 // the script must not go on after it has caught the error
+		m.left = 0 // a script that catches the error must not go on
 	}
 	return m.stopped
 }

@@ -15,8 +15,8 @@ func (s *state) tableLibrary() map[string]lua.LGFunction {
 		"sort":     s.tableSort,     // differs: the order of equal elements
 		"getn":     s.tableGetN,     // differs: theirs misses elements beyond the array part
 		"maxn":     s.tableMaxN,     // differs: theirs misses keys beyond the array part
-		"foreach":  s.tableForEach,  // differs: they have none
-		"foreachi": s.tableForEachI, // differs: they have none
+		"foreach":  s.tableForEach,  // differs: gopher-lua has no such function
+		"foreachi": s.tableForEachI, // differs: gopher-lua has no such function
 	}
 }
 

@@ -108,5 +108,4 @@ func (p *process) code() int {
 	return p.status.ExitStatus()
 }
 
-// signalCode returns the exit code of a process that a signal has ended.
 func signalCode(sig syscall.Signal) int { return 128 + int(sig) }

@@ -35,7 +35,7 @@ func margin(grace time.Duration) time.Duration { return max(grace/4, minMargin) 
 type Lease interface {
 	// Context ends when the mutex is lost.
 	Context() context.Context
-	// Owner returns the windows of the present lease.
+	// Owner returns the owner, with the windows of the present lease.
 	Owner() client.Owner
 }
 

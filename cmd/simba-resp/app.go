@@ -154,10 +154,9 @@ func (a *app) listen() (err error) {
 }
 
 // listen opens a TCP listener whose connections send keep-alive probes. If the machine or the
-// network of a client fails, the client sends no FIN. A server that writes nothing to a blocked
-// waiter then detects the failure only by probes. Until then the client keeps its SESSION leases,
-// and the server may grant it a mutex. The probes take 11 s, less than usual leases. Go's default
-// takes minutes.
+// network of a client fails, the client sends no FIN. The server writes nothing to a blocked
+// waiter, so only the probes detect the failure. Until then the client keeps its SESSION leases,
+// and the server may grant it a mutex. The probes take 11 s, less than usual leases.
 func listen(name, addr string) (net.Listener, error) {
 	probed := net.ListenConfig{Control: limitBuffers, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,

@@ -147,8 +147,7 @@ func loadTLS(c *config) (*tlsFiles, configErrors) {
 			ClientAuth:   clientAuth[c.TLSAuthClients],
 			ClientCAs:    authorities,
 			MinVersion:   minVersions[c.TLSMinVersion],
-			// Connections of lock clients are long, so resumption saves little. It would also
-			// accept clients of authorities that a reload has removed.
+			// Resumption would accept clients of authorities that a reload has removed.
 			SessionTicketsDisabled: true,
 			// Small first records help browsers. A client needs a whole reply.
 			DynamicRecordSizingDisabled: true,
@@ -162,7 +161,6 @@ func loadTLS(c *config) (*tlsFiles, configErrors) {
 	return l, nil
 }
 
-// loadPair reads the server's certificate with its intermediates, and its key.
 func loadPair(certFile, keyFile string) (pair tls.Certificate, wrong configErrors) {
 	cert, err := readPEM(certFile)
 	if err != nil {

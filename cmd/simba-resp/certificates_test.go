@@ -156,7 +156,7 @@ func TestPublicTLSNeedsAPasswordOrClientCertificates(t *testing.T) {
 func TestTLSDisablesPlainTextByDefault(t *testing.T) {
 	s := newSite(t)
 	files := []string{"--tls-cert-file", s.path("server.crt"), "--tls-key-file", s.path("server.key")}
-	const initial = "127.0.0.1:7379" // where there is no TLS
+	const initial = "127.0.0.1:7379" // the default without TLS
 	for _, c := range []struct {
 		flags []string
 		env   map[string]string

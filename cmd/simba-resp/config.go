@@ -75,7 +75,6 @@ type config struct {
 // configErrors has all errors of a configuration, so that a user can fix all at once.
 type configErrors []error
 
-// ExitCode returns the exit code of the process.
 func (f configErrors) ExitCode() int { return exitUsage }
 
 func (f configErrors) Error() string {

@@ -22,7 +22,6 @@ type liveBackend interface {
 	SetQueueGrace(time.Duration)
 }
 
-// openEngine opens the configured engine as a.engine.
 func (a *app) openEngine(ctx context.Context, n simba.Notices) error {
 	switch a.cfg.Engine {
 	case engineRedis:
@@ -77,8 +76,7 @@ func (a *app) zookeeperOptions(n simba.Notices) zookeeper.Options {
 }
 
 func (a *app) openEmbedded(n simba.Notices) error {
-	// A start makes little garbage: the names that it reads take no more memory than the restored
-	// leases. Garbage collection would make the start 50 % longer.
+	// Garbage collection would free little, and make the start 50 % longer.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	journal, clock, recovery, err := a.openJournal()
 	if err != nil {
@@ -146,7 +144,6 @@ func (a *app) backup() func() (commands.Backup, error) {
 	}
 }
 
-// storeFailed logs why the store failed and ends the process.
 func (a *app) storeFailed(err error) {
 	a.log.Error("the data directory failed, exiting", "dir", a.cfg.DataDir, "err", err)
 	a.log.out.flush(logFlushTimeout)

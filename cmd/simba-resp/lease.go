@@ -49,7 +49,6 @@ type exitError struct {
 	interrupted bool
 }
 
-// Error implements error.
 func (e *exitError) Error() string {
 	if e.err == nil {
 		return ""
@@ -57,10 +56,8 @@ func (e *exitError) Error() string {
 	return e.err.Error()
 }
 
-// Unwrap returns the cause.
 func (e *exitError) Unwrap() error { return e.err }
 
-// ExitCode returns the exit code of the process.
 func (e *exitError) ExitCode() int { return e.code }
 
 // Interrupted reports whether the process ends by SIGINT.
@@ -239,7 +236,7 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 		w.useCertificate(ctx, try)
 		for {
 			l, err := lock(ctx, w.mutex, client.WithID(w.flags.id), client.WithRenewal(w.flags.ttl/renewals))
-			if errors.Is(err, client.ErrInUse) && ctx.Err() == nil { // the last request uses it
+			if errors.Is(err, client.ErrInUse) && ctx.Err() == nil { // the last request with this id has not ended
 				time.Sleep(inUsePause)
 				continue
 			}

@@ -23,10 +23,8 @@ type leaseLog struct {
 // noLevel is above each level.
 const noLevel slog.Level = math.MaxInt
 
-// Enabled implements slog.Handler.
 func (l *leaseLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
-// Handle implements slog.Handler.
 func (l *leaseLog) Handle(_ context.Context, r slog.Record) error {
 	var cause error
 	r.Attrs(func(a slog.Attr) bool {
@@ -45,8 +43,7 @@ func (l *leaseLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// WithAttrs implements slog.Handler. The attributes are not reported.
+// WithAttrs drops the attributes, which leaseLog does not report.
 func (l *leaseLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 
-// WithGroup implements slog.Handler.
 func (l *leaseLog) WithGroup(string) slog.Handler { return l }

@@ -63,7 +63,6 @@ func newLogBuffer(w io.Writer) *logBuffer {
 	return b
 }
 
-// droppedLines returns how many lines of that kind were lost.
 func (b *logBuffer) droppedLines(kind lineKind) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 // The exit codes. A failed store ends the process with persist.ExitCode.
 const (
-	exitFailed = 1 // the server could not start, or its stop was not orderly
+	exitFailed = 1 // any other failure, for example a server that cannot start
 	exitUsage  = 2 // invalid flags or settings
 )
 
@@ -64,7 +64,8 @@ func serveUntilSignal(ctx context.Context, cfg *config, log *logBuffer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	signals := make(chan os.Signal, 2)
-	// A closed terminal sends SIGHUP. With TLS the signal has another meaning, see serve.
+	// A closed terminal sends SIGHUP. With TLS or under systemd, serve gives the signal another
+	// meaning.
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	// By default Go ends a process that writes to a broken pipe on standard error. The server must
 	// outlive the log's reader.

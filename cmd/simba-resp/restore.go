@@ -63,7 +63,7 @@ func restoreCommand() *cobra.Command {
 	return ownHelp(cmd)
 }
 
-// restoreBackup writes a data directory from the backup in dir, and writes to out what that risks.
+// restoreBackup writes a data directory from the backup in dir, and writes the risks to out.
 func restoreBackup(ctx context.Context, dir string, f restoreFlags, out io.Writer) error {
 	if err := f.check(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func restoreBackup(ctx context.Context, dir string, f restoreFlags, out io.Write
 		fmt.Fprintf(out, "its longest lease is that of mutex %q: %v\n", info.LongestOf, info.Longest)
 	}
 	if info.Others > 0 {
-		fmt.Fprintf(out, "%d keys in it have no lease of a contender: they last longer, or until DEL\n", info.Others)
+		fmt.Fprintf(out, "%d keys in it have no lease of a contender: they expire later than any such lease, or never\n", info.Others)
 	}
 	done, err := persist.Restore(ctx, persist.RestoreOptions{
 		From: from, Dir: f.dataDir, Quiet: f.quiet, OwnersStopped: f.ownersStopped,

@@ -100,7 +100,6 @@ func (s *systemd) reload(f func()) {
 	s.notify(daemon.SdNotifyReady)
 }
 
-// stop reports that the server stops, and ends the reports.
 func (s *systemd) stop() {
 	s.end()
 	s.running.Wait()

@@ -24,7 +24,7 @@ func TestWatchdogIsFedAfterEachPing(t *testing.T) {
 		defer cancel()
 		var hung, failing atomic.Bool
 		start := time.Now()
-		var mu sync.Mutex       // protects the next two
+		var mu sync.Mutex       // protects fed and failures
 		var fed []time.Duration // times of the reports, since start
 		failures := 0
 		ping := func(ctx context.Context) error {

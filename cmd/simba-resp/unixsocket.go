@@ -33,9 +33,9 @@ func (c *config) checkUnixSocket(refuse func(name, format string, args ...any)) 
 // listenUnix opens the unix socket of that path. It replaces a socket on which nobody listens. The
 // listener removes the file when it is closed.
 //
-// Two servers that start at the same moment can both find the same socket stale. The later server
-// then replaces the socket of the earlier one, which gets no more clients. Servers of one data
-// directory cannot do so, since each locks the directory before it listens.
+// Two servers that start at the same moment can both find a socket stale. The later server then
+// replaces the new socket of the other. Servers of one data directory cannot do so, since each
+// locks the directory before it listens.
 //
 // perm is the mode of the file, as of chmod; 0 leaves it to the umask. A client needs the right to
 // write.

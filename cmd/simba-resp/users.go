@@ -30,7 +30,7 @@ func (c *config) openUsers() (wrong configErrors) {
 	return wrong
 }
 
-// hasAuth reports whether there is a password or a file of users, or --insecure. The file may have
+// hasAuth reports whether a password, a file of users or --insecure is given. The file may have
 // users without a password: see requiresPasswords.
 func (c *config) hasAuth() bool {
 	return c.RequirePass != "" || c.RequirePassFile != "" || c.ACLFile != "" || c.Insecure
