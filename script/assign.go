@@ -10,9 +10,9 @@ import (
 // also treats the values of a for statement differently from Lua. This file rewrites such
 // statements into simpler ones, which the compiler compiles correctly.
 
-// assign splits an assignment into two steps, unless isSimple. The first step stores the values,
-// and the operands of the targets, in temporaries. The second step assigns these to the targets,
-// the last one first.
+// assign splits an assignment into two steps, unless isSimple is true. The first step stores the
+// values, and the operands of the targets, in temporaries. The second step assigns these to the
+// targets, the last one first.
 func (r *rewriter) assign(at *ast.Stmt, s *ast.AssignStmt) {
 	if r.scanning || len(s.Lhs) == 1 && len(s.Rhs) == 1 && r.isSimple(s.Lhs[0], s.Rhs[0]) {
 		return

@@ -12,8 +12,8 @@
 // # Bounds
 //
 // A script sees and changes nothing of an earlier one. States are reused, but all tables that
-// scripts share are read-only. A state is discarded if its script was stopped, or if gopher-lua
-// panicked.
+// scripts share are read-only. A state is discarded if its script was stopped, if the reply was too
+// long, or if gopher-lua panicked.
 //
 // A script can always be ended. The virtual machine checks a context before each instruction. The
 // context is a meter: every 256 steps it reads the clock, and once a millisecond it checks SCRIPT

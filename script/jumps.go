@@ -4,9 +4,9 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// If the target of a jump is another jump, the compiler redirects the first. It does so wrongly if
-// it has redirected the other before. A loop jumps back to its first instruction. So that
-// instruction must not be a jump.
+// If the target of a jump is another jump, the compiler redirects the first jump to the target of
+// the second. It does so wrongly if it has already redirected the second. A loop jumps back to its
+// first instruction. So that instruction must not be a jump.
 
 // beginLoop inserts a statement before the body of a loop that may begin with a jump.
 func (r *rewriter) beginLoop(s ast.Stmt, body *[]ast.Stmt) {

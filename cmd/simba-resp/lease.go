@@ -236,7 +236,7 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 		w.useCertificate(ctx, try)
 		for {
 			l, err := lock(ctx, w.mutex, client.WithID(w.flags.id), client.WithRenewal(w.flags.ttl/renewals))
-			if errors.Is(err, client.ErrInUse) && ctx.Err() == nil { // the last request with this id has not ended
+			if errors.Is(err, client.ErrInUse) && ctx.Err() == nil { // a request still uses the id
 				time.Sleep(inUsePause)
 				continue
 			}
