@@ -133,8 +133,8 @@ func login(settings map[string]setting, t target) (user, password string, err er
 	return user, password, nil
 }
 
-// readPassword reads the password from the file that a setting names. It drops a byte order mark
-// and trailing line ends, which editors and echo add.
+// readPassword reads the password from the file that a setting names, without a byte order mark and
+// trailing line ends.
 func readPassword(s setting) (string, error) {
 	text, err := os.ReadFile(s.value)
 	if err != nil {

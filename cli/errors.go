@@ -15,14 +15,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Exit codes of the client commands.
 const (
 	exitNo          = 1  // the answer is no, for example because the mutex has no owner
 	exitUsage       = 2  // invalid arguments or settings
 	exitUnavailable = 69 // the server cannot be reached or replies with an error; EX_UNAVAILABLE
 )
 
-// coded is an error with an exit code.
 type coded struct {
 	code int
 	err  error

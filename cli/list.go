@@ -134,7 +134,6 @@ func toPage(v any) (names []string, next string, err error) {
 	return names, next, nil
 }
 
-// tenures asks for the tenures of mutexes, in one pipeline.
 func tenures(ctx context.Context, c *redis.Client, names []string) ([]listed, error) {
 	cmds := make([]*redis.Cmd, len(names))
 	// Each command has its own error.

@@ -59,7 +59,7 @@ var connectionFlags = []connectionFlag{
 	{keyFlag, keyFlag, "PEM `FILE` of the private key of --cert"},
 }
 
-// AddConnection adds the flags of the connection to a command.
+// AddConnection adds the flags of the connection.
 func AddConnection(cmd *cobra.Command) { addFlags(cmd, connectionFlags) }
 
 func addFlags(cmd *cobra.Command, flags []connectionFlag) {

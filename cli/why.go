@@ -58,7 +58,6 @@ server that replies.`
 	return cmd
 }
 
-// why asks for the owner, the queue and the state of the server.
 func why(ctx context.Context, c *redis.Client, mutex, contender string) (Why, error) {
 	w := Why{Mutex: mutex, Contender: contender}
 	t, err := owner(ctx, c, mutex)

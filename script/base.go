@@ -10,9 +10,8 @@ import (
 // openBase defines Lua's basic functions. As in Redis, none of them reads files, prints or changes
 // environments.
 //
-// None of them is gopher-lua's, whose functions report a bad argument in other words than Redis.
-// pcall shows these words to scripts. The comments below say what else differs. In them, "theirs"
-// is gopher-lua's function.
+// None of them is gopher-lua's, whose error texts pcall would show to scripts. The comments below
+// say what else differs. In them, "theirs" is gopher-lua's function.
 func (s *state) openBase(env *lua.LTable) {
 	for name, f := range map[string]lua.LGFunction{
 		"assert":         baseAssert,       // differs: theirs refuses a number as the message

@@ -38,7 +38,6 @@ func (r *rewriter) declare(from ast.PositionHolder, names []string) (boxes []ast
 	return boxes
 }
 
-// use replaces a boxed variable by the content of its box.
 func (r *rewriter) use(at *ast.Expr, e *ast.IdentExpr) {
 	if boxed := r.scopes.use(e.Value); boxed && !r.scanning {
 		*at = box(e, e.Value)

@@ -9,7 +9,6 @@ import (
 )
 
 const (
-	// maxReplyDepth is the maximum nesting of tables in a reply.
 	maxReplyDepth = 500
 	// maxReply is the maximum size of a reply in bytes. A short table that contains another one
 	// many times can make a very long reply.

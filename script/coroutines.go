@@ -8,8 +8,8 @@ const (
 	// maxCoroutineDepth is the maximum number of coroutines that resume each other. Each has a Lua
 	// stack of its own, and all share one Go stack.
 	maxCoroutineDepth = 16
-	// maxCoroutineCalls and coroutineRegisters are the limits of one coroutine. They correspond to
-	// maxCalls and minRegisters of the main thread.
+	// maxCoroutineCalls and coroutineRegisters are what maxCalls and minRegisters are for the main
+	// thread.
 	maxCoroutineCalls  = 200
 	coroutineRegisters = 256
 	coroutineSteps     = 200 // price of creating one

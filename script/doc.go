@@ -46,9 +46,4 @@
 // Config.Memory before the meter notices.
 //
 // Compiling is not metered. Source that would take long to compile is refused by size.
-//
-// Errors of the virtual machine, such as a call of nil, have gopher-lua's texts. goto is a keyword.
-// There is no struct, no cmsgpack, and no setting of cjson. Each run begins at a random place of
-// the sequence of random numbers. In Redis the sequence begins when the server starts. NaN has the
-// sign that Redis shows on x86-64.
 package script

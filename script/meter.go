@@ -23,8 +23,7 @@ const (
 )
 
 // meter ends a script that SCRIPT KILL or its caller has ended, or that takes too much memory. It
-// needs no goroutine: the virtual machine checks a context before each instruction, and the meter
-// is that context.
+// is the context that the virtual machine checks before each instruction.
 type meter struct {
 	left    int   // steps until the next check
 	stopped error // why the script must end; nil = it goes on

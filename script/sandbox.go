@@ -59,7 +59,6 @@ func (s *state) newSandbox() *sandbox {
 	return box
 }
 
-// protect makes proxy a read-only view of t.
 func (s *state) protect(proxy, t *lua.LTable) *lua.LTable {
 	meta := newTable(0, 2)
 	meta.RawSetString("__index", t)

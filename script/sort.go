@@ -4,7 +4,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// sorter sorts a table by the algorithm of Lua 5.1 (ltablib.c). So equal elements or an
+// sorter sorts a table by the algorithm of Lua 5.1 (ltablib.c), so equal elements and an
 // inconsistent order function give the result of Redis.
 type sorter struct {
 	s    *state

@@ -21,7 +21,7 @@ type process struct {
 	status  unix.WaitStatus
 }
 
-// start starts the command in a process group of its own. With tty, the group is in the foreground.
+// start starts the command in a process group, which is in the foreground if tty is not nil.
 func start(c Command, env []string, tty *terminal) (*process, error) {
 	p := &process{stopped: make(chan syscall.Signal, 1), ended: make(chan struct{})}
 	sys := &syscall.SysProcAttr{Setpgid: true}

@@ -27,8 +27,8 @@ const (
 // the command must end before that.
 const minMargin = 500 * time.Millisecond
 
-// margin returns how long before the end of the lease the command gets SIGKILL. A slow machine
-// needs time to send the signal, and the kernel needs time to end the processes.
+// margin returns how long before the end of the lease the command gets SIGKILL. Sending the signal
+// and ending the processes take time.
 func margin(grace time.Duration) time.Duration { return max(grace/4, minMargin) }
 
 // Lease is a mutex that this process owns: a *client.Lock.
@@ -56,8 +56,7 @@ type Result struct {
 	// mutex was lost before it started.
 	Code   int
 	Signal unix.Signal // the signal that ended the first process; 0 = none
-	// Lost reports that the mutex was lost, or that its lease could not be renewed. The wrapper
-	// then stopped the command, unless it had ended already.
+	// Lost reports that the mutex was lost, or that its lease could not be renewed.
 	Lost bool
 	// Asked reports that a signal asked the wrapper to end, or that the user has interrupted the
 	// command in the terminal.

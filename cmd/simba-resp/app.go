@@ -192,8 +192,8 @@ func (a *app) start() <-chan error {
 		serve(a.unixLn, a.server.Serve)
 		ready = append(ready, "unixsocket", a.cfg.UnixSocket)
 	}
-	// Connections end first: Shutdown wakes blocked commands, commits and sends their replies. For
-	// that it needs the engine and the store.
+	// Shutdown needs the engine and the store: it wakes blocked commands, commits and sends their
+	// replies.
 	a.undo = append(a.undo, func(ctx context.Context) error {
 		err := a.server.Shutdown(ctx)
 		serving.Wait()
@@ -246,8 +246,7 @@ func (a *app) stop(ctx context.Context) error {
 	return joinErrors(errs...)
 }
 
-// joinErrors joins the errors that are not nil. The text of the result has one line. If all errors
-// are nil, joinErrors returns nil.
+// joinErrors is errors.Join with a text of one line.
 func joinErrors(errs ...error) error {
 	if err := errors.Join(errs...); err != nil {
 		return oneLine{err}
@@ -255,7 +254,7 @@ func joinErrors(errs ...error) error {
 	return nil
 }
 
-// oneLine is an error whose text has no line breaks. errors.Join separates texts by line breaks.
+// oneLine is an error whose text has no line breaks.
 type oneLine struct{ err error }
 
 func (e oneLine) Error() string { return strings.ReplaceAll(e.err.Error(), "\n", "; ") }

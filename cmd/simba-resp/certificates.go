@@ -68,7 +68,6 @@ func (certs *certificates) reload(c *config) error {
 	return nil
 }
 
-// close ends the expiry checks.
 func (certs *certificates) close() {
 	certs.mu.Lock()
 	defer certs.mu.Unlock()

@@ -72,7 +72,7 @@ type config struct {
 	users *access.Accounts // of ACLFile and RequirePass; not in the table
 }
 
-// configErrors has all errors of a configuration, so that a user can fix all at once.
+// configErrors has all errors of a configuration.
 type configErrors []error
 
 func (f configErrors) ExitCode() int { return exitUsage }
@@ -188,8 +188,8 @@ func (c *config) readPassword() error {
 	return nil
 }
 
-// maxPassword is the maximum length of a password. It is far below the limit for an argument
-// before AUTH, so a client can send any valid password.
+// maxPassword is the maximum length of a password in bytes, far below the limit for an argument
+// before AUTH.
 const maxPassword = 512
 
 // Validate returns all errors of c. Each begins with the name of its field.
@@ -227,9 +227,9 @@ func (c *config) Validate() configErrors {
 	}
 	for _, f := range fields {
 		if f.engine != "" && f.engine != c.Engine && !f.isInitial(c) && f.name != "data-dir" {
-			// A store or durability that the server ignores would surprise its user: two groups of
-			// servers might each grant the same lock. An unused data directory does no harm, and a
-			// container's environment may name one for all engines.
+			// If the server ignored a store, two groups of servers might each grant the same lock.
+			// An unused data directory does no harm, and a container's environment may name one for
+			// all engines.
 			refuse(f.name, "it needs --engine %s", f.engine)
 		}
 	}

@@ -41,7 +41,6 @@ const (
 	whoamiPause = time.Second
 )
 
-// exitError is an error with an exit code.
 type exitError struct {
 	code int
 	err  error // nil = nothing to print
@@ -60,7 +59,6 @@ func (e *exitError) Unwrap() error { return e.err }
 
 func (e *exitError) ExitCode() int { return e.code }
 
-// Interrupted reports whether the process ends by SIGINT.
 func (e *exitError) Interrupted() bool { return e.interrupted }
 
 // endedBy returns the error for a signal that has asked this process to end.

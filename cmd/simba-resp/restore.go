@@ -14,8 +14,8 @@ import (
 	"github.com/simba-resp/simba-resp/persist"
 )
 
-// Leases that were granted after the backup can be treated in two ways. These texts say what each
-// flag does, and what it risks.
+// These texts say what the flags do, and what they risk for leases that were granted after the
+// backup.
 const (
 	quietHelp = "Grant nothing new for this long after the server's first start. " +
 		"Name at least the longest ttl + transition that any program asks for."

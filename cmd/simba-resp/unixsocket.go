@@ -13,8 +13,8 @@ import (
 	"unicode"
 )
 
-// maxSocketPath is the maximum length in bytes of a unix socket's path. The kernel's structure
-// needs one more byte, a zero.
+// maxSocketPath is the maximum length in bytes of a unix socket's path, without the final zero
+// byte.
 const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
 func (c *config) checkUnixSocket(refuse func(name, format string, args ...any)) {

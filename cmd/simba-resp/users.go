@@ -8,8 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp/commands"
 )
 
-// openUsers reads the users of the file, if there is one, and sets the password of the default
-// user. It returns all errors.
+// openUsers reads the file of users, if there is one, and sets the password of the default user. It
+// returns all errors.
 func (c *config) openUsers() (wrong configErrors) {
 	users, err := access.Open(commands.Catalog(), access.Options{
 		Path:      c.ACLFile,
