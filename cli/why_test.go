@@ -81,7 +81,7 @@ func TestWhyNamesTheNextWaiterOnlyIfItIsCertain(t *testing.T) {
 			got = *w.Next
 		}
 		if got != row.want || strings.Contains(out.String(), "bob is next") != (row.want != "") {
-			t.Errorf("%+v: the next waiter is %q in\n%s", row, got, &out)
+			t.Errorf("%+v: next is %q, want %q; why printed\n%s", row, got, row.want, &out)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func orNever(ms *int64) int64 {
 	return *ms
 }
 
-// The server replies with 10,000 waiters at most. A contender that is not among them may be behind.
+// The server replies with 10,000 waiters at most. The contender may be behind them.
 func TestWhyCountsWaitersThatTheReplyLeftOut(t *testing.T) {
 	yes := true
 	tenure := held(5000)
@@ -101,6 +101,6 @@ func TestWhyCountsWaitersThatTheReplyLeftOut(t *testing.T) {
 	w := Why{SharedQueue: &yes, Contender: "last"}
 	w.judge(tenure, nil)
 	if w.Waiters != 12_000 || w.YoursIn != nil {
-		t.Errorf("why has %+v", w)
+		t.Errorf("judge set %+v, want waiters 12000 and no yours_in_ms", w)
 	}
 }
