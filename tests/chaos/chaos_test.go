@@ -1,11 +1,11 @@
 // Package chaos checks that the real server is linearizable under faults, on each engine with its
 // real store.
 //
-// Clients contend for mutexes while faults happen: links are cut, delayed or drop all data, and
-// servers and stores are killed or frozen. Then three judges check the records. Porcupine looks for
-// an order of all requests and replies that keeps the rules of a fenced mutex (type rules). The
-// second judge requires that the tenures that contenders knew of do not overlap. The third requires
-// that of the tenures in each server's own history.
+// Clients contend for mutexes while faults happen: links break, delay or drop data, and servers and
+// stores are killed or frozen. Then three judges check the records. Porcupine looks for an order of
+// all requests and replies that keeps the rules of a fenced mutex (type rules). The second judge
+// compares the tenures that contenders knew of: they must not overlap. The third judge compares the
+// tenures in each server's own history.
 //
 // The short form is part of make test. The long form runs for a given time:
 //

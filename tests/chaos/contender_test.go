@@ -34,7 +34,7 @@ func (l *latest) note(at instant) {
 
 // mayLose is the number of writes without a reply after which a contender only reads. Each such
 // write doubles the orders that porcupine must try. After the fault, the contender continues under
-// another id, because a fault may stop all contenders in this way.
+// another id. Otherwise a fault that loses many replies would leave no contender.
 const mayLose = 2
 
 // contender is a client that contends for one mutex. In random order it acquires, renews and
@@ -100,8 +100,8 @@ func (c *contender) hangUp() {
 	}
 }
 
-// connect opens a connection, and sends PING before any request. So a frozen server leaves no
-// further request without a reply.
+// connect opens a connection, and sends PING before any request. On a frozen server only the PING
+// gets no reply.
 func (c *contender) connect() bool {
 	conn, err := redis.Dial("tcp", c.routes[c.at].Addr(), redis.DialConnectTimeout(dialTimeout), redis.DialWriteTimeout(dialTimeout))
 	if err != nil {
@@ -256,8 +256,8 @@ func (c *contender) do(r request, args []any) error {
 	return nil
 }
 
-// learn updates what the contender believes after a reply. The belief may be wrong: the judges do
-// not use it.
+// learn updates what the contender believes after a reply. The judges do not use this belief, which
+// may be wrong.
 func (c *contender) learn(o operation) {
 	if o.unknown {
 		return

@@ -118,8 +118,8 @@ func newest(seen []operation) (token uint64) {
 	return token
 }
 
-// mayBeOver reports whether the tenure that o shows may have ended before the crash. Its lease was
-// over, or a later request ended it.
+// mayBeOver reports whether the tenure that o shows may have ended before the crash: with its
+// lease, or by a later request.
 func (r *rules) mayBeOver(o operation, before []operation) bool {
 	return after(o.call, o.lease) <= r.crash.ended || slices.ContainsFunc(before, func(p operation) bool {
 		ends := p.kind == release || p.kind == breakUp

@@ -5,17 +5,18 @@ import "time"
 // guarantees are the documented exceptions from an engine's promises that a history can show. The
 // zero value has no exceptions: every promise holds to the nanosecond.
 type guarantees struct {
-	// how much earlier a lease may end than its windows, because of the resolution of the store's
+	// how much earlier than its windows a lease may end, because of the resolution of the store's
 	// clock
 	early time.Duration
 	late  time.Duration // how long after its windows a server may act on a lease
 
 	imprecision time.Duration // error of the remaining time in replies
 
-	// The event that ends the leases that a server granted.
+	// the event that ends the leases that a server granted
 	endsWith lossOf
 	session  time.Duration // how long after a fault leases may still end because of it
-	// how long at least a running server keeps its leases after its last contact with the store
+	// the least time for which a running server keeps its leases after its last contact with the
+	// store
 	givesUp time.Duration
 
 	// The end of the server's process may undo the replies of the last moments, at most this long.
@@ -30,8 +31,8 @@ type guarantees struct {
 
 	// The first waiter may be on a server that other servers cannot reach. The others then presume
 	// that this server granted the mutex, and report the waiter as the owner. They do not know when
-	// the lease began, so they report its full windows each time. They do so until the session of
-	// the unreachable server ends. When that server is back, it may have decided otherwise.
+	// the lease began. So they report its full windows each time, until the session of the
+	// unreachable server ends. When that server is back, it may have decided otherwise.
 	presumes bool
 
 	// An owner may renew through a server that is not the granter of its lease. The renewed windows
@@ -51,8 +52,9 @@ type guarantees struct {
 // It matters if other servers presume grants.
 const writeDelay = 250 * time.Millisecond
 
-// retryLimit is how long after its client sent it a server may repeat a request. The longest
-// --backend-timeout here is 10 s. A server may also have been frozen before it began the request.
+// retryLimit is the longest time from a client's request to its last repetition by the server. The
+// longest --backend-timeout here is 10 s. A server may also have been frozen before its first
+// attempt.
 const retryLimit = 15 * time.Second
 
 // lossOf is an event that makes a server lose the leases that it granted.

@@ -207,8 +207,8 @@ func (r *rules) renewed(s state, in request, out reply) (bool, state) {
 	return ok, s
 }
 
-// within reports whether the reply shows no longer lease than requested. If r.again, another
-// request of the contender may have set the lease in between.
+// within reports whether the lease in the reply is at most as long as requested. If r.again,
+// another request of the contender may have set the lease in between.
 func (r *rules) within(in request, out reply) bool {
 	if r.again {
 		return out.left <= r.longest[in.contender]+r.late+r.imprecision
@@ -251,7 +251,7 @@ func (r *rules) lostTo(s state, owner string, token uint64, ret instant) (bool, 
 }
 
 // reportedFree checks a reply that the mutex has no owner at some instant up to ret. Then the mutex
-// is free for all clients, with two exceptions. Its granter may not know yet when the lease began,
+// is free for all clients, with two exceptions. The granter may not know yet when the lease began,
 // or may still have to write the grant to the store.
 func (r *rules) reportedFree(s state, ret instant) (bool, state) {
 	if s.owner != "" && (r.relearns && !s.exact || r.presumes && s.revocable != 0) {
@@ -329,7 +329,7 @@ func (r *rules) presumed(s state, server int) bool {
 }
 
 // becomesTenure reports whether a server may still reply "acquired" for a presumed tenure. It may
-// until the windows are over, and while the granter may be unreachable.
+// do so until the windows are over, and while the granter may be unreachable.
 func (r *rules) becomesTenure(s state, server int) bool {
 	over := r.over(s, server)
 	return r.presumes && (s.now <= over || slices.ContainsFunc(r.absences, func(a absence) bool {
@@ -372,8 +372,8 @@ func (s state) freed() state {
 }
 
 // roams reports whether the contender of a request may have had a queue entry at another server.
-// The contender sent a request there, and no reply showed that it left the queue. It has acquired
-// nothing since: a grant removes all its entries.
+// That is so if the contender sent a request there and no reply showed that it left the queue. A
+// later grant removes all its entries.
 func roams(all []operation, o operation) bool {
 	return slices.ContainsFunc(all, func(p operation) bool {
 		asked := p.contender == o.contender && p.server != o.server && (p.kind == acquire || p.kind == wait) && p.call <= o.ret

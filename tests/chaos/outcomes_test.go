@@ -18,7 +18,7 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 		o.kind, o.reply = k, reply{unknown: true, ret: never}
 		add(o)
 	}
-	// The server repeats a request only after the lease of the attempt before is over.
+	// The server repeats a request only after the lease of its last attempt.
 	renews := func(o operation, k kind, times int) {
 		for range times {
 			perhaps(o, k)
@@ -87,8 +87,8 @@ func (r *rules) last(w operation) instant {
 }
 
 // signs reports whether the reply to another request may come from a hidden effect of w, which the
-// reply to w does not show. Such a reply shows a tenure that nothing else explains. Or the request
-// ended a tenure without naming it. Without such a reply, no order needs the hidden effect.
+// reply to w does not show. That reply shows a tenure that nothing else explains, or the end of a
+// tenure that it does not name. Without such a reply, no order needs the hidden effect.
 func (r *rules) signs(w operation, all []operation) bool {
 	reported := reportedTokens(w.contender, all)
 	for _, o := range all {
@@ -106,9 +106,9 @@ func (r *rules) signs(w operation, all []operation) bool {
 }
 
 // unreported reports whether w may have begun the tenure that the reply seen shows. If another
-// request, by, got a reply with the same token, w is possible only where servers presume tenures.
-// Then seen must also have come before by was sent, or, if w had ended by then, before the reply to
-// by.
+// request, by, acquired the tenure, w is possible only where servers presume tenures. Then seen
+// must have come before by was sent. If w had ended by then, it suffices that seen came before the
+// reply to by.
 func (r *rules) unreported(w, seen operation, reported map[uint64]operation) bool {
 	by, is := reported[seen.reply.token]
 	return !is || r.presumes && (seen.ret < by.call || w.ret <= by.call && seen.ret < by.ret)

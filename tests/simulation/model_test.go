@@ -74,8 +74,8 @@ type mutex struct {
 	reported   int             // index of the newest state that a client knows
 	version    int             // for WATCH: it grows with each change
 	events     []event         // expected on the onlooker's wire, in order
-	handoffs   []handoffNotice // expected on the subscribers' wires
-	// expected on the onlooker's wire on the channel of the mutex, in order
+	handoffs   []handoffNotice // notices expected on the subscribers' wires
+	// messages expected on the channel of the mutex, in order
 	broadcasts []broadcast
 	// An unexpected message on the channel of the mutex. The judge reports it after the next event,
 	// which may break another rule first.
@@ -573,9 +573,9 @@ func (mx *mutex) acquire(r *request) {
 	}
 }
 
-// disconnected applies that the server has noticed the end of a wire with a waiting request. The
-// waiter becomes a polling waiter. If the waiter has a grant without a reply, the mutex goes to the
-// next waiter.
+// disconnected is the step after the server has noticed the end of a wire with a waiting request.
+// The waiter becomes a polling waiter. If the waiter has a grant without a reply, the mutex goes to
+// the next waiter.
 func (mx *mutex) disconnected(r *request) {
 	defer mx.announce()
 	mx.elapse()
@@ -593,7 +593,7 @@ func (mx *mutex) disconnected(r *request) {
 	}
 }
 
-// closed applies that the server has closed a wire, which ends the wire's session.
+// closed is the step after the server has closed a wire. It ends the wire's session.
 func (mx *mutex) closed(k *wire) {
 	defer mx.announce()
 	mx.elapse()

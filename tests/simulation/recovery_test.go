@@ -32,7 +32,7 @@ func (w *world) audit(quiet time.Duration, reboot bool) {
 	w.takeIn()
 }
 
-// raw sends a command, and returns the last reply or push. No other client may act meanwhile.
+// raw sends a command, and returns the first reply or push. No other client may act meanwhile.
 func (w *world) raw(k *wire, words ...string) any {
 	w.lulls.rest()
 	w.takeIn()
@@ -50,8 +50,7 @@ func (w *world) raw(k *wire, words ...string) any {
 	return nil
 }
 
-// recover sets the model of a mutex to the state that the server has recovered, and judges that
-// state.
+// recover judges the state of a mutex that the server has recovered, and sets the model to it.
 func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) {
 	now := w.now()
 	before, reported := mx.states, mx.reported
@@ -123,8 +122,8 @@ func (mx *mutex) restart(t *tenure) {
 	mx.changed(true)
 }
 
-// isLeft reports in ok whether the server's record of a mutex shows the state s. near means that at
-// most the times differ.
+// isLeft reports whether the server's record of a mutex shows the state s. near means that at most
+// the times differ.
 func (w *world) isLeft(s state, found any) (ok, near bool) {
 	now := w.now()
 	if s.held == nil || s.lease.end() <= now {
