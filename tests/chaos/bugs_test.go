@@ -18,8 +18,8 @@ import (
 // searchTime limits the search for one bug. Most searches need only one window.
 const searchTime = 8 * time.Second
 
-// seeded has bugs that clients can notice. Each has a fault that provokes it, and words of the
-// judge that must find it. Each of the three judges must find at least one bug.
+// seeded has bugs that clients can notice, the fault that provokes each, and words of the judge
+// that must find it. Each of the three judges finds at least one.
 var seeded = []struct{ bug, fault, says string }{
 	{"token-reset", "server killed", "the token does not grow"},
 	{"double-grant-on-retry", "clients delayed", "in the history of server 0"},
@@ -60,8 +60,7 @@ func TestSeededBugsOfARealServerAreCaught(t *testing.T) {
 	}
 }
 
-// against starts a program as the server of the embedded engine. It returns the window that runs
-// faults against it.
+// against returns a window for an embedded server, which runs the given program.
 func against(t *testing.T, program string) *window {
 	t.Helper()
 	s := simbatest.New(t, "--data-dir", memory(t))

@@ -115,8 +115,7 @@ func (c *contender) connect() bool {
 	return true
 }
 
-// served reports whether, since the fault was healed, a client sent a request on this route and got
-// a reply.
+// served reports whether a client sent a request on this route after the fault and got a reply.
 func (c *contender) served() bool {
 	healed := c.healed.Load()
 	return !c.doubt && healed != 0 && c.routes[c.at].good.at.Load() > healed
@@ -181,7 +180,6 @@ func (c *contender) choose() (request, []any) {
 	return c.ask(acquire, 0)
 }
 
-// ask returns a request and the arguments of its command.
 func (c *contender) ask(k kind, token uint64) (request, []any) {
 	r := request{kind: k, contender: c.id, token: token, server: c.routes[c.at].server}
 	args := []any{c.mutex}

@@ -18,11 +18,9 @@ type crash struct {
 	lease time.Duration // the longest lease that a reply granted
 }
 
-// longest is the longest lease that a contender requests.
 const longest = (340 + 200 + 1500) * time.Millisecond
 
-// noteLeases raises c.lease to the longest lease among the operations. Callers pass those of all
-// mutexes, since the recovery delay depends on all.
+// noteLeases raises c.lease to the longest lease. Callers pass the operations of all mutexes.
 func (c *crash) noteLeases(all []operation) {
 	for _, o := range all {
 		if o.call < c.ended && o.owns() {
@@ -31,8 +29,8 @@ func (c *crash) noteLeases(all []operation) {
 	}
 }
 
-// checkCrash looks for an order of the operations before the crash. Then it looks for an order of
-// the operations after the crash, from any state that the crash may have left.
+// checkCrash looks for an order of the operations before the crash, and of those after it from any
+// state that the crash may have left.
 func (r *rules) checkCrash(all []operation) (porcupine.CheckResult, porcupine.LinearizationInfo) {
 	var before, behind []operation
 	for _, o := range all {

@@ -7,7 +7,6 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// fault is a failure that lasts for a while.
 type fault struct {
 	name     string
 	ofStore  bool // needs an engine with a store
@@ -96,10 +95,10 @@ var faults = []fault{
 	}},
 }
 
-// others is the spares of a fault that hits one server. It reports whether there are other servers.
+// others is the spares of a fault that hits one server.
 func others(w *world) bool { return len(w.servers) > 1 }
 
-// everyone is the spares of a fault that hits clients. They can reconnect, or use the other route.
+// everyone is the spares of a fault that hits clients, which can reconnect.
 func everyone(*world) bool { return true }
 
 func stopped(p interface {

@@ -102,16 +102,14 @@ type loss struct {
 	from, to instant
 }
 
-// absence is an interval in which a server may be unreachable or slow. If its process ended, the
-// next process keeps none of its grants.
+// absence is an interval in which a server may be unreachable or slow.
 type absence struct {
 	server   int
 	from, to instant
-	ended    bool
+	ended    bool // its process ended, and the next process keeps none of its grants
 }
 
-// parts returns the effects of a fault on the given servers, which the fault may have cut off from
-// the store.
+// parts returns the effects of a fault on servers that may be cut off from the store.
 func (g guarantees) parts(f fault, servers []int, from, healed instant) (losses []loss, absences []absence) {
 	if g.endsWith == nothing || g.endsWith == process && !f.ofServer {
 		return nil, nil

@@ -25,7 +25,6 @@ func after(at instant, d time.Duration) instant {
 	return at + int64(d)
 }
 
-// kind is what an operation does.
 type kind uint8
 
 const (

@@ -12,7 +12,6 @@ const (
 	contended = 30  // how many of these must be writes, since reads do not contend
 )
 
-// rate is the number of replies in an interval.
 type rate struct {
 	operations int
 	writes     int // replies to writes
@@ -43,8 +42,7 @@ type counter struct {
 	anew                        atomic.Bool // a request that was sent after the fault got a grant
 }
 
-// note counts an operation with a reply. healed is the instant when the fault was healed; 0 = not
-// yet.
+// note counts an operation with a reply. healed = 0 means that the fault lasts.
 func (c *counter) note(o operation, healed instant) {
 	c.operations.Add(1)
 	if o.kind.writes() {
@@ -84,8 +82,7 @@ func (c counters) since(m mark) rate {
 	}
 }
 
-// anew returns the number of mutexes that were granted to a request sent after the fault was
-// healed.
+// anew returns how many mutexes a request after the fault acquired.
 func (c counters) anew() (n int) {
 	for i := range c {
 		if c[i].anew.Load() {

@@ -14,7 +14,6 @@ import (
 
 const ms = int64(time.Millisecond)
 
-// in returns an operation that was called and returned at the given instants.
 func in(call, ret int64, q request, p reply) operation {
 	q.call, p.ret = call*ms, ret*ms
 	if q.lease == 0 && (q.kind == acquire || q.kind == wait || q.kind == guard) {
@@ -58,7 +57,7 @@ func busy(who string, token uint64) reply   { return reply{status: "busy", owner
 func goneTo(who string, token uint64) reply { return reply{status: "lost", owner: who, token: token} }
 func owned(who string, token uint64) reply  { return reply{owner: who, token: token} }
 
-// judged numbers the operations, and reports whether the judge finds an order that keeps the rules.
+// judged reports whether the judge finds an order that keeps the rules.
 func judged(t *testing.T, r *rules, all []operation) bool {
 	t.Helper()
 	for i := range all {

@@ -9,7 +9,6 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// event is a record of SIMBA.HISTORY.
 type event struct {
 	kind, owner, reason string
 	at                  int64 // Unix ms

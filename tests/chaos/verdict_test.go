@@ -12,7 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// checkTimeout limits porcupine's time for one history.
+// checkTimeout limits porcupine for one history.
 const checkTimeout = 30 * time.Second
 
 // verdict is what the judges found in the histories of a window.

@@ -38,7 +38,6 @@ type program interface {
 	Log() string
 }
 
-// route is a link from clients to a server.
 type route struct {
 	*stores.Link
 	server int
@@ -47,8 +46,8 @@ type route struct {
 
 // open starts an engine: two servers that share a store, or one server of an engine without a
 // store. Clients always have two routes, so a network fault leaves one of them. A store with
-// failover gets a third server, to which clients send only reads. That server gets no refused write
-// that would show it the change of the primary.
+// failover gets a third server, to which clients send only reads: no refused write shows it the
+// change of the primary.
 func open(t *testing.T, engine string) *world {
 	t.Helper()
 	w := &world{engine: engine, rules: documented[engine]}

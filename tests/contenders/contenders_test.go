@@ -31,7 +31,6 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// connect returns a new go-redis client.
 func connect(t testing.TB, addr string) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})

@@ -165,7 +165,6 @@ func (f *fleet) owner() *contender {
 	return nil
 }
 
-// waits waits until the contender is in the queue.
 func (f *fleet) waits(contender string) {
 	f.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -182,7 +181,6 @@ func (f *fleet) waits(contender string) {
 	f.t.Fatalf("%s is not in the queue of %s", contender, f.mutex)
 }
 
-// ask returns the present tenure at the server.
 func (f *fleet) ask() (owner string, o tenureEnd) {
 	f.t.Helper()
 	r, err := simbatest.ToRecord(f.rdb.Do(f.t.Context(), "simba.owner", f.mutex).Result())

@@ -84,7 +84,6 @@ type asker struct {
 	served, refused atomic.Int64 // good replies, or messages of a subscriber; error replies
 }
 
-// crowd has all clients of a server.
 type crowd struct {
 	askers, waiters []*asker
 	listener        *asker

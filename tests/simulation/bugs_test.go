@@ -77,7 +77,6 @@ func TestEachBugHasARuleAndEachRuleABug(t *testing.T) {
 	}
 }
 
-// mostSeeds limits the runs that search for one bug.
 const mostSeeds = 1000
 
 // firstViolation matches the failure text of TestSimulation. Its groups are the seed, and the rule

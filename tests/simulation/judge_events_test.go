@@ -117,7 +117,6 @@ func (n notice) String() string {
 	return fmt.Sprintf("%d %s %s %s %d %q at %d", n.Seq, n.Mutex, n.Event, n.Owner, n.Token, n.Reason, n.At)
 }
 
-// judgeEvent judges a message on a channel of events.
 func (w *world) judgeEvent(channel, payload string, at time.Duration) {
 	var n notice
 	if err := json.Unmarshal([]byte(payload), &n); err != nil || channel != "simba-events:{"+n.Mutex+"}" {

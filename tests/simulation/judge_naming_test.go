@@ -5,7 +5,6 @@ import (
 	"time"
 )
 
-// lateRule returns the rule that a late reply breaks.
 func (w *world) lateRule(r *request) string {
 	if r.wait && r.due.status == "acquired" {
 		return ruleWakeup
@@ -21,7 +20,6 @@ func (w *world) closedRule(t time.Duration) string {
 	return ruleLiveness
 }
 
-// missedRule returns the rule that a missing event breaks.
 func (w *world) missedRule(mx *mutex, e event) string {
 	switch {
 	case e.kind == "expired":
@@ -115,7 +113,6 @@ func (w *world) asks(mx *mutex, who string, kind reqKind) bool {
 	})
 }
 
-// statusRule returns the rule that a wrong status breaks.
 func (w *world) statusRule(r *request, got string) string {
 	mx := r.mx
 	var held *tenure

@@ -32,7 +32,6 @@ func (w *world) bind(mx *mutex, t *tenure, token uint64) bool {
 	return true
 }
 
-// judgeReply compares a reply with the expected outcome.
 func (w *world) judgeReply(r *request, at time.Duration) {
 	last := r.got[len(r.got)-1]
 	if e, ok := last.(respError); ok {
@@ -129,7 +128,6 @@ func left(end, now time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// judgeOutcome judges the reply to ACQUIRE or GUARD.
 func (w *world) judgeOutcome(r *request, rec simbatest.Record, at time.Duration) {
 	d := r.due
 	s := d.record

@@ -25,7 +25,6 @@ type tenure struct {
 	windows
 }
 
-// windows are the two windows of a lease.
 type windows struct {
 	start           time.Duration
 	wall            int64 // the start, in Unix milliseconds
@@ -35,7 +34,6 @@ type windows struct {
 func (w windows) ttlEnd() time.Duration { return w.start + w.ttl }
 func (w windows) end() time.Duration    { return w.start + w.ttl + w.transition }
 
-// entry is the queue entry of a contender.
 type entry struct {
 	who             string
 	order           int      // number of its arrival among all at the mutex
@@ -50,7 +48,6 @@ type entry struct {
 	missed *outcome
 }
 
-// state is a past or present state of a mutex.
 type state struct {
 	at     time.Duration
 	held   *tenure // nil = free
@@ -95,7 +92,6 @@ type broadcast struct {
 	maybe   bool // not required: a request of the same instant may have taken the mutex first
 }
 
-// event is an event that the server must publish.
 type event struct {
 	at        time.Duration
 	wall      int64
@@ -114,7 +110,6 @@ type handoffNotice struct {
 	state int // index of the mutex's state that the notice reports
 }
 
-// model has all mutexes of a server.
 type model struct {
 	w         *world
 	now       time.Duration
@@ -603,7 +598,6 @@ func (mx *mutex) closed(k *wire) {
 	}
 }
 
-// outcome is the expected reply to a request.
 type outcome struct {
 	at     time.Duration
 	status string

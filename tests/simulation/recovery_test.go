@@ -193,7 +193,6 @@ func (w *world) finish() {
 	w.sleep(time.Second)
 }
 
-// deadline returns the next instant at which any mutex changes without a request.
 func (m *model) deadline() (d time.Duration, ok bool) {
 	for _, mx := range m.mutexes {
 		if at, is := mx.deadline(); is && (!ok || at < d) {

@@ -51,7 +51,6 @@ type request struct {
 	due  *outcome // the expected outcome; nil = the request still waits
 }
 
-// name returns the kind of the request, for the counts and the log.
 func (r *request) name() string {
 	name := reqNames[r.kind]
 	switch {
@@ -88,7 +87,6 @@ func (r *request) String() string {
 	return s
 }
 
-// again returns a copy of the request for a retry.
 func (r *request) again() *request {
 	return &request{kind: r.kind, mx: r.mx, who: r.who, ttl: r.ttl, transition: r.transition,
 		wait: r.wait, limit: r.limit, noQueue: r.noQueue, session: r.session, token: r.token, reason: r.reason}
@@ -167,7 +165,6 @@ func (r *request) withToken(words []string) []string {
 	return words
 }
 
-// missing returns the number of replies that have not arrived.
 func (r *request) missing() int {
 	_, n := r.encode()
 	return n - len(r.got)

@@ -39,7 +39,6 @@ const (
 	ruleReplies = "replies"
 )
 
-// violation is a rule that a run has broken.
 type violation struct {
 	Rule string // one of the constants above
 	What string // what happened, with its virtual instant

@@ -137,7 +137,6 @@ func (k *wire) idle() bool {
 	return len(k.pending) == 0 && k.halfOf == nil && !k.gone && !k.hungUp && k.pause() == nil
 }
 
-// act lets a client do something, depending on the state of its connection.
 func (w *world) act(c *client) {
 	k := w.connection(c)
 	switch {
@@ -161,7 +160,6 @@ func (w *world) act(c *client) {
 	}
 }
 
-// actWaiting lets a client do something while it waits for a reply.
 func (w *world) actWaiting(c *client, k *wire) {
 	switch n := w.rng.IntN(100); {
 	case n < 12:
@@ -232,7 +230,6 @@ func (w *world) noticesUnderWay(k *wire) bool {
 	return false
 }
 
-// actIdle lets a client do something while it waits for no reply.
 func (w *world) actIdle(c *client, k *wire) {
 	mx := w.model.mutexes[w.rng.IntN(w.mutexes)]
 	switch n := w.rng.IntN(100); {
@@ -347,7 +344,6 @@ func (w *world) transition() time.Duration {
 	return time.Duration(1+w.rng.IntN(10_000)) * time.Millisecond
 }
 
-// setWallClock moves the wall clock by a random time, forward or back.
 func (w *world) setWallClock() {
 	by := time.Duration(1 + w.rng.IntN(int(pick(w.rng, 10*time.Millisecond, time.Second, time.Minute, 5*time.Hour))))
 	if w.rng.IntN(2) == 0 {

@@ -143,7 +143,6 @@ func TestEveryKindOfFaultHappens(t *testing.T) {
 	}
 }
 
-// judgeRun fails the test if the run broke a rule.
 func judgeRun(t *testing.T, r *report) {
 	t.Helper()
 	if len(r.violations) > 0 {

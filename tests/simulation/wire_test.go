@@ -33,7 +33,6 @@ const (
 	died                    // the store has failed; wire is nil
 )
 
-// inbox collects happenings while the schedule sleeps.
 type inbox struct {
 	mu   sync.Mutex
 	list []happening
@@ -188,7 +187,6 @@ type (
 	push      []any
 )
 
-// parser splits received bytes into values.
 type parser struct{ in []byte }
 
 var errShort = errors.New("incomplete value")
@@ -283,7 +281,6 @@ func record(v any) simbatest.Record {
 	return r
 }
 
-// command encodes a request.
 func command(words ...string) []byte {
 	b := []byte("*" + strconv.Itoa(len(words)) + "\r\n")
 	for _, s := range words {

@@ -99,7 +99,6 @@ type world struct {
 	fatal    atomic.Int64 // when the store called persist.Options.Fatal; 0 = never
 }
 
-// client is a contender and its connections.
 type client struct {
 	name       string
 	proto      int
@@ -153,7 +152,6 @@ func (w *world) wallMillis() int64 {
 	return w.start.Add(w.model.now).Add(time.Duration(w.wall.Load())).UnixMilli()
 }
 
-// line is a line of the log.
 type line struct {
 	at   time.Duration
 	wire int    // 0 = the line is about no wire
