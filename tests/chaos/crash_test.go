@@ -142,7 +142,7 @@ func TestACrashUndoesOnlyTheLastReplies(t *testing.T) {
 	late := long(in(980, 990, acquires("a"), granted("a", 1)))  // perhaps not durable
 	released := in(985, 990, releases("a", 1), yes)
 	taken := long(in(991, 999, acquires("b"), granted("b", 2)))
-	shortened := in(985, 990, guards("a", 1), renewed("a", 1)) // until 1,085 to 1,090 ms
+	shortened := in(985, 990, guards("a", 1), renewed("a", 1)) // its lease ends by 1,090 ms
 	inFlight := lost(995, request{kind: acquire, contender: "a", lease: lease})
 	for name, c := range map[string]struct {
 		all []operation

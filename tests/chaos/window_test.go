@@ -89,7 +89,7 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 		asleep := now()
 		time.Sleep(calm)
 		if time.Duration(now()-asleep) < calm+writeDelay/2 {
-			break // else the machine stood still for a while, and the servers with it
+			break // otherwise the machine stood still, and the servers with it
 		}
 	}
 

@@ -32,8 +32,7 @@ func main() {
 }
 `
 
-// The go.sum of a program that imports the client's packages names the modules of go-redis, and no
-// module of the server.
+// A program that imports the client's packages must not need modules of the server.
 func TestAProgramNeedsOnlyTheModulesOfTheClient(t *testing.T) {
 	source, err := filepath.Abs("../../client")
 	must(t, err)

@@ -199,7 +199,7 @@ func TestRandomCallsLeaveNothing(t *testing.T) {
 	}
 }
 
-// The client must log a loss during Unlock, but must not take Unlock itself for a loss.
+// The client must log a loss during Unlock, but no loss because of Unlock.
 func TestUnlockDoesNotLogALoss(t *testing.T) {
 	addr, e := realServer(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})

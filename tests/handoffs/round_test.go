@@ -78,7 +78,7 @@ func (r *round) run() (took []time.Duration) {
 }
 
 // queueUp queues all waiters. The first waiter, which may be a dead one, queues before all others.
-// These queue in any order.
+// The others queue in any order.
 func (r *round) queueUp() bool {
 	n := 1 + r.rng.IntN(mostWaiters)
 	mortality := r.rng.IntN(90)
