@@ -6,11 +6,12 @@ import (
 	"sync"
 )
 
-// run is one run of a contender or an observer, from its start until nothing of it is left.
+// run is one run of a contender or an observer. It is gone when none of its callbacks and requests
+// is in progress any more.
 type run struct {
 	stop func()        // begins to stop and does not wait; it may be called repeatedly
-	quit chan struct{} // stop closes it
-	gone chan struct{} // closed when nothing of the run is left
+	quit chan struct{} // closed when stop is called
+	gone chan struct{} // closed when the run is gone
 	done chan struct{} // closed right after gone, or earlier if the release exceeds Timeout
 	err  error         // the error of Stop; read it when done is closed
 
@@ -39,10 +40,9 @@ func (r *run) context(base context.Context) context.Context {
 	return context.WithValue(context.WithoutCancel(base), runKey{r}, true)
 }
 
-// stopping reports whether stop was called.
 func (r *run) stopping() bool { return isClosed(r.quit) }
 
-// over reports whether nothing of the run is left. A nil run was never started.
+// over reports whether the run is gone. A nil run was never started.
 func (r *run) over() bool { return r == nil || isClosed(r.gone) }
 
 func isClosed(c <-chan struct{}) bool {
@@ -77,8 +77,8 @@ func (r *run) end(ctx context.Context, what string) error {
 	return nil
 }
 
-// waitDone waits until the run is done, and stops it when ctx ends. what is the name of the run in
-// the error.
+// waitDone waits until the run is done, and stops it when ctx ends. what names the run in the
+// error.
 func (r *run) waitDone(ctx context.Context, c *Client, what string) error {
 	select {
 	case <-ctx.Done():

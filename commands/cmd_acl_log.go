@@ -2,7 +2,6 @@ package commands
 
 import (
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -116,14 +115,8 @@ func (c *client) aclLogShow(args [][]byte) error {
 		c.writeField("object", e.object)
 		c.writeField("username", e.user)
 		c.w.BulkString("age-seconds")
-		c.w.Double(milliseconds(now.Sub(e.at)))
+		c.w.Double(float64(now.Sub(e.at).Round(time.Millisecond).Milliseconds()) / 1000)
 		c.writeField("client-info", e.client)
 	}
 	return nil
-}
-
-// milliseconds returns d in seconds, rounded to milliseconds.
-func milliseconds(d time.Duration) float64 {
-	s, _ := strconv.ParseFloat(strconv.FormatFloat(d.Seconds(), 'f', 3, 64), 64)
-	return s
 }

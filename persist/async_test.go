@@ -10,8 +10,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// openPrimed opens an Async store whose token reserve and longest lease on disk suffice for the
-// changes of put. So put needs no fsync.
+// openPrimed opens an Async store whose floors on disk cover the changes of put. So put needs no
+// fsync.
 func openPrimed(t *testing.T, o Options) *Store {
 	t.Helper()
 	s, _ := openClosed(t, o)
@@ -63,13 +63,13 @@ func TestAsyncSyncsInTheBackground(t *testing.T) {
 
 		s, r := mustOpen(t, testOptions(t, clone, Async))
 		if got := leasesOf(t, r); len(got) != 2 {
-			t.Errorf("leases %v, want also the lease that the background fsync made durable", got)
+			t.Errorf("recovered leases %v, want also the lease of the background fsync", got)
 		}
 		mustClose(t, s)
 	})
 }
 
-// checkMustSync checks that the store does not acknowledge the change before an fsync.
+// checkMustSync checks that the store does not commit the change before an fsync.
 func checkMustSync(t *testing.T, s *Store, gate *syncGate, ch simba.Change) {
 	t.Helper()
 	s.Append(ch)
@@ -129,7 +129,7 @@ func TestTheFirstAsyncLeaseWaits(t *testing.T) {
 	checkMustSync(t, s, gate, put(1, "m"))
 }
 
-// crash returns the file system as a loss of power leaves it: without unsynced data.
+// crash returns the file system without unsynced data, as after a loss of power.
 func crash(fsys *vfs.MemFS) *vfs.MemFS { return fsys.CrashClone(vfs.CrashCloneCfg{}) }
 
 func TestRecoveryDelayCoversTheLongestLeaseThatMayBeLost(t *testing.T) {
@@ -195,8 +195,8 @@ func TestACrashDuringTheRecoveryDelayBeginsItAnew(t *testing.T) {
 	}
 }
 
-// During the recovery delay, a recovered owner may renew with a longer lease than any before. Then
-// the delay after the next crash must be longer, too.
+// During the recovery delay, an owner renews with a longer lease than any before. Then the delay
+// after the next crash must be longer, too.
 func TestALongerLeaseDuringTheRecoveryDelayMakesTheNextOneLonger(t *testing.T) {
 	fsys := crashedAsync(t)
 	s, r := openClosed(t, testOptions(t, fsys, Async))
@@ -205,7 +205,7 @@ func TestALongerLeaseDuringTheRecoveryDelayMakesTheNextOneLonger(t *testing.T) {
 	s.Append(ch)
 	mustCommit(t, s, ch.Seq)
 	if _, r := openClosed(t, testOptions(t, crash(fsys), Async)); r.Delay < time.Hour {
-		t.Errorf("Delay = %v after a lease of an hour", r.Delay)
+		t.Errorf("Delay = %v after a lease of an hour, want an hour at least", r.Delay)
 	}
 }
 

@@ -22,23 +22,21 @@ import (
 //	end      an empty key
 //	sum      SHA-256 of all bytes before
 //
-// The rows have versions of their own. The meta row is among them, so the stream has the id of the
-// store and the floors of Seq and of tokens.
+// The rows have versions of their own. One of them is the meta row.
 const (
 	backupMagic  = "simba-resp backup\n"
 	backupFormat = 1
 )
 
-// backupPart is how many bytes of a backup Next returns at most.
 const backupPart = 1 << 20
 
-// ErrBackupRuns is returned by Store.Backup while another Backup of the store is open.
+// ErrBackupRuns is returned by Store.Backup while another backup of the store is open.
 var ErrBackupRuns = errors.New("another backup is running")
 
-// Backup is a consistent copy of a store at one moment, as a stream of bytes. The store goes on
-// meanwhile. Until Close, Pebble keeps the files that it had at that moment.
+// Backup is a consistent copy of a store at one moment, as a stream of bytes. Until Close, Pebble
+// keeps the files of that moment.
 //
-// Its methods may be called concurrently with each other and with those of the store.
+// Its methods are safe for concurrent use.
 type Backup struct {
 	store *Store
 
@@ -54,15 +52,15 @@ type Backup struct {
 // backups is the open backup of a store. There is one at most, so the files that Pebble keeps for
 // it take no more space than one copy of the rows.
 type backups struct {
-	mu     sync.Mutex // protects the fields below; held while a backup begins
+	mu     sync.Mutex // protects the fields below; also held while a backup begins
 	open   *Backup
 	closed bool // the store's files are closed, or about to be
 }
 
-// Backup begins a backup. It has every change that was appended before the call. It first advances
-// the checkpoint. Neither the engine nor a commit waits for that. The caller must Close it; Close
-// of the store does that too. Backup returns ErrBackupRuns while another one is open, and
-// simba.ErrStopped when the store is closed.
+// Backup begins a backup, which has every change that was appended before the call. Backup first
+// advances the checkpoint. Neither the engine nor a commit waits for that. The caller must close
+// the backup; Close of the store closes it too. Backup returns ErrBackupRuns while another backup
+// is open, and simba.ErrStopped when the store is closed.
 func (s *Store) Backup() (*Backup, error) {
 	s.backups.mu.Lock()
 	defer s.backups.mu.Unlock()
@@ -119,8 +117,8 @@ func (b *Backup) Next() ([]byte, error) {
 	return part, nil
 }
 
-// fill adds rows to b.next until they are enough for Next. After the last row it adds the end of
-// the stream.
+// fill adds rows to b.next until Next has enough bytes. After the last row it adds the end of the
+// stream.
 func (b *Backup) fill() error {
 	if b.rows == nil {
 		return simba.ErrStopped
@@ -151,13 +149,12 @@ func (b *Backup) fill() error {
 	return nil
 }
 
-// add adds bytes to the stream and to its sum.
 func (b *Backup) add(p []byte) {
 	b.next = append(b.next, p...)
 	b.sum.Write(p)
 }
 
-// Close ends the backup, whether it was read to its end or not. It is idempotent.
+// Close ends the backup. It is idempotent.
 func (b *Backup) Close() error {
 	err := b.close()
 	b.store.backups.mu.Lock()
@@ -179,7 +176,7 @@ func (b *Backup) close() error {
 	return pebbleError(err)
 }
 
-// end closes the open backup, and lets no other begin.
+// end closes the open backup, and prevents others.
 func (b *backups) end() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

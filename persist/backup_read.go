@@ -24,21 +24,21 @@ var errNoBackup = errors.New("not a backup of simba-resp")
 type BackupInfo struct {
 	Store  string    // id of the store, in hexadecimal
 	Taken  time.Time // by the server's wall clock, in milliseconds
-	Seq    simba.Seq // no client had seen a larger one
-	Token  uint64    // the same for tokens
+	Seq    simba.Seq // no client of the server had seen a larger one
+	Token  uint64    // no client of the server had seen a larger one
 	Leases int
 	Events int
 	Size   int64 // bytes
 
-	// Longest is the longest lease, ttl and transition, among those that a contender can ask for.
-	// LongestOf is its mutex. Only lock keys can have longer leases: Others is how many do.
+	// Longest is TTL + transition of the longest lease that a contender can ask for. LongestOf is
+	// its mutex. Only lock keys can have longer leases: Others counts these.
 	Longest   time.Duration
 	LongestOf string
 	Others    int
 }
 
-// ReadBackup checks the backup in a file and describes it. It reads the whole file. Its errors name
-// the file, and match ErrCorrupt or ErrNewer if that is the reason. FS nil means the operating
+// ReadBackup checks the whole backup in a file and describes it. Its errors name the file, and
+// match ErrCorrupt or ErrNewer if that is the reason. If fsys is nil, the file is the operating
 // system's.
 func ReadBackup(fsys vfs.FS, path string) (*BackupInfo, error) {
 	f, err := openBackup(fsys, path)
@@ -57,7 +57,6 @@ type backupFile struct {
 	meta meta
 }
 
-// openBackup opens the backup in a file and checks all of it.
 func openBackup(fsys vfs.FS, path string) (*backupFile, error) {
 	if fsys == nil {
 		fsys = vfs.Default
@@ -74,7 +73,6 @@ func openBackup(fsys vfs.FS, path string) (*backupFile, error) {
 	return f, nil
 }
 
-// error adds the name of the file to an error.
 func (f *backupFile) error(err error) error {
 	switch {
 	case err == nil:
@@ -98,7 +96,7 @@ func (f *backupFile) check() error {
 	return f.rows(func(key, value []byte) error { return f.error(sortError(f.describe(key, value))) })
 }
 
-// checkSum checks the beginning and the sum of the file. It returns the file's size.
+// checkSum checks the beginning and the sum of the file, and returns its size.
 func (f *backupFile) checkSum() (size int64, err error) {
 	stat, err := f.Stat()
 	if err != nil {
@@ -133,8 +131,7 @@ func (f *backupFile) checkSum() (size int64, err error) {
 	return size, nil
 }
 
-// rows calls do for each row, up to its first error. The key and the value are valid until do
-// returns.
+// rows calls do for each row, up to its first error. Key and value are valid until do returns.
 func (f *backupFile) rows(do func(key, value []byte) error) error {
 	left := f.info.Size - sha256.Size
 	r := &backupReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, left), 256<<10), left: left}
@@ -166,7 +163,6 @@ func (f *backupFile) rows(do func(key, value []byte) error) error {
 	return f.error(r.err)
 }
 
-// describe adds a row to the description.
 func (f *backupFile) describe(key, value []byte) error {
 	i := f.info
 	switch {
@@ -244,7 +240,7 @@ func (r *backupReader) skip(n int) {
 	r.fail(err)
 }
 
-// bytes reads bytes behind their length, with the memory of buf.
+// bytes reads a length and as many bytes, into the memory of buf.
 func (r *backupReader) bytes(buf *[]byte) []byte {
 	n := r.uvarint()
 	if r.err != nil {
@@ -264,8 +260,8 @@ func (r *backupReader) bytes(buf *[]byte) []byte {
 	return b
 }
 
-// fail notes an error. The sum of the bytes is right. So if the bytes end in the middle of a row,
-// the disk has not damaged them: they were never a backup.
+// fail notes an error. The sum of the bytes is right, so the disk has not damaged them. If they end
+// in the middle of a row, they were never a backup.
 func (r *backupReader) fail(err error) {
 	switch {
 	case err == nil || r.err != nil:

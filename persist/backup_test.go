@@ -16,7 +16,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// readAll reads a backup to its end and closes it.
 func readAll(t testing.TB, b *Backup) []byte {
 	t.Helper()
 	var all []byte
@@ -29,7 +28,7 @@ func readAll(t testing.TB, b *Backup) []byte {
 			t.Fatal(err)
 		}
 		if len(part) == 0 || len(part) > backupPart {
-			t.Fatalf("a part has %d bytes", len(part))
+			t.Fatalf("Next returns %d bytes, want at most 1 MiB", len(part))
 		}
 		all = append(all, part...)
 	}
@@ -48,8 +47,7 @@ func mustBackup(t testing.TB, s *Store) *Backup {
 	return b
 }
 
-// restored restores a backup with the given content, and opens the store. The store is closed when
-// the test ends.
+// restored restores a backup with this content, and opens the store until the test ends.
 func restored(t testing.TB, content []byte, o RestoreOptions) (*Restored, *Recovered) {
 	t.Helper()
 	fsys := vfs.NewMem()
@@ -73,7 +71,7 @@ func writeBackup(t testing.TB, fsys vfs.FS, content []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.Write(bytes.Clone(content)) // with the race detector, Pebble overwrites it
+	_, err = f.Write(bytes.Clone(content)) // with the race detector, Pebble overwrites its argument
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +79,8 @@ func writeBackup(t testing.TB, fsys vfs.FS, content []byte) {
 
 func namesOf(leases map[string]simba.Lease) []string { return slices.Sorted(maps.Keys(leases)) }
 
-// While the backup is read, further changes fill many segments. So Pebble replaces and compacts the
-// rows that the backup reads.
+// While the test reads the backup, further changes fill many segments. So Pebble replaces and
+// compacts the files that the backup reads.
 func TestABackupHasAllChangesBeforeItAndNoLaterOne(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -97,7 +95,7 @@ func TestABackupHasAllChangesBeforeItAndNoLaterOne(t *testing.T) {
 			}
 			mustCommit(t, s, seq)
 			next(del, "m0007")
-			next(put, "last") // in async this change is acknowledged without an fsync
+			next(put, "last") // in Async, this change is committed without an fsync
 
 			b := mustBackup(t, s)
 			for range 5 {
@@ -137,7 +135,7 @@ func TestABackupOfLargeLeasesComesInPartsOfOneMiB(t *testing.T) {
 	_, r := restored(t, content, RestoreOptions{OwnersStopped: true})
 	leases := leasesOf(t, r)
 	if len(leases) != 3 || len(content) < 6<<20 {
-		t.Fatalf("%d bytes with the leases %q", len(content), namesOf(leases))
+		t.Fatalf("the backup has %d bytes with the leases %q, want 3 leases in 6 MiB", len(content), namesOf(leases))
 	}
 	for mutex, l := range leases {
 		if want := large(1, mutex, 2<<20).Lease.Fields; !slices.Equal(l.Fields, want) {
@@ -150,15 +148,15 @@ func TestOneBackupRunsAtATime(t *testing.T) {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	first := mustBackup(t, s)
 	if _, err := s.Backup(); !errors.Is(err, ErrBackupRuns) {
-		t.Errorf("a second Backup: %v, want ErrBackupRuns", err)
+		t.Errorf("a second Backup returns %v, want ErrBackupRuns", err)
 	}
 	for range 2 {
 		if err := first.Close(); err != nil {
-			t.Errorf("Close: %v", err)
+			t.Errorf("Close of the backup: %v", err)
 		}
 	}
 	if _, err := first.Next(); !errors.Is(err, simba.ErrStopped) {
-		t.Errorf("Next after Close: %v", err)
+		t.Errorf("Next after Close returns %v, want ErrStopped", err)
 	}
 	readAll(t, mustBackup(t, s))
 }
@@ -169,17 +167,17 @@ func TestCloseOfTheStoreEndsItsBackup(t *testing.T) {
 	b := mustBackup(t, s)
 	mustClose(t, s)
 	if _, err := b.Next(); !errors.Is(err, simba.ErrStopped) {
-		t.Errorf("Next: %v, want ErrStopped", err)
+		t.Errorf("Next after Close of the store returns %v, want ErrStopped", err)
 	}
 	if err := b.Close(); err != nil {
-		t.Errorf("Close: %v", err)
+		t.Errorf("Close of the backup: %v", err)
 	}
 	if _, err := s.Backup(); !errors.Is(err, simba.ErrStopped) {
-		t.Errorf("Backup: %v, want ErrStopped", err)
+		t.Errorf("Backup after Close of the store returns %v, want ErrStopped", err)
 	}
 }
 
-// smallBackup returns the content of a backup with a few leases and events.
+// smallBackup returns a backup of one lease and three events.
 func smallBackup(t testing.TB) []byte {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	s.Append(put(1, "a"))
@@ -196,7 +194,7 @@ func TestABackupWithAnyByteChangedOrAnyEndMissingIsRefused(t *testing.T) {
 		writeBackup(t, fsys, damaged)
 		_, err := ReadBackup(fsys, "backup")
 		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, errNoBackup) || !bytes.Contains([]byte(err.Error()), []byte("backup backup is ")) {
-			t.Errorf("%s: the error is %v, want ErrCorrupt or errNoBackup that names the backup", what, err)
+			t.Errorf("%s: ReadBackup returns %v, want ErrCorrupt or errNoBackup that names the backup", what, err)
 		}
 		o := RestoreOptions{FS: fsys, From: "backup", Dir: "data", OwnersStopped: true}
 		if _, err := Restore(t.Context(), o); err == nil {
@@ -220,7 +218,7 @@ func TestABackupWithAnyByteChangedOrAnyEndMissingIsRefused(t *testing.T) {
 func TestABackupOfANewerFormatIsRefused(t *testing.T) {
 	fsys := vfs.NewMem()
 	content := smallBackup(t)
-	// A row has the key, the length of the value, and the value. The value begins with its version.
+	// A row is the key, the length of the value, and the value, which begins with its version.
 	row := bytes.Index(content, []byte{2, 'l', 'b'})
 	for what, change := range map[string]struct {
 		at      int

@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// BenchmarkCommit measures grants that several clients append and commit at a time, on disk.
+// BenchmarkCommit measures grants on disk, which several clients append and commit at a time.
 func BenchmarkCommit(b *testing.B) {
 	for _, mode := range []Mode{Always, Async} {
 		for _, clients := range []int{1, 16, 64} {
@@ -79,7 +79,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkRecovery measures how long it takes to open a store with a million leases, and to read
+// BenchmarkRecovery measures how long a store with a million leases takes to open, and to read
 // them.
 func BenchmarkRecovery(b *testing.B) {
 	o := diskOptions(b)
@@ -111,7 +111,7 @@ func BenchmarkRecovery(b *testing.B) {
 			n++
 		}
 		if n != leases {
-			b.Fatalf("the store has %d leases", n)
+			b.Fatalf("Open recovered %d leases", n)
 		}
 		mustClose(b, s)
 	}
@@ -119,8 +119,7 @@ func BenchmarkRecovery(b *testing.B) {
 	b.ReportMetric(float64(diskBytes(b, o.Dir))/leases, "diskB/lease")
 }
 
-// BenchmarkShortLocks acquires and releases different mutexes, and reports how many bytes stay on
-// disk.
+// BenchmarkShortLocks acquires and releases different mutexes, and reports the bytes on disk.
 func BenchmarkShortLocks(b *testing.B) {
 	o := diskOptions(b)
 	o.SegmentSize = 0
@@ -139,7 +138,7 @@ func BenchmarkShortLocks(b *testing.B) {
 	start := time.Now()
 	s, r := mustOpen(b, o)
 	for l, err := range r.Leases {
-		b.Errorf("a released lease is left: %v, %v", l, err)
+		b.Errorf("Open recovered the released lease %v, %v", l, err)
 	}
 	b.ReportMetric(time.Since(start).Seconds(), "s/open")
 	mustClose(b, s)
@@ -152,7 +151,7 @@ func diskBytes(b *testing.B, dir string) (n int64) {
 		b.Fatal(err)
 	}
 	for _, name := range names {
-		if info, err := os.Stat(name); err == nil { // a compaction may remove it
+		if info, err := os.Stat(name); err == nil { // a compaction may have removed the file
 			n += info.Size()
 		}
 	}

@@ -12,10 +12,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// MachineBoot returns the boot that the machine is in. Its ID is the kernel's boot_id (random(4))
-// and the offset of the process's time namespace (time_namespaces(7)). Its clock is CLOCK_BOOTTIME
-// (clock_gettime(2)). If the ID cannot be read, for example without /proc, it is empty. The clock
-// includes the time that the machine slept in any case.
+// MachineBoot returns the current boot of the machine. Its ID is the kernel's boot_id (random(4))
+// and the offset of the process's time namespace (time_namespaces(7)). If they cannot be read, for
+// example without /proc, the ID is empty. The clock is CLOCK_BOOTTIME (clock_gettime(2)).
 func MachineBoot() Boot {
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, new(unix.Timespec)); err != nil {
 		return unknownBoot(err)
@@ -38,13 +37,13 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(id)) + " boottime " + offset, nil
 }
 
-// bootOffset returns by how much the time namespace shifts CLOCK_BOOTTIME, as
-// the kernel writes it: "1000000 0", in seconds and nanoseconds.
+// bootOffset returns by how much the time namespace shifts CLOCK_BOOTTIME, in the kernel's words:
+// "1000000 0", in seconds and nanoseconds.
 func bootOffset() (string, error) {
 	text, err := os.ReadFile("/proc/self/timens_offsets")
 	if errors.Is(err, fs.ErrNotExist) {
-		// A kernel without time namespaces has no such file, and no offset either. A /proc that
-		// does not show this process at all proves nothing.
+		// A kernel without time namespaces has no such file, and no offset. But if /proc does not
+		// show this process at all, the missing file proves nothing.
 		if _, err := os.Stat("/proc/self/ns"); err != nil {
 			return "", err
 		}
@@ -53,8 +52,7 @@ func bootOffset() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The file is about the namespace of the process's children. The process itself may be in
-	// another one.
+	// The file is about the namespace of the process's children. The process may be in another one.
 	own, err := os.Readlink("/proc/self/ns/time")
 	if err != nil {
 		return "", err
@@ -74,8 +72,8 @@ func parseBootOffset(text string) (string, error) {
 	return "", fmt.Errorf("no offset of boottime in /proc/self/timens_offsets: %q", text)
 }
 
-// bootTime reads CLOCK_BOOTTIME itself. Go's monotonic clock stands still while the machine
-// sleeps. The next process would find the stored instants too old by that.
+// bootTime reads CLOCK_BOOTTIME. Go's monotonic clock stands still while the machine sleeps. If the
+// stored instants missed that sleep, the next process would take leases for older than they are.
 func bootTime() simba.Instant {
 	var ts unix.Timespec
 	// The call fails only if the clock does not exist. MachineBoot has checked that.

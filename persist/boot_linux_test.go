@@ -13,16 +13,16 @@ func TestTheOffsetOfTheBootClockIsPartOfTheBootsID(t *testing.T) {
 		"boottime            7         8\nsomething new      1         2\n":  "7 8",
 	} {
 		if got, err := parseBootOffset(text); got != want || err != nil {
-			t.Errorf("the boot offset of %q is %q, %v, want %q", text, got, err, want)
+			t.Errorf("parseBootOffset(%q) = %q, %v, want %q", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "monotonic 0 0\n", "boottime 7\n"} {
 		if got, err := parseBootOffset(text); err == nil {
-			t.Errorf("%q: %q, want an error", text, got)
+			t.Errorf("parseBootOffset(%q) = %q, want an error", text, got)
 		}
 	}
 	boot := MachineBoot()
 	if id, offset, ok := strings.Cut(boot.ID, " boottime "); !ok || len(id) != 36 || offset == "" {
-		t.Errorf("the boot is %q (%v), want the kernel's id with the offset", boot.ID, boot.Unknown)
+		t.Errorf("MachineBoot has the ID %q (%v), want the kernel's id with the offset", boot.ID, boot.Unknown)
 	}
 }

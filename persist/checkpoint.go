@@ -9,27 +9,27 @@ import (
 	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
-// maxBehind bounds the bytes of the full segments that the checkpoint lacks, in units of a
-// segment's size. Above it, the writer waits. So the journal has two full segments, one that is
-// written, and a spare.
+// maxBehind bounds the full segments that are not in the checkpoint, in units of a segment's size.
+// Above it, the writer waits. So the journal has at most two full segments, one that is written,
+// and a spare.
 const maxBehind = 1
 
 // computePatience bounds the time between two operations of a checkpoint, in units of
 // Options.CommitTimeout. In that time a checkpoint reads and sorts at most 256 MiB of records.
 const computePatience = 6
 
-// checkpoint is what the records up to an index add up to, as rows in Pebble. Recovery and the
-// checkpointer use it, one after the other.
+// checkpoint is the state after all records up to an index, as rows in Pebble. First recovery uses
+// it, then the checkpointer.
 //
 // Pebble keeps its batches in order, and each has the meta row with its index. So after any crash
-// the rows are a checkpoint with its exact index.
+// the rows are the state at exactly that index.
 type checkpoint struct {
 	db      *pebble.DB
-	meta    meta // of the records written or added so far
+	meta    meta // after the last record that was added
 	history history
 
 	// Added since the last write:
-	leases map[string][]byte // by mutex: the value of its row, nil = it is deleted
+	leases map[string][]byte // by mutex: the value of its row; nil deletes the row
 	size   int64             // of the records, in bytes
 }
 
@@ -42,9 +42,9 @@ func newCheckpoint(db *pebble.DB, m meta, historyLen int) *checkpoint {
 	}
 }
 
-// advance adds about step bytes of the records that follow, up to the index last, and makes them
-// durable. It releases the segments whose records an earlier call has added. That is one call
-// late, so that a copy of Pebble's files finds its segments for longer.
+// advance adds about step bytes of the next records, up to the index last, and makes them durable.
+// It first releases the segments that earlier calls have added. Until then, a copy that begins with
+// Pebble's files still finds these segments.
 func (c *checkpoint) advance(j *journal.Journal, last uint64, step int64) error {
 	if err := j.Release(c.meta.Index); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (c *checkpoint) advance(j *journal.Journal, last uint64, step int64) error 
 	return pebbleError(c.write())
 }
 
-// add adds the record that follows. A record that the checkpoint has already changes nothing. It
+// add adds the next record. If the checkpoint has the record already, add changes nothing. add
 // keeps no part of the payload.
 func (c *checkpoint) add(index uint64, payload []byte) error {
 	if index <= c.meta.Index {
@@ -113,7 +113,7 @@ func (c *checkpoint) setLease(mutex string, value []byte) {
 	c.leases[mutex] = value
 }
 
-// write writes what was added to Pebble, and flushes it.
+// write writes the added changes to Pebble, and flushes them.
 func (c *checkpoint) write() error {
 	b := c.db.NewBatch()
 	defer b.Close()
@@ -136,7 +136,7 @@ func (c *checkpoint) write() error {
 	if err := b.Set([]byte(metaKey), appendMeta(nil, &c.meta), nil); err != nil {
 		return err
 	}
-	c.leases = make(map[string][]byte) // do not keep the memory of a large one
+	c.leases = make(map[string][]byte) // frees the memory of a large map
 	c.size = 0
 	if err := c.db.Apply(b, pebble.NoSync); err != nil {
 		return err
@@ -156,8 +156,8 @@ func (s *Store) advanceTo(last uint64) error {
 	return nil
 }
 
-// keepCheckpoint advances the checkpoint whenever a segment is full. It returns after Close or the
-// first failure.
+// keepCheckpoint advances the checkpoint whenever a segment is full, until Close or the first
+// failure.
 func (s *Store) keepCheckpoint() {
 	for s.awaitFull() {
 		s.checkpointing.Lock()
@@ -175,7 +175,7 @@ func (s *Store) failCheckpoint(err error) {
 }
 
 // awaitFull waits until a full segment has a record that the checkpoint lacks. It returns false if
-// the store ends before.
+// the store ends first.
 func (s *Store) awaitFull() bool {
 	for {
 		select {
@@ -196,10 +196,10 @@ func (s *Store) awaitFull() bool {
 	}
 }
 
-// behind returns how many bytes of full segments the checkpoint lacks.
+// behind returns the bytes of the full segments that are not in the checkpoint.
 func (s *Store) behind() int64 { return s.journal.Behind(s.taken.Load()) }
 
-// awaitCheckpoint waits until the checkpoint lacks no more than maxBehind allows.
+// awaitCheckpoint waits while behind exceeds maxBehind.
 func (s *Store) awaitCheckpoint() error {
 	for s.behind() > maxBehind*s.step {
 		if err := s.awaitCheckpointer(s.advanced); err != nil {
@@ -210,8 +210,8 @@ func (s *Store) awaitCheckpoint() error {
 }
 
 // awaitCheckpointer waits for done, which the checkpointer closes or sends to. It fails if one
-// write or sync of Pebble's takes as long as a commit may take: then the disk hangs. A checkpoint
-// that is only slow may take as long as it needs.
+// operation of Pebble's takes s.timeout, because then the disk hangs. It also fails if Pebble does
+// nothing for computePatience times as long. A slow checkpoint may take as long as it needs.
 func (s *Store) awaitCheckpointer(done <-chan struct{}) error {
 	since := time.Now()
 	ticker := time.NewTicker(s.timeout / 10)

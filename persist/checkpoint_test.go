@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +22,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// rowsOf returns all rows in Pebble, by key.
 func rowsOf(t *testing.T, db *pebble.DB) map[string]string {
 	t.Helper()
 	it, err := db.NewIter(nil)
@@ -38,7 +36,7 @@ func rowsOf(t *testing.T, db *pebble.DB) map[string]string {
 	return rows
 }
 
-// records returns the journal records that a store writes for changes, one record for each change.
+// records returns the records that a store writes for changes, one record for each change.
 func records(t *testing.T, changes ...simba.Change) (list [][]byte) {
 	t.Helper()
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
@@ -78,11 +76,11 @@ func TestRecordsThatAreReplayedAgainChangeNothing(t *testing.T) {
 		}
 		want := replay(0)
 		if len(want) != 1+2+3 {
-			t.Errorf("%d rows, want a meta row, 2 leases and 3 events: %q", len(want), want)
+			t.Errorf("replay stored %d rows, want a meta row, 2 leases and 3 events: %q", len(want), want)
 		}
 		for from := range list {
 			if got := replay(from); !maps.Equal(got, want) {
-				t.Fatalf("replayed from record %d again, in steps of %d: %q, want %q", from+1, step, got, want)
+				t.Fatalf("after a second replay from record %d, in steps of %d, the rows are %q, want %q", from+1, step, got, want)
 			}
 		}
 		if err := db.Close(); err != nil {
@@ -108,7 +106,7 @@ func TestARecordKeepsTheLastChangeOfEachMutexWhenItIsLarge(t *testing.T) {
 		}
 		s.Append(ch)
 		if n := len(s.next.record); n > 2*maxPending+len(large)+1000 {
-			t.Fatalf("the record of 8 leases of 64 KiB has %d bytes", n)
+			t.Fatalf("the record of 8 leases of 64 KiB has %d bytes, but it should have been reduced", n)
 		}
 	}
 	mustCommit(t, s, changes)
@@ -119,7 +117,7 @@ func TestARecordKeepsTheLastChangeOfEachMutexWhenItIsLarge(t *testing.T) {
 		got[mutex] = l.Token
 	}
 	if !maps.Equal(got, want) || len(r.History) != changes || r.Seq != changes {
-		t.Errorf("tokens %v, want %v; %d events, want %d", got, want, len(r.History), changes)
+		t.Errorf("recovered tokens %v, want %v; recovered %d events, want %d", got, want, len(r.History), changes)
 	}
 }
 
@@ -150,18 +148,17 @@ func TestReducingALargeRecordChangesNothing(t *testing.T) {
 		short := lastChanges(bytes.Clone(g.record))
 		got := replay(short)
 		if got.meta != want.meta || !reflect.DeepEqual(got.leases, want.leases) || !reflect.DeepEqual(got.history, want.history) {
-			t.Errorf("a record of %d bytes, cut to %d, gives %+v, want %+v", len(g.record), len(short), got, want)
+			t.Errorf("lastChanges cut a record of %d bytes to %d, which replays to %+v, want %+v", len(g.record), len(short), got, want)
 		}
 		if n := len(lastChanges(bytes.Clone(short))); n != len(short) {
-			t.Errorf("a shortened record of %d bytes can be shortened again, to %d", len(short), n)
+			t.Errorf("a second lastChanges cut a record of %d bytes to %d, want no change", len(short), n)
 		}
 		s.markDurable(g, 0)
 		mustClose(t, s)
 	}
 }
 
-// heldBack returns a file system on which a test can block writes of Pebble's tables. hold blocks
-// them until release is called.
+// heldBack returns a file system that blocks writes of Pebble's tables between hold and release.
 func heldBack(inner vfs.FS) (fsys vfs.FS, hold func() (release func())) {
 	var gate atomic.Pointer[chan struct{}]
 	fsys = errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -177,7 +174,7 @@ func heldBack(inner vfs.FS) (fsys vfs.FS, hold func() (release func())) {
 	}
 }
 
-// openHeldBack opens a store with small segments. Its checkpoint cannot advance between hold and
+// openHeldBack opens a store with small segments, whose checkpoint stands still between hold and
 // release.
 func openHeldBack(t *testing.T) (s *Store, hold func() (release func())) {
 	fsys, hold := heldBack(vfs.NewMem())
@@ -205,12 +202,12 @@ func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
 	}()
 	for began := time.Now(); s.behind() <= maxBehind*s.step; time.Sleep(time.Millisecond) {
 		if time.Since(began) > 30*time.Second {
-			t.Fatalf("%d bytes wait for the checkpoint", s.behind())
+			t.Fatalf("full segments of %d bytes still wait for the checkpoint", s.behind())
 		}
 	}
-	time.Sleep(20 * time.Millisecond) // time for a writer that wrongly does not wait
+	time.Sleep(20 * time.Millisecond) // a writer that wrongly does not wait needs time
 	if n := s.behind(); n != (maxBehind+1)*s.step {
-		t.Errorf("%d bytes wait for the checkpoint, want at most %d", n, (maxBehind+1)*s.step)
+		t.Errorf("full segments of %d bytes wait for the checkpoint, want at most %d", n, (maxBehind+1)*s.step)
 	}
 	if len(written) == 300 {
 		t.Error("the writer does not wait for the checkpoint: it has written everything")
@@ -228,7 +225,7 @@ func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
 	s, hold := openHeldBack(t)
 	release := hold()
 	defer release()
-	large := strings.Repeat("x", 1<<20) // a record so large that it fills a segment
+	large := strings.Repeat("x", 1<<20) // fills a segment
 	errs := make(chan error, 10)
 	go func() {
 		defer close(errs)
@@ -241,10 +238,10 @@ func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
 	}()
 	for began := time.Now(); s.behind() <= maxBehind*s.step || len(errs) < 2; time.Sleep(time.Millisecond) {
 		if time.Since(began) > 30*time.Second {
-			t.Fatalf("%d bytes wait for the checkpoint", s.behind())
+			t.Fatalf("full segments of %d bytes still wait for the checkpoint", s.behind())
 		}
 	}
-	time.Sleep(50 * time.Millisecond) // time for a writer that wrongly does not wait
+	time.Sleep(50 * time.Millisecond) // a writer that wrongly does not wait needs time
 	if n := len(errs); n != 2 {
 		t.Errorf("%d records of 1 MiB are written while the checkpoint stands still, want 2", n)
 	}
@@ -275,14 +272,13 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			if info, err := fsys.Stat("data/journal/" + name); err == nil { // else renamed
+			if info, err := fsys.Stat("data/journal/" + name); err == nil {
 				size += info.Size()
 			}
 		}
 		return size
 	}
-	// The checkpoint releases the segments that it has read only in its next step. So for a while
-	// there may be one more file.
+	// The checkpoint releases a segment one step late. So for a while there may be one more file.
 	awaitSmall := func() {
 		t.Helper()
 		for began := time.Now(); size() > 4*o.SegmentSize; time.Sleep(time.Millisecond) {
@@ -300,10 +296,10 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 		}()
 		for began := time.Now(); s.behind() <= maxBehind*s.step; time.Sleep(time.Millisecond) {
 			if time.Since(began) > 30*time.Second {
-				t.Fatalf("%d bytes wait for the checkpoint", s.behind())
+				t.Fatalf("full segments of %d bytes still wait for the checkpoint", s.behind())
 			}
 		}
-		time.Sleep(10 * time.Millisecond) // time for the journal to fill a spare file
+		time.Sleep(10 * time.Millisecond) // the journal fills a spare meanwhile
 		awaitSmall()
 		release()
 		<-done
@@ -361,7 +357,7 @@ func TestACheckpointThatHangsIsFatalWhenTheWriterWaitsForIt(t *testing.T) {
 					t.Errorf("Commit = %v, want ErrStopped", err)
 				}
 				if err := <-fatal; !errors.Is(err, errCheckpointTimeout) {
-					t.Errorf("Fatal(%v), want the timeout", err)
+					t.Errorf("Fatal got %v, want the timeout", err)
 				}
 				if err := s.Close(); !errors.Is(err, errCheckpointTimeout) {
 					t.Errorf("Close = %v, want the timeout", err)
@@ -396,13 +392,13 @@ func TestACheckpointThatIsSlowerThanACommitMayBeEndsNothing(t *testing.T) {
 		}
 		mustClose(t, s)
 		if longest < 3*o.CommitTimeout {
-			t.Errorf("the longest wait of a commit was %v, so the checkpoint held up no writer", longest)
+			t.Errorf("the longest wait of a commit was %v, want a wait for the checkpoint", longest)
 		}
 	})
 }
 
-// The test takes a picture of the disk before each operation of a run, as a loss of power would
-// leave it. The run fills, releases and reuses several segments.
+// Before each operation of a run, the test copies the disk as a loss of power would leave it. The
+// run fills, releases and reuses several segments.
 func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 	type picture struct {
 		fsys      *vfs.MemFS
@@ -460,12 +456,11 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 		}
 		leases := leasesOf(t, r)
 		if want := min(int(kept), 7); len(leases) != want {
-			t.Fatalf("picture %d: %d leases, want %d", i, len(leases), want)
+			t.Fatalf("picture %d: recovered %d leases, want %d", i, len(leases), want)
 		}
 		for seq := max(1, int(kept)-6); seq <= int(kept); seq++ {
 			if got := leases[fmt.Sprint("m", seq%7)].Token; got != uint64(seq) {
-				t.Fatalf("picture %d: the mutexes are %v; a token is not that of change %d",
-					i, slices.Collect(maps.Keys(leases)), kept)
+				t.Fatalf("picture %d: mutex m%d has token %d after change %d, want %d", i, seq%7, got, kept, seq)
 			}
 		}
 		mustClose(t, s)

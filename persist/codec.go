@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The first byte of a key tells the kind of its row.
+// The first byte of a key is the kind of its row.
 const (
 	metaKey       = "m"
 	leasePrefix   = 'l'
@@ -33,7 +33,7 @@ func appendString(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// reader decodes a record. After the first fault every read returns zero, so a decoder checks for
+// reader decodes a record. After the first fault every read returns zero. So a decoder checks for
 // faults once, with finish.
 type reader struct {
 	rest   []byte
@@ -59,7 +59,6 @@ func skip[T uint64 | int64](r *reader, v T, n int) T {
 	return v
 }
 
-// duration reads a duration from 0 to limit.
 func (r *reader) duration(limit time.Duration) time.Duration {
 	v := r.uvarint()
 	if v > uint64(limit) {
@@ -69,7 +68,7 @@ func (r *reader) duration(limit time.Duration) time.Duration {
 	return time.Duration(v)
 }
 
-// bytes reads bytes behind their length. They are a part of the record.
+// bytes reads a length and as many bytes, without a copy.
 func (r *reader) bytes() []byte {
 	n := r.uvarint()
 	if n > uint64(len(r.rest)) {

@@ -41,7 +41,6 @@ var testEvents = []simba.Event{
 	{Seq: 9, At: -1, Kind: simba.EventLeft, Mutex: "ö", Owner: "x"},
 }
 
-// encodeRow returns the row of a record with the given events.
 func encodeRow(events []simba.Event) (key, value []byte) {
 	l := lastEvent{seq: events[0].Seq}
 	value = []byte{rowVersion}
@@ -51,7 +50,7 @@ func encodeRow(events []simba.Event) (key, value []byte) {
 	return appendRowKey(nil, events[0].Seq), value
 }
 
-// encodeRecord returns a record that has a change of every kind.
+// encodeRecord returns a record with a change of every kind.
 func encodeRecord() []byte {
 	record := make([]byte, headSize)
 	testHead.put(record)
@@ -61,7 +60,6 @@ func encodeRecord() []byte {
 	return appendChange(record, changeEvent, new(lastEvent).append(nil, &testEvents[0]))
 }
 
-// decodeRecord decodes a whole record, as the checkpoint does.
 func decodeRecord(record []byte) (head, error) {
 	c := newCheckpoint(nil, meta{}, 10)
 	if err := c.add(1, record); err != nil {
@@ -79,24 +77,24 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 	} {
 		l, generation, err := decodeLeaseRow(appendLeaseKey(nil, want.Mutex), appendLeaseRow(nil, 9, &want))
 		if !reflect.DeepEqual(l, want) || generation != 9 || err != nil {
-			t.Errorf("lease %+v of generation %d, %v", l, generation, err)
+			t.Errorf("decodeLeaseRow = %+v, generation %d, %v, want %+v, 9, nil", l, generation, err, want)
 		}
 		l, generation, err = decodePut(&testHead, appendPut(nil, testHead.base, &want), testHead.instant)
 		if !reflect.DeepEqual(l, want) || generation != testHead.generation || err != nil {
-			t.Errorf("a put of %+v of generation %d, %v", l, generation, err)
+			t.Errorf("decodePut = %+v, generation %d, %v, want %+v, %d, nil", l, generation, err, want, testHead.generation)
 		}
 	}
 	m, err := decodeMeta(appendMeta(nil, &testMeta))
 	if m != testMeta || err != nil {
-		t.Errorf("the decoded meta row is %+v, %v", m, err)
+		t.Errorf("decodeMeta = %+v, %v, want %+v", m, err, testMeta)
 	}
 	first, events, err := decodeRow(encodeRow(testEvents))
 	if first != 10 || !slices.Equal(events, testEvents) || err != nil {
-		t.Errorf("the decoded row begins at %d and has %+v, %v", first, events, err)
+		t.Errorf("decodeRow = %d, %+v, %v, want 10, %+v", first, events, err, testEvents)
 	}
 	h, err := decodeRecord(encodeRecord())
 	if h != testHead || err != nil {
-		t.Errorf("the decoded record is %+v, %v", h, err)
+		t.Errorf("decodeRecord = %+v, %v, want %+v", h, err, testHead)
 	}
 }
 
@@ -121,7 +119,7 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 		{Seq: 259, At: 4, Kind: 2, Mutex: "m", Owner: "o", Token: 3},
 	})
 	if want := []byte("h\x00\x00\x00\x00\x00\x00\x01\x02"); !bytes.Equal(key, want) {
-		t.Errorf("key of a row %q, want %q", key, want)
+		t.Errorf("the key of the row is %q, want %q", key, want)
 	}
 	if want := []byte("\x01\x00\x0a\x01\x01m\x01o\x03\x01r\x02\x01\x02\x01m\x01o\x03\x00"); !bytes.Equal(value, want) {
 		t.Errorf("the row is encoded as %q, want %q", value, want)
@@ -142,7 +140,7 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 	}
 }
 
-// decoders are the functions that decode values which a disk may have damaged.
+// decoders decode values that a disk may have damaged.
 var decoders = map[string]func(value []byte) error{
 	"lease":   func(v []byte) error { _, _, err := decodeLeaseRow([]byte("lm"), v); return err },
 	"meta":    func(v []byte) error { _, err := decodeMeta(v); return err },
@@ -167,10 +165,10 @@ func TestRecordsOfNewerVersionsAreRefusedByName(t *testing.T) {
 		err := decoders[kind](record)
 		var version *versionError
 		if !errors.As(err, &version) || version.version != uint64(record[0]) || version.newest != uint64(newest[kind]) {
-			t.Errorf("%s: %v, want a *versionError", kind, err)
+			t.Errorf("decoding a newer %s returns %v, want a *versionError", kind, err)
 		}
 		if err := sortError(err); !errors.Is(err, ErrNewer) || errors.Is(err, ErrCorrupt) {
-			t.Errorf("%s: %v, want ErrNewer", kind, err)
+			t.Errorf("sortError for a newer %s returns %v, want ErrNewer", kind, err)
 		}
 	}
 	if _, _, err := decodeLeaseRow([]byte("ljob"), []byte{9}); !strings.Contains(err.Error(), `"job"`) {
@@ -183,7 +181,7 @@ func TestAnUnknownKindOfChangeIsRefusedByName(t *testing.T) {
 	err := recordError(17, decoders["record"](record))
 	want := "written by a newer version of simba-resp (record 17: kind of change 5; this one reads up to 4)"
 	if !errors.Is(err, ErrNewer) || err.Error() != want {
-		t.Errorf("the error is %v, want %s", err, want)
+		t.Errorf("recordError = %v, want %s", err, want)
 	}
 }
 
@@ -197,7 +195,7 @@ func TestSpoiltRecordsAreRefused(t *testing.T) {
 		}
 		for how, record := range spoilt {
 			if err := sortError(decoders[kind](record)); !errors.Is(err, ErrCorrupt) {
-				t.Errorf("%s, %s: %v, want ErrCorrupt", kind, how, err)
+				t.Errorf("%s, %s: the decoder returns %v, want ErrCorrupt", kind, how, err)
 			}
 		}
 	}
@@ -211,22 +209,22 @@ func TestSpoiltRecordsAreRefused(t *testing.T) {
 		l := testLease
 		spoil(&l)
 		if err := decoders["lease"](appendLeaseRow(nil, 1, &l)); !errors.Is(err, errGarbage) {
-			t.Errorf("%s: %v, want errGarbage", how, err)
+			t.Errorf("lease with %s: the decoder returns %v, want errGarbage", how, err)
 		}
 	}
 	if err := decoders["lease"]([]byte{oldestLeaseVersion, 1, 1, 0, 0, 1, 0, 0}); !errors.Is(err, errGarbage) {
-		t.Errorf("no owner: %v, want errGarbage", err)
+		t.Errorf("lease without owner: the decoder returns %v, want errGarbage", err)
 	}
 	if err := decoders["history"](binary.AppendUvarint([]byte{rowVersion, 0, 0, 99}, 0)); !errors.Is(err, errGarbage) {
-		t.Errorf("an unknown kind of event: %v, want errGarbage", err)
+		t.Errorf("unknown kind of event: the decoder returns %v, want errGarbage", err)
 	}
 	if _, _, err := decodeRow([]byte("h123"), nil); !errors.Is(err, errGarbage) {
-		t.Errorf("a short key: %v, want errGarbage", err)
+		t.Errorf("decodeRow with a short key returns %v, want errGarbage", err)
 	}
 }
 
-// FuzzDecode checks that no record makes a decoder panic. If a decoder accepts a record, encoding
-// and decoding the result must give the same result.
+// FuzzDecode checks that no input makes a decoder panic. The encoding of a decoded value must
+// decode to the same value.
 func FuzzDecode(f *testing.F) {
 	for _, record := range goodRecords() {
 		f.Add(record)
@@ -235,21 +233,21 @@ func FuzzDecode(f *testing.F) {
 		if l, generation, err := decodeLeaseRow([]byte("lm"), record); err == nil {
 			again, generation2, err := decodeLeaseRow([]byte("lm"), appendLeaseRow(nil, generation, &l))
 			if !reflect.DeepEqual(again, l) || generation2 != generation || err != nil {
-				t.Errorf("lease %+v became %+v, %v", l, again, err)
+				t.Errorf("lease %+v is decoded again as %+v, %v", l, again, err)
 			}
 			if l.End() < l.Acquired && l.Acquired < math.MaxInt64/2 {
-				t.Errorf("lease %+v ends before it begins", l)
+				t.Errorf("the decoder accepts lease %+v, which ends before it begins", l)
 			}
 		}
 		if m, err := decodeMeta(record); err == nil {
 			m.format = metaFormat // encoding writes the newest format
 			if again, err := decodeMeta(appendMeta(nil, &m)); again != m || err != nil {
-				t.Errorf("meta %+v became %+v, %v", m, again, err)
+				t.Errorf("meta %+v is decoded again as %+v, %v", m, again, err)
 			}
 		}
 		if _, events, err := decodeRow(appendRowKey(nil, 1), record); err == nil && len(events) > 0 {
 			if _, again, err := decodeRow(encodeRow(events)); !reflect.DeepEqual(again, events) || err != nil {
-				t.Errorf("events %+v became %+v, %v", events, again, err)
+				t.Errorf("events %+v are decoded again as %+v, %v", events, again, err)
 			}
 		}
 		if h, err := decodeRecord(record); err == nil {
@@ -260,7 +258,7 @@ func FuzzDecode(f *testing.F) {
 				size, again[0] = oldHeadSize, 1
 			}
 			if !bytes.Equal(again[:4], record[:4]) || !bytes.Equal(again[12:size], record[12:size]) {
-				t.Errorf("the head %q became %q", record[:size], again)
+				t.Errorf("the head %q is encoded again as %q", record[:size], again)
 			}
 		}
 	})

@@ -7,13 +7,13 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// group is the changes that are written together: one record, with one fsync.
+// group is the changes of one record, which one fsync makes durable.
 type group struct {
-	record   []byte        // room for the head, then the changes
-	limit    int           // length at which superseded changes are dropped
-	slept    time.Duration // machine sleep that the engine's clock missed
-	base     simba.Instant // boot time from which the puts count
-	hasBase  bool          // it has a put
+	record   []byte        // the head, still empty, and the changes
+	limit    int           // length of record from which shrink drops changes
+	slept    time.Duration // by how much the engine's clock is behind the boot's
+	base     simba.Instant // see head
+	hasBase  bool          // base is set
 	event    lastEvent
 	changes  int
 	first    simba.Seq // of its first change
@@ -22,9 +22,9 @@ type group struct {
 
 	wanted bool          // a caller waits for it
 	final  bool          // the last group: Close waits for it
-	done   chan struct{} // closed when it is durable
+	done   chan struct{} // closed when the group is durable
 
-	promised floors // floors that the record states; take sets them
+	promised floors // the record states them; set by take
 }
 
 func newGroup() *group {
@@ -33,23 +33,22 @@ func newGroup() *group {
 	return g
 }
 
-// reset empties the group for use again, with its memory.
+// reset empties the group, and keeps its memory for use again.
 func (g *group) reset() {
 	record := g.record[:headSize]
 	if cap(record) > 2*maxPending {
-		record = make([]byte, headSize, 4096) // do not keep the memory of a large record
+		record = make([]byte, headSize, 4096) // frees the memory of a large record
 	}
 	*g = group{record: record, limit: maxPending, done: make(chan struct{})}
 }
 
-// shrink drops changes that a later one in the record supersedes. Thus many changes to few large
-// leases need little memory. A small record keeps them, so Append stays cheap.
+// shrink drops changes that a later one in the record supersedes. So many changes to few large
+// leases need little memory. A small record keeps such changes, so Append stays cheap.
 func (g *group) shrink() {
 	g.record = lastChanges(g.record)
 	g.limit = max(maxPending, 2*len(g.record))
 }
 
-// begin notes the number of the group's first change.
 func (g *group) begin(ch *simba.Change) {
 	g.first = ch.Seq
 	if len(ch.Events) > 0 {
@@ -58,7 +57,8 @@ func (g *group) begin(ch *simba.Change) {
 	g.event = lastEvent{seq: g.first}
 }
 
-// closeLargeLocked queues the next group once it reaches maxRecord.
+// closeLargeLocked moves the next group to ready if it could grow beyond maxRecord before its next
+// shrink.
 func (s *Store) closeLargeLocked() {
 	if s.next.limit > s.maxRecord && !s.closed {
 		s.next.wanted = true
@@ -68,7 +68,6 @@ func (s *Store) closeLargeLocked() {
 	}
 }
 
-// beginWriteLocked starts the writer unless it runs or the store failed.
 func (s *Store) beginWriteLocked() {
 	if !s.writing && !s.fault.failed() {
 		s.writing = true
@@ -76,7 +75,6 @@ func (s *Store) beginWriteLocked() {
 	}
 }
 
-// flushNext writes pending changes when the flush timer fires.
 func (s *Store) flushNext() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +84,8 @@ func (s *Store) flushNext() {
 	}
 }
 
-// write writes groups until nobody waits. It runs on a goroutine of its own, at most once at a
-// time. If the disk hangs, the watchdog ends the process.
+// write writes groups until no caller waits. One goroutine at a time runs it. If the disk hangs,
+// the watchdog ends the process.
 func (s *Store) write() {
 	for !s.fault.failed() {
 		s.gather()
@@ -100,7 +98,7 @@ func (s *Store) write() {
 			s.fault.trip(fmt.Errorf("commit: %w", oneLine{err}))
 			return
 		}
-		// A success after the watchdog gave up does not count.
+		// The watchdog may have failed the store before the disk answered.
 		if s.fault.failed() {
 			return
 		}
@@ -113,12 +111,12 @@ const (
 	// A group is written after idleYields yields in a row without a change. The server may need one
 	// or two yields to read what a socket has received.
 	idleYields = 4
-	// longestGather bounds the yields on a disk that is slow.
+	// longestGather bounds the yields if the disk is slow.
 	longestGather = time.Millisecond
 )
 
-// gather yields so that runnable goroutines add changes. An fsync for a hundred changes costs about
-// as much as one for a single change. gather stops after half the last write's time, at most
+// gather yields so that runnable goroutines add changes: an fsync of a hundred changes costs about
+// as much as one of a single change. It stops after half the last write's time, at most
 // longestGather.
 func (s *Store) gather() {
 	began, enough := time.Now(), min(s.took/2, longestGather)
@@ -137,15 +135,14 @@ func (s *Store) gather() {
 	}
 }
 
-// gathered returns the size of s.next in changes, and whether s.next is the next group to be
-// written.
+// gathered returns the number of changes in s.next, and whether s.next is the next group to write.
 func (s *Store) gathered() (changes int, next bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.next.changes, s.next.wanted && len(s.ready) == 0
 }
 
-// take moves the oldest waiting group to current. It returns nil if no group waits.
+// take makes the oldest waiting group the current one. It returns nil if no group waits.
 func (s *Store) take() *group {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,8 +170,8 @@ func (s *Store) take() *group {
 	return g
 }
 
-// promiseLocked returns the next record's floors and head. The head still lacks the numbers of the
-// changes. The final record reserves nothing: no change follows.
+// promiseLocked returns the next record's floors, and its head without the numbers of the changes.
+// A final record reserves nothing, because no change follows.
 func (s *Store) promiseLocked(final bool) (floors, head) {
 	f := s.appended
 	if s.mode == Always || final {
@@ -191,15 +188,13 @@ func (s *Store) promiseLocked(final bool) (floors, head) {
 		if final {
 			h.delay = left
 		} else {
-			// The next run cannot know when this run crashed. So its delay is all that earlier runs
-			// left.
+			// The next run cannot know when this run crashed. So it inherits the whole delay.
 			h.delay = max(h.delay, s.inherited)
 		}
 	}
 	return f, h
 }
 
-// apply writes the group and syncs it.
 func (s *Store) apply(g *group) error {
 	if err := s.awaitCheckpoint(); err != nil {
 		return err
@@ -215,7 +210,6 @@ func (s *Store) apply(g *group) error {
 	return s.journal.Sync()
 }
 
-// markDurable marks the group as durable, and wakes its waiters.
 func (s *Store) markDurable(g *group, took time.Duration) {
 	s.mu.Lock()
 	s.current = nil

@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A model has the leases and events that a store should hold after some changes.
+// A model has the leases and events that a store should have after some changes.
 type model struct {
 	leases  map[string]simba.Lease
 	history []simba.Event
@@ -36,32 +36,32 @@ func (m *model) equal(leases map[string]simba.Lease, history []simba.Event, limi
 	return reflect.DeepEqual(m.leases, leases) && slices.Equal(m.history[max(0, len(m.history)-limit):], history)
 }
 
-// A machine runs one store after another on the same disk. Each run ends by a loss of power. The
-// next run checks what the disk has kept.
+// A machine runs several stores on the same disk, one after another. Each run ends by a loss of
+// power. The next run checks the contents of the disk.
 type machine struct {
 	t    *testing.T
 	rng  *rand.Rand
 	mode Mode
 	disk *vfs.MemFS
 
-	base  model // what the disk held before the run
+	base  model // the disk's state before the run
 	delay time.Duration
-	token uint64 // the largest token that was ever committed
+	token uint64 // largest token that was ever committed
 
 	mu        sync.Mutex
 	store     *Store // nil until Open has returned
 	appended  []simba.Change
-	torn      map[int]bool // the set of n such that the first n changes end inside a transaction
+	torn      map[int]bool // each n such that the first n changes end inside a transaction
 	after     int          // operations of the file system until the crash
-	released  int          // the number of released segments so far
+	released  int          // segments so far
 	crashed   *vfs.MemFS
-	committed simba.Seq // what Committed returned at the crash
+	committed simba.Seq // result of Committed at the crash
 }
 
 const machineHistory = 20
 
-// crashLocked copies the disk as the next run finds it. It notes the committed changes before,
-// since the copy must have those, and may have later ones.
+// crashLocked copies the disk as the next run finds it. First it notes the committed changes, which
+// the copy must have. The copy may have later changes too.
 func (m *machine) crashLocked() {
 	if m.store != nil {
 		m.committed = m.store.Committed()
@@ -84,7 +84,6 @@ func (m *machine) beforeOp(op errorfs.Op) error {
 	return nil
 }
 
-// run opens the store, checks it, changes it, and ends by a crash.
 func (m *machine) run() {
 	m.mu.Lock()
 	m.after = 1 + m.rng.IntN(300)
@@ -157,7 +156,6 @@ func (m *machine) work(s *Store, seq simba.Seq, token uint64) {
 	}
 }
 
-// change returns a random change.
 func (m *machine) change(seq simba.Seq, token uint64) (simba.Change, uint64) {
 	ch := put(seq, fmt.Sprint("m", m.draw(8)))
 	switch m.draw(6) {
@@ -188,11 +186,11 @@ func (m *machine) upTo(seq simba.Seq) int {
 	return i
 }
 
-// check determines how many changes the disk has kept. It must have kept the first ones, in order
-// and with all committed ones. Each change and each transaction must be whole.
+// check determines how many changes the disk has. It must have the first ones, in order, and at
+// least all committed ones. No change and no transaction may be torn.
 func (m *machine) check(r *Recovered) {
 	upTo := m.upTo(m.committed)
-	must := 0 // how many changes the disk must have kept
+	must := 0 // number of changes that the disk must have
 	for i, ch := range m.appended[:upTo] {
 		if m.mode == Always && ch.Kind != simba.ChangeNone || ch.Forced {
 			must = i + 1
@@ -224,9 +222,9 @@ func (m *machine) check(r *Recovered) {
 		}
 	}
 	if r.Delay < m.delay {
-		m.t.Errorf("Delay = %v, but the recovery delay of %v has not passed", r.Delay, m.delay)
+		m.t.Errorf("Delay = %v, want at least the earlier recovery delay of %v", r.Delay, m.delay)
 	}
-	// The clock stands still, so the next run must have the same delay, or a longer one.
+	// The clock stands still, so the next run must have at least this delay.
 	m.delay = r.Delay
 }
 

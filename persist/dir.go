@@ -19,17 +19,15 @@ import (
 	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
-// A directory with this file is a data directory. The file is created first of all. So the next
-// start can complete one that was cut short.
+// A directory with the file signName, its sign, is a data directory. Open creates this file first.
+// So the next start can complete a directory that a crash left incomplete.
 const (
 	signName = "SIMBA-RESP"
 	signText = "This directory belongs to simba-resp. Do not change what is in it.\n"
-	// heldText is added when the store has been created. From then on Open does not take an empty
-	// store for a new one.
+	// heldText is added when the store has been created. From then on, Open refuses an empty store.
 	heldText = "It holds a store.\n"
 )
 
-// claimDir checks that the directory can be used, and locks it.
 func claimDir(o *Options) (*pebble.Lock, error) {
 	if err := signDir(o.FS, o.Dir); err != nil {
 		return nil, err
@@ -67,23 +65,23 @@ func signDir(fsys vfs.FS, dir string) error {
 	}
 }
 
-// leftovers are names that a fresh directory may have: file systems, desktops, editors and version
-// control create such files there.
+// leftovers are names that a new directory may have. File systems, desktops, editors and version
+// control create such files.
 var leftovers = []string{
 	"lost+found",              // the root of ext2, 3 and 4
 	".snapshot", ".snapshots", // old states, on network storage and Btrfs
-	".nfs*", ".fuse_hidden*", // a file that is removed and still open, on NFS and FUSE
+	".nfs*", ".fuse_hidden*", // removed files that are still open, on NFS and FUSE
 	".DS_Store", "._*", // macOS
 	".Trash-*", "System Volume Information", "$RECYCLE.BIN", // desktops
 	"desktop.ini", "Thumbs.db", "@eaDir", // Windows, Synology
 	"*~", ".*.sw?", ".#*", // editors: backups and locks
-	".gitkeep", ".keep", // version control: keep an empty directory
+	".gitkeep", ".keep", // version control, for an empty directory
 	".gitignore",
 }
 
 func isLeftover(name string) bool {
 	return slices.ContainsFunc(leftovers, func(pattern string) bool {
-		ok, _ := path.Match(pattern, name) // the patterns are sound
+		ok, _ := path.Match(pattern, name) // the patterns are valid
 		return ok
 	})
 }
@@ -91,7 +89,7 @@ func isLeftover(name string) bool {
 // signStore notes in the directory's sign that the store has been created.
 func signStore(fsys vfs.FS, dir string) error { return writeSign(fsys, dir, signText+heldText) }
 
-// heldStore reports whether signStore was called for the directory.
+// heldStore reports whether signStore has marked the directory.
 func heldStore(fsys vfs.FS, dir string) (bool, error) {
 	f, err := fsys.Open(fsys.PathJoin(dir, signName))
 	if err != nil {
@@ -140,7 +138,6 @@ func makeDir(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// checkSpace returns ErrNoSpace if less than minFree bytes are free.
 func checkSpace(fsys vfs.FS, dir string, minFree uint64) error {
 	usage, err := fsys.GetDiskUsage(dir)
 	if errors.Is(err, vfs.ErrUnsupported) {
@@ -155,14 +152,13 @@ func checkSpace(fsys vfs.FS, dir string, minFree uint64) error {
 	return nil
 }
 
-// lockDir takes the directory's lock, or returns ErrInUse.
 func lockDir(fsys vfs.FS, dir string) (*pebble.Lock, error) {
 	lock, err := pebble.LockDirectory(dir, fsys)
 	if err == nil {
 		return lock, nil
 	}
-	// A path error is about the file's creation. For a lock that is held, fcntl(2) returns one of
-	// two numbers. Pebble has no error value for a lock that this process holds.
+	// A path error comes from the creation of the file. If another process holds the lock, fcntl(2)
+	// returns EAGAIN or EACCES. If this process holds it, Pebble's error has no value or type.
 	var path *fs.PathError
 	if !errors.As(err, &path) && (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) ||
 		strings.Contains(err.Error(), "held by current process")) {

@@ -24,8 +24,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// wantRefusal checks that Open returns the error want. Its text must be one line with the directory
-// and text. After that the directory must be unlocked.
+// wantRefusal checks that Open returns the error want, in one line with the directory and text, and
+// that it unlocks the directory.
 func wantRefusal(t *testing.T, o Options, want error, text string) {
 	t.Helper()
 	s, _, err := Open(o)
@@ -54,14 +54,13 @@ func wantRefusal(t *testing.T, o Options, want error, text string) {
 	}
 }
 
-// diskOptions returns options of a store in a new directory of the real file system.
 func diskOptions(t testing.TB) Options {
 	o := testOptions(t, nil, Always)
 	o.Dir = filepath.Join(t.TempDir(), "a", "data")
 	return o
 }
 
-// filled makes a directory of a store with a lease, and returns the options to open it.
+// filled makes a directory with a store of one lease, and returns the options to open it.
 func filled(t *testing.T) Options {
 	o := diskOptions(t)
 	s, _ := mustOpen(t, o)
@@ -95,7 +94,7 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 	openClosed(t, mem)
 	wantRefusal(t, mem, ErrInUse, "is in use by another process")
 
-	// If another process has the lock, fcntl(2) returns one of two error numbers.
+	// If another process has the lock, fcntl(2) returns EAGAIN or EACCES.
 	for _, number := range []syscall.Errno{syscall.EAGAIN, syscall.EACCES} {
 		mem.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind == errorfs.OpLock {
@@ -182,7 +181,7 @@ func TestFilesOfFileSystemsAndEditorsAreNotForeign(t *testing.T) {
 	s.Append(put(1, "m"))
 	mustCommit(t, s, 1)
 	mustClose(t, s)
-	_, r := openClosed(t, o) // like the store, Pebble ignores these files
+	_, r := openClosed(t, o) // Pebble ignores these files too
 	if got := leasesOf(t, r); len(got) != 1 {
 		t.Errorf("the recovered leases are %v, want one", got)
 	}
@@ -284,7 +283,7 @@ func TestACorruptStoreIsRefused(t *testing.T) {
 func TestARefusedStoreLeavesNothingInMemory(t *testing.T) {
 	o := filled(t)
 	rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte("h12345678"), []byte("\x01garbage"), nil) })
-	logger := func() weak.Pointer[slog.Logger] { // each open part has the logger
+	logger := func() weak.Pointer[slog.Logger] { // each open part of a store has the logger
 		o := o
 		o.Logger = slog.New(slog.DiscardHandler)
 		wantRefusal(t, o, ErrCorrupt, "is corrupt: ")
@@ -297,7 +296,6 @@ func TestARefusedStoreLeavesNothingInMemory(t *testing.T) {
 	}
 }
 
-// segments returns the segments of a store's journal, from old to new.
 func segments(t *testing.T, o Options) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(o.Dir, journalName, "*.seg"))
@@ -385,7 +383,7 @@ func TestASpoiltLeaseIsReportedByName(t *testing.T) {
 			errs = append(errs, err)
 		}
 		if len(errs) != 1 || !errors.Is(errs[0], want) || !strings.Contains(errs[0].Error(), `"job"`) {
-			t.Errorf("errors %v, want %v that names the mutex", errs, want)
+			t.Errorf("Leases yields the errors %v, want %v that names the mutex", errs, want)
 		}
 	}
 }
@@ -406,7 +404,7 @@ func TestACopyOfARunningStoreOpens(t *testing.T) {
 	}
 	_, r := openClosed(t, copied)
 	if got := leasesOf(t, r); len(got) != 10 || r.Token != 1000 {
-		t.Errorf("%d leases, token %d, want 10 and 1000", len(got), r.Token)
+		t.Errorf("the copy has %d leases, token %d, want 10 and 1000", len(got), r.Token)
 	}
 }
 
@@ -448,7 +446,7 @@ func TestACopyOpensAlthoughTheCheckpointAdvancesMeanwhile(t *testing.T) {
 		}
 		c, r := mustOpen(t, copied)
 		if got := leasesOf(t, r); len(got) != 10 || r.Token < uint64(began) {
-			t.Errorf("%d leases, token %d, want 10 and at least %d", len(got), r.Token, began)
+			t.Errorf("the copy has %d leases, token %d, want 10 and at least %d", len(got), r.Token, began)
 		}
 		mustClose(t, c)
 	}
@@ -471,7 +469,7 @@ func TestTheMachinesBootIsTheDefault(t *testing.T) {
 	mustClose(t, s)
 	s, r := openClosed(t, o)
 	if got := leasesOf(t, r)["m"]; !reflect.DeepEqual(got, ch.Lease) {
-		t.Errorf("lease %+v, want %+v: the boot is the same", got, ch.Lease)
+		t.Errorf("recovered lease %+v, want %+v: the boot is the same", got, ch.Lease)
 	}
 	if now := s.now(); now < first || first <= simba.Instant(0) {
 		t.Errorf("the recovered clock went back from %d to %d", first, now)

@@ -1,4 +1,4 @@
-// Package persist keeps an engine's changes on disk. A Store is an engine's Journal.
+// Package persist keeps an engine's changes on disk. Its Store implements engine.Journal.
 //
 //	Append ──▶ next group ──▶ current group ──▶ journal/*.seg ──▶ fsync
 //	 (memory)      │               │                 │ full       │
@@ -8,12 +8,11 @@
 //
 // Append encodes a change into the next group, which is a record in memory. Commit starts the
 // writer, which writes the whole group to the journal with a single fsync. Changes that are
-// appended meanwhile make up the next group. So a pipeline, or many clients, share an fsync.
+// appended meanwhile make up the next group. So many clients share an fsync.
 //
 // Some changes must be synced: a client must not see such a change, or a later one, before it is
-// durable. (*Store).mustSync alone decides which these are. In Always every change of a lease must
-// be synced. In Async the recovery delay of the next run makes the loss of most changes safe. Only
-// the other changes must be synced.
+// durable. (*Store).mustSync decides which these are. In Async they are few, because the recovery
+// delay of the next run makes the loss of most changes safe.
 //
 // # Files
 //
@@ -23,37 +22,37 @@
 //	journal/spare-*      files that will be segments
 //	*.sst, MANIFEST-* …  the checkpoint: Pebble's files. Its *.log are empty
 //
-// The checkpoint is what the records up to an index add up to:
+// Records have consecutive indexes. The checkpoint is the state after all records up to an index,
+// in rows:
 //
-//	m               the meta row: the index, floors of Seq and of tokens, epoch, recovery delay
+//	m               the meta row: that index, floors of Seq and of tokens, epoch, recovery delay
 //	l <mutex>       a lease
 //	h <first seq>   the events of one record
 //
-// When a segment is full, the checkpointer reads it with the code of recovery. It keeps the last
-// change of each mutex, and writes these to Pebble in one batch with the meta row. Pebble flushes
-// that batch. It needs no log, because the journal still has the records. The checkpointer releases
-// a segment one step late. Until then, a copy of the directory that begins with Pebble's files
-// still finds the segment.
+// A floor is at least every Seq, or every token, that a client has seen. An epoch names a boot of
+// the machine.
+//
+// When a segment is full, the checkpointer reads it with the code of recovery. It writes the last
+// change of each mutex to Pebble, in one batch with the meta row, and flushes the batch. The batch
+// needs no log, because the journal still has the records. The checkpointer releases a segment one
+// step late. Until then, a copy of the directory that begins with Pebble's files still finds the
+// segment.
 //
 // # Records
 //
-// A record has all that a reader needs, on any machine: see head. The start of a lease's windows is
-// relative to the instant of the record. On the writer's boot, the reader adds it to that instant.
-// Another machine adds it to its clock's reading when the record arrives. A second replay of a
-// record changes nothing.
+// A record has all that a reader needs, on any machine: see head and decodePut. A second replay of
+// a record changes nothing.
 //
 // # Bounds
 //
-//   - The writer waits while the checkpoint lacks full segments of more bytes than one segment
-//     (maxBehind). So a start reads at most two full segments and the last one. Each may be as
+//   - The writer waits while full segments of more bytes than one segment (maxBehind) are not in
+//     the checkpoint. So a start reads at most two full segments and the last one. Each may be as
 //     large as the largest record.
 //   - A record beyond 4 MiB (maxPending) is reduced to the last change of each mutex whenever its
-//     size has doubled.
-//   - A record gets no more changes once it has 256 MiB (maxRecord). Only its last transaction may
-//     exceed that size.
-//   - The checkpoint has in memory the last changes of one segment, or of one larger record.
-//   - A commit that waits for a checkpoint waits as long as the checkpoint makes progress. It fails
-//     if one write or sync of the checkpoint takes longer than Options.CommitTimeout.
+//     size has doubled. Without its last transaction, it has at most 256 MiB (maxRecord).
+//   - The checkpointer has in memory the last changes of one segment, or of one larger record.
+//   - A commit waits for a checkpoint as long as the checkpoint makes progress. It fails if one
+//     write or sync of the checkpoint takes longer than Options.CommitTimeout.
 //
 // # Recovery
 //
@@ -64,21 +63,20 @@
 // Invariants, after a crash at any moment:
 //
 //   - the floors are at least every Seq and token that a client has seen;
-//   - the recovery delay is at least the windows of every granted lease that is not stored;
+//   - the recovery delay is at least TTL + transition of every granted lease that is not stored;
 //   - the journal has every durable record behind the checkpoint's index;
 //   - no lease is shorter than its owner was granted.
 //
 // Instants count from a boot of the machine, so each lease names its boot by a generation number.
-// Leases of earlier generations begin anew on this boot, all at one instant. The first start on the
-// boot stores that instant in the epoch. A start is on another boot if the boot's id or the time
-// namespace's offset differs. It also is if the clock is behind the last record.
+// The first start on a boot stores its instant in the epoch. At that instant, all leases of earlier
+// generations begin anew. A start is on another boot if the boot's id or the time namespace's
+// offset differs. Open also assumes another boot if the clock is behind the last record.
 //
 // # Backups
 //
 // A backup is the rows of the checkpoint, which Backup brings up to date first. A Pebble iterator
-// keeps them unchanged, so the store goes on while a client reads them. Restore writes them to a
-// new directory. The epoch in its meta row names no boot, so every lease begins anew at the first
-// start. Restore chooses the floors and the recovery delay.
+// keeps them unchanged while a client reads them. Restore writes them to a new directory, with
+// another meta row.
 //
 // # Failures
 //

@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
-// Errors of Open, to match with errors.Is. Their text completes a sentence that names the data
+// Errors of Open, to match with errors.Is. Each text is the end of a sentence about the data
 // directory.
 var (
 	// ErrInUse is returned if another process, or another Store of this one, has the directory
@@ -24,7 +24,7 @@ var (
 	ErrCorrupt = errors.New("corrupt")
 	// ErrNoSpace is returned if less than Options.MinFree is free.
 	ErrNoSpace = errors.New("too little free space")
-	// ErrForeign is returned if the directory has files, but none that a Store created. Open
+	// ErrForeign is returned if the directory has files of others, but no file SIMBA-RESP. Open
 	// changes nothing in it.
 	ErrForeign = errors.New("not empty and not a data directory of simba-resp")
 )
@@ -32,11 +32,11 @@ var (
 // errCommitTimeout is the error that Options.Fatal gets when a commit hangs.
 var errCommitTimeout = errors.New("the disk did not answer in time")
 
-// errCheckpointTimeout is the error that Options.Fatal gets when a commit, or Close, waits for
-// a checkpoint whose disk hangs.
+// errCheckpointTimeout is the error that Options.Fatal gets when a checkpoint hangs, and a commit
+// or Close waits for it.
 var errCheckpointTimeout = errors.New("the disk did not answer the checkpoint in time")
 
-// openError returns the reason why the store in dir cannot be opened, in one line.
+// openError says in one line why the store in dir cannot be opened.
 func openError(dir string, err error) error {
 	switch {
 	case errors.Is(err, ErrInUse), errors.Is(err, ErrForeign), errors.Is(err, ErrCorrupt):
@@ -62,7 +62,6 @@ func pebbleError(err error) error {
 	return line
 }
 
-// journalError classifies an error of the journal's.
 func journalError(err error) error {
 	var damage *journal.DamageError
 	switch {
@@ -88,7 +87,7 @@ func sortError(err error) error {
 	}
 }
 
-// oneLine is an error whose text has no line breaks. Pebble joins several errors by them.
+// oneLine is an error whose text has no line breaks. Pebble joins several errors by line breaks.
 type oneLine struct{ err error }
 
 func (e oneLine) Error() string { return strings.ReplaceAll(e.err.Error(), "\n", "; ") }

@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// fault records the first failure of a store, which ends the store. A failure during Open is only
+// fault records the first failure of a store, which ends the store. During Open a failure is only
 // an error of Open. When Open succeeds, it arms the fault: from then on a failure is fatal.
 type fault struct {
 	fatal   func(error)
@@ -25,13 +25,12 @@ func newFault(fatal func(error)) *fault {
 	return &fault{fatal: fatal, stopped: make(chan struct{})}
 }
 
-// killable is the file system of a simulated process. Killed is closed when that process has ended.
-// From then on no operation fails. An operation that failed before has returned a usable file along
-// with its error.
+// killable is the file system of a simulated process. When that process has ended, Killed is
+// closed, and no operation fails any more. An operation that failed before must have returned a
+// usable file too: its goroutine goes on when Killed is closed.
 type killable interface{ Killed() <-chan struct{} }
 
-// arm makes failures end the process from now on. It returns the failure that has already happened,
-// if any.
+// arm makes failures fatal from now on. It returns an earlier failure.
 func (f *fault) arm() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -39,7 +38,7 @@ func (f *fault) arm() error {
 	return f.err
 }
 
-// trip records a failure and, if it is the first and f is armed, calls fatal.
+// trip records the first failure, and calls fatal if f is armed.
 func (f *fault) trip(err error) {
 	f.mu.Lock()
 	first := f.err == nil
@@ -60,15 +59,14 @@ func (f *fault) isArmed() bool {
 	return f.armed
 }
 
-// cause returns the first failure, or nil.
 func (f *fault) cause() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.err
 }
 
-// halt trips f and does not return. The goroutine that met the failure must do nothing more, since
-// the process ends. In a simulation it returns when the process has ended.
+// halt trips f and does not return: the goroutine that met the failure must do nothing more. In a
+// simulation halt returns when the process has ended.
 func (f *fault) halt(err error) {
 	f.trip(err)
 	<-f.killed
@@ -83,9 +81,8 @@ func (f *fault) failed() bool {
 	}
 }
 
-// listener reports failures in Pebble's own goroutines. strictFS handles failed writes, so these
-// are failed reads. While Open runs, the listener reports none: Open reads the same files, and
-// returns its own errors.
+// listener reports failed reads of Pebble's own goroutines. strictFS handles failed writes. While
+// Open runs, listener reports nothing: Open reads the same files, and returns its own errors.
 func (f *fault) listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
@@ -98,8 +95,8 @@ func (f *fault) listener() *pebble.EventListener {
 	}
 }
 
-// pebbleLogger is Pebble's logger. It writes nothing to the standard error stream. Pebble expects
-// Fatalf to end the process. It halts the goroutine.
+// pebbleLogger is Pebble's logger. Pebble expects Fatalf to end the process; here Fatalf halts the
+// goroutine, as strictFS does.
 type pebbleLogger struct {
 	*slog.Logger
 	fault *fault

@@ -20,8 +20,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A faultyFS is a file system on which operations can fail. The function given to fail decides
-// which ones.
+// A faultyFS is a file system on which the function given to fail decides which operations fail.
 type faultyFS struct {
 	vfs.FS
 	pick atomic.Pointer[func(errorfs.Op) error]
@@ -40,7 +39,7 @@ func newFaultyFS(inner vfs.FS) *faultyFS {
 
 func (f *faultyFS) fail(pick func(errorfs.Op) error) { f.pick.Store(&pick) }
 
-// failing sets o.Fatal, and returns a channel with the errors that Fatal gets.
+// failing makes the returned channel get the errors of o.Fatal.
 func failing(o *Options) (fatal <-chan error) {
 	ch := make(chan error, 10)
 	o.Fatal = func(err error) { ch <- err }
@@ -154,11 +153,11 @@ func TestTheFirstFailureIsFatalOnceAndAllThatIsCommittedIsOnDisk(t *testing.T) {
 					t.Errorf("Commit = %v, want ErrStopped", err)
 				}
 				if err := <-fatal; !errors.Is(err, errBroken) || strings.Contains(err.Error(), "\n") {
-					t.Errorf("Fatal(%v), want one line with the error of the disk", err)
+					t.Errorf("Fatal got %v, want one line with the error of the disk", err)
 				}
 				for _, seq := range []simba.Seq{1, seq, seq + 1} {
 					if err := s.Commit(context.Background(), seq); !errors.Is(err, simba.ErrStopped) {
-						t.Errorf("Commit(%d) = %v afterwards, want ErrStopped", seq, err)
+						t.Errorf("Commit(%d) after the failure = %v, want ErrStopped", seq, err)
 					}
 				}
 				if err := s.Close(); !errors.Is(err, errBroken) {
@@ -168,15 +167,16 @@ func TestTheFirstFailureIsFatalOnceAndAllThatIsCommittedIsOnDisk(t *testing.T) {
 					t.Errorf("Fatal was called %d more times", n)
 				}
 
-				// A group may be committed after the failure: its fsync may have returned before.
+				// The disk may have more changes than Committed says: their fsync may have ended
+				// before the failure.
 				committed := s.Committed()
 				must := committed
 				if mode == Async {
-					must = 1 + (committed-1)/3*3 // the number of the last forced change
+					must = 1 + (committed-1)/3*3 // last forced change
 				}
 				s, r := mustOpen(t, testOptions(t, crash(mem), mode))
 				if kept := r.History[len(r.History)-1].Seq; kept < must {
-					t.Errorf("changes up to %d are on disk, but %d was committed", kept, must)
+					t.Errorf("changes up to %d are on disk, want at least up to %d", kept, must)
 				}
 				mustClose(t, s)
 			})
@@ -184,7 +184,7 @@ func TestTheFirstFailureIsFatalOnceAndAllThatIsCommittedIsOnDisk(t *testing.T) {
 	}
 }
 
-// The test runs its own binary as another process. That process must end.
+// The test runs its own binary as another process, which must end.
 func TestByDefaultAFailureEndsTheProcessWithOneLine(t *testing.T) {
 	const child = "SIMBA_TEST_FAILING_STORE"
 	if os.Getenv(child) != "" {
@@ -205,7 +205,7 @@ func TestByDefaultAFailureEndsTheProcessWithOneLine(t *testing.T) {
 		t.Errorf("the process ended with %v, want code %d", err, ExitCode)
 	}
 	if text := string(output); strings.Count(text, "\n") != 1 || !strings.Contains(text, errBroken.Error()) {
-		t.Errorf("it wrote %q, want one line with the error of the disk", text)
+		t.Errorf("the process wrote %q, want one line with the error of the disk", text)
 	}
 }
 
@@ -215,13 +215,13 @@ func TestACommitThatHangsIsFatal(t *testing.T) {
 		o := testOptions(t, gate, Always)
 		fatal := failing(&o)
 		s, _ := mustOpen(t, o)
-		time.Sleep(time.Hour) // without a commit, the timeout must not begin
+		time.Sleep(time.Hour) // the timeout begins with a commit
 		release := gate.hold()
 		start := time.Now()
 		s.Append(put(1, "m"))
 		errs := commitAll(s, 1, 1, 1)
 		if err := <-fatal; !errors.Is(err, errCommitTimeout) {
-			t.Errorf("Fatal(%v), want the timeout", err)
+			t.Errorf("Fatal got %v, want the timeout", err)
 		}
 		if took := time.Since(start); took != 10*time.Second {
 			t.Errorf("the store failed after %v, want 10s", took)
@@ -231,7 +231,7 @@ func TestACommitThatHangsIsFatal(t *testing.T) {
 				t.Errorf("Commit = %v, want ErrStopped", err)
 			}
 		}
-		// If the fsync returns after the timeout, nothing changes.
+		// After the timeout, a late end of the fsync changes nothing.
 		release()
 		synctest.Wait()
 		if got := s.Committed(); got != 0 {
@@ -246,13 +246,13 @@ func TestACommitThatHangsIsFatal(t *testing.T) {
 	})
 }
 
-// A write after the failure could find its files closed.
+// A write after the failure could find the files closed.
 func TestAStoreThatHasFailedBeginsNoWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions(t, vfs.NewMem(), Always)
 		failing(&o)
 		s, _ := mustOpen(t, o)
-		s.fault.trip(errBroken) // while nobody writes
+		s.fault.trip(errBroken) // no write runs
 		if err := s.Close(); !errors.Is(err, errBroken) {
 			t.Errorf("Close = %v, want the error of the disk", err)
 		}

@@ -12,21 +12,20 @@ import (
 )
 
 // strictFS is Pebble's file system. An operation that fails never returns: it calls the fault's
-// halt. Pebble's own reactions differ from place to place: some retry without end, and one unlocks
-// a mutex twice while it panics.
+// halt. Pebble's own reactions differ: some retry without end, and one unlocks a mutex twice.
 //
-// Removing a file may fail, and so may reserving space for it. Such a failure costs only space.
+// Removing a file or reserving its space may fail. That costs only space.
 type strictFS struct {
 	vfs.FS
 	fault    *fault
 	progress *progress
 }
 
-// progress follows the operations of Pebble's that change its files.
+// progress follows Pebble's changes to its files.
 type progress struct {
 	mu      sync.Mutex // protects the fields below
-	running int        // operations that have begun and not ended
-	last    time.Time  // when one began or ended last
+	running int        // operations
+	last    time.Time  // when an operation last began or ended
 }
 
 func (p *progress) begin() { p.note(1) }
@@ -39,7 +38,7 @@ func (p *progress) note(running int) {
 	p.last = time.Now()
 }
 
-// state returns whether an operation runs, and when one began or ended last.
+// state returns whether an operation runs, and when one last began or ended.
 func (p *progress) state() (running bool, last time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,10 +47,10 @@ func (p *progress) state() (running bool, last time.Time) {
 
 func (s strictFS) Unwrap() vfs.FS { return s.FS }
 
-// Create creates a file. Pebble's markers are files whose name points to another file. Before
-// Create creates a marker, it makes that other file's directory entry durable. Otherwise a power
-// cut could leave the marker without the file, and Open would fail for ever (cockroachdb/pebble
-// issue 5825; v2.1.7 has no fix).
+// Create creates a file. A marker is a file whose name names another file. Before Create creates a
+// marker, it makes the other file's directory entry durable. Otherwise a power cut could leave the
+// marker without that file, and Open would fail for ever (cockroachdb/pebble issue 5825; v2.1.7 has
+// no fix).
 func (s strictFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if strings.HasPrefix(s.PathBase(name), "marker.") {
 		if err := journal.SyncDir(s, s.PathDir(name)); err != nil {
@@ -101,7 +100,6 @@ func (s strictFS) check(op, name string, err error) {
 	}
 }
 
-// strictFile is a file of strictFS.
 type strictFile struct {
 	vfs.File
 	fs   strictFS

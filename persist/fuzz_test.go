@@ -15,9 +15,8 @@ import (
 )
 
 // FuzzOpenDamaged damages one file of a closed store, and opens the store. Open must return an
-// error of one line, or the store must have all its leases. There is one exception. Open may take
-// damage at the end of the last segment for a torn write. Then the store must have the leases after
-// one of the commits.
+// error of one line, or find all leases. But Open may take damage at the end of the last segment
+// for a torn write. Then it must find the leases after one of the commits.
 func FuzzOpenDamaged(f *testing.F) {
 	files, states := damageable(f)
 	names := slices.Sorted(maps.Keys(files))
@@ -33,7 +32,7 @@ func FuzzOpenDamaged(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, at uint32, junk []byte, cut bool) {
 		fsys := vfs.NewMem()
 		o := testOptions(t, fsys, Always)
-		o.Fatal = func(error) {} // the store may find the damage only in the background
+		o.Fatal = func(error) {} // the store may find damage in the background
 		if err := fsys.MkdirAll(fsys.PathJoin(o.Dir, journalName), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +54,7 @@ func FuzzOpenDamaged(f *testing.F) {
 		got := map[string]simba.Lease{}
 		for l, err := range r.Leases {
 			if err != nil {
-				return // reading the leases returns an error: the damage was found
+				return // found the damage
 			}
 			got[l.Mutex] = l
 			if l.Token > r.Token {
@@ -123,7 +122,7 @@ func damageable(t testing.TB) (files map[string][]byte, states []map[string]simb
 	return files, states
 }
 
-// damage overwrites content with junk from an offset on, or cuts it at the offset.
+// damage overwrites content with junk from an offset on, or cuts it there.
 func damage(content []byte, at int, junk []byte, cut bool) []byte {
 	at = min(at, len(content))
 	if cut {

@@ -12,14 +12,13 @@ import (
 // rowVersion is the version of the history's rows that is written.
 const rowVersion = 1
 
-// lastEvent is the previous event of a record. Each event is stored as the difference from the one
-// before. For the first event, seq is the first Seq of the record's changes.
+// lastEvent is the previous event of a record. Each event is stored as the difference from it. For
+// the first event, seq is the first Seq of the record's changes, and at is 0.
 type lastEvent struct {
 	seq simba.Seq
 	at  int64
 }
 
-// append appends an event to b.
 func (l *lastEvent) append(b []byte, e *simba.Event) []byte {
 	b = binary.AppendVarint(b, int64(e.Seq-l.seq))
 	b = binary.AppendVarint(b, e.At-l.at)
@@ -36,8 +35,8 @@ func appendRowKey(b []byte, first simba.Seq) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(first))
 }
 
-// decodeRow reads a row of the history: the events of one record. Errors name the first Seq of the
-// record.
+// decodeRow reads a row of the history: the events of one record. Errors name the record's first
+// Seq.
 func decodeRow(key, value []byte) (first simba.Seq, events []simba.Event, err error) {
 	if len(key) != 9 {
 		return 0, nil, fmt.Errorf("row of the history: %w", errGarbage)
@@ -74,19 +73,19 @@ type history struct {
 	limit   int
 	events  int         // in rows
 	rows    []row       // from old to new
-	added   int         // how many of the last rows Pebble lacks
-	dropped []simba.Seq // rows to delete from Pebble, by their first Seq
+	added   int         // how many of the last rows are not in Pebble
+	dropped []simba.Seq // first Seq of each row to delete from Pebble
 }
 
 // row has the events of one record.
 type row struct {
 	first simba.Seq
 	count int
-	value []byte // nil if it is in Pebble
+	value []byte // nil if the row is in Pebble
 }
 
 // add adds the newest row, and drops rows whose events are all older than the newest limit events.
-// It ignores a row that is replayed again.
+// It ignores a row that it has added before.
 func (h *history) add(r row) {
 	if n := len(h.rows); n > 0 && r.first <= h.rows[n-1].first {
 		return
@@ -105,7 +104,7 @@ func (h *history) add(r row) {
 	}
 }
 
-// write adds to the batch what was added and dropped since the last call.
+// write adds to the batch the rows that were added and dropped since the last call.
 func (h *history) write(b *pebble.Batch) error {
 	var key [9]byte
 	for _, first := range h.dropped {

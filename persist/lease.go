@@ -7,11 +7,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The versions of a lease's row. leaseVersion is the one that is written.
+// The versions of a lease's row. A Store writes leaseVersion.
 const (
-	oldestLeaseVersion = 1 // leases that SIMBA.ACQUIRE grants
-	lockVersion        = 2 // also any TTL and owner, and the fields of a hash
-	leaseVersion       = 3 // also the start of the tenure, and whether a connection is bound to it
+	oldestLeaseVersion = 1 // leases of SIMBA.ACQUIRE
+	lockVersion        = 2 // also leases with any TTL and owner, and the fields of a hash
+	leaseVersion       = 3 // also StartedAt and Session
 )
 
 func appendLeaseKey(b []byte, mutex string) []byte {
@@ -19,8 +19,8 @@ func appendLeaseKey(b []byte, mutex string) []byte {
 	return append(b, mutex...)
 }
 
-// appendLeaseRow appends the value of l's row. The mutex is in its key, and l.Acquired
-// counts from the boot of the generation.
+// appendLeaseRow appends the value of l's row. The row's key has the mutex, and l.Acquired counts
+// from the boot of the generation.
 func appendLeaseRow(b []byte, generation uint64, l *simba.Lease) []byte {
 	b = append(b, leaseVersion)
 	b = binary.AppendUvarint(b, generation)
@@ -45,8 +45,7 @@ func decodeLeaseRow(key, value []byte) (l simba.Lease, generation uint64, err er
 	return l, generation, nil
 }
 
-// appendLease appends a lease without its mutex. The start of its windows is written as the
-// difference to base.
+// appendLease appends a lease without its mutex. It writes l.Acquired as the difference from base.
 func appendLease(b []byte, base simba.Instant, l *simba.Lease) []byte {
 	b = binary.AppendUvarint(b, l.Token)
 	b = binary.AppendVarint(b, int64(l.Acquired-base))
@@ -67,8 +66,8 @@ func appendLease(b []byte, base simba.Instant, l *simba.Lease) []byte {
 	return b
 }
 
-// lease reads what appendLease of some version has written. Before leaseVersion the start of the
-// tenure was not stored. Then the start of the windows stands for it.
+// lease reads what appendLease of a version has written. Versions before leaseVersion have no
+// StartedAt: AcquiredAt stands for it.
 func (r *reader) lease(version byte, base simba.Instant) (l simba.Lease) {
 	longest := simba.Endless
 	if version == oldestLeaseVersion {

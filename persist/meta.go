@@ -9,22 +9,22 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// metaFormat is the version of the store. The values of leases and of the history have versions of
-// their own within it.
+// metaFormat is the version of the store. Values of leases and of the history have their own
+// versions.
 //
 //   - Format 1 has no Latest.
-//   - Before format 3 a key simba:{m} was the mutex of that whole name, unless SIMBA.* could name
-//     m.
+//   - Before format 3, the key simba:{m} meant mutex m only if SIMBA.* could name m. Otherwise the
+//     mutex had the whole key as its name.
 //   - Before format 4 there was no journal: Pebble had every change, and synced its log.
 const metaFormat = 4
 
-// epoch identifies a boot of the machine for a store. It gives the stored instants their meaning.
+// epoch identifies a boot of the machine for a store. Stored instants count from a boot.
 type epoch struct {
-	Boot       string // its id
-	Generation uint64 // of the boots of this store, from 1
+	Boot       string // see Boot.ID
+	Generation uint64 // counts the boots of this store, from 1
 
 	// Rebased is the instant of this boot at which the leases of earlier generations begin anew.
-	// RebasedAt is the same in Unix milliseconds.
+	// RebasedAt is the same instant in Unix milliseconds.
 	Rebased   simba.Instant
 	RebasedAt int64
 }
@@ -33,16 +33,17 @@ type epoch struct {
 type meta struct {
 	epoch
 
-	Seq   simba.Seq     // no client has seen a larger one
-	Token uint64        // no client has seen a larger one
-	Delay time.Duration // recovery delay of the next run; 0 after a clean stop
+	Seq   simba.Seq // no client has seen a larger one
+	Token uint64    // no client has seen a larger one
+	// Delay is the recovery delay of the next run. A clean stop leaves the rest of its run's delay.
+	Delay time.Duration
 
-	// Latest is the boot's clock when the record was made. Stored instants of this generation are
-	// not later, except for the time between two readings of a clock.
+	// Latest is the boot's clock when the record was made. A stored instant of this generation can
+	// be later only by the time between two readings of a clock.
 	Latest simba.Instant
 
-	Index uint64   // of the last record of the journal that the checkpoint has
-	Store [16]byte // a random number that the journal has, too
+	Index uint64   // of the last record in the checkpoint
+	Store [16]byte // the store's random id, which its journal has too
 
 	format uint64 // of the row that was read; 0 = there was none
 }
@@ -106,8 +107,8 @@ func decodeMeta(value []byte) (m meta, err error) {
 	return m, nil
 }
 
-// isOf reports whether the epoch is of boot, whose clock shows now. It is not if the clock has gone
-// back: by such a clock, leases would have more left than was granted.
+// isOf reports whether the epoch is of boot, whose clock shows now. The clock must not have gone
+// back: otherwise leases would have more time left than was granted.
 func (m *meta) isOf(boot Boot, now simba.Instant) bool {
 	return m.Generation != 0 && m.Boot != "" && m.Boot == boot.ID && m.Latest <= now
 }

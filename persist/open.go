@@ -13,11 +13,10 @@ import (
 	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
-// journalName is the directory of the journal, in the data directory.
 const journalName = "journal"
 
-// Open opens the store in o.Dir, and returns what earlier runs left. Its errors are one line each,
-// and match those of this package.
+// Open opens the store in o.Dir, and returns the state from earlier runs. Its errors are one line
+// each, and match those of this package.
 //
 // After an error nothing is left open, with one exception: if a write to the store failed, the
 // directory stays locked until the process ends.
@@ -36,7 +35,7 @@ func Open(o Options) (*Store, *Recovered, error) {
 	return s, r, nil
 }
 
-// open opens the store, and releases the lock if it cannot.
+// open opens the store. After an error, it releases the lock.
 func open(o *Options, lock *pebble.Lock) (*Store, *Recovered, error) {
 	fault := newFault(o.Fatal)
 	if k, ok := o.FS.(killable); ok {
@@ -111,14 +110,14 @@ func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, pro
 	s := newStore(o, lock, fault, db, j, newCheckpoint(db, m, o.HistoryLen))
 	s.progress = progress
 	r, err := s.recover(o)
-	if err == nil && o.FS == vfs.Default { // files in memory cannot be removed
+	if err == nil && o.FS == vfs.Default { // only real files can be removed
 		s.watch, err = newWatch(o.Dir, j.Current)
 	}
 	if err == nil && !held {
 		err = signStore(o.FS, o.Dir)
 	}
 	if err != nil {
-		_ = j.Close() // as above
+		_ = j.Close() // the error at hand says more
 		return nil, nil, err
 	}
 	s.created = isNew
@@ -163,8 +162,8 @@ func (s *Store) beginBackground() {
 	}
 }
 
-// stoppedTimer returns a timer for Reset. A running timer would keep in memory what f uses, even
-// after a failed Open.
+// stoppedTimer returns a timer for Reset. A timer that runs would keep the memory of f, even after
+// a failed Open.
 func stoppedTimer(f func()) *time.Timer {
 	t := time.AfterFunc(math.MaxInt64, f)
 	t.Stop()
@@ -175,7 +174,7 @@ func stoppedTimer(f func()) *time.Timer {
 func warnOfBoot(o *Options, m *meta) {
 	switch {
 	case o.Boot.ID == "":
-		o.Logger.Warn("the boot of the machine is unknown: each start counts as one after a reboot, and every lease gets its full windows again",
+		o.Logger.Warn("the boot of the machine is unknown: each start counts as a start after a reboot, and every lease gets its full windows again",
 			"err", o.Boot.Unknown)
 	case m.Boot == o.Boot.ID:
 		o.Logger.Warn("the clock of the machine lies behind what the data directory says: every lease gets its full windows again",
@@ -183,8 +182,7 @@ func warnOfBoot(o *Options, m *meta) {
 	}
 }
 
-// pebbleOptions tune Pebble for rows that are read once, at the start. Other options have Pebble's
-// default.
+// pebbleOptions tune Pebble for rows that are read once, at the start.
 func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, progress *progress) *pebble.Options {
 	return &pebble.Options{
 		FS:            strictFS{FS: o.FS, fault: fault, progress: progress},
@@ -192,20 +190,19 @@ func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, progress *progre
 		Logger:        pebbleLogger{Logger: o.Logger, fault: fault},
 		EventListener: fault.listener(),
 
-		// The newest format of the Pebble that go.mod names. It is a constant because Pebble cannot
-		// go back to an older format. A newer format needs a new version of simba-resp that
-		// announces it.
+		// The newest format of the Pebble version in go.mod. Pebble cannot go back to an older
+		// format. So only a new version of simba-resp may choose a newer one.
 		FormatMajorVersion: pebble.FormatValueSeparation,
 
-		// The journal is the log. Pebble still reads a log that an earlier version of ours has
+		// The journal is the log. Pebble still reads a log that an earlier version of simba-resp
 		// left.
 		DisableWAL: true,
-		// Each compaction of level 0 rewrites every lease, since each checkpoint spans all keys.
-		// For a million leases that takes 0.5 s of a processor. So it comes after 8 checkpoints,
+		// Each checkpoint spans all keys, so each compaction of level 0 rewrites every lease. For a
+		// million leases that takes 0.5 s of a processor. So Pebble compacts after 8 checkpoints,
 		// not after 2 as by default. The threshold at which writes stop is larger in proportion.
 		L0CompactionThreshold: 16,
 		L0StopWritesThreshold: 32,
-		// While a Store runs only compactions read, and they read each block once.
+		// While a Store runs, compactions and backups read each block once.
 		CacheSize: 1 << 20,
 	}
 }
@@ -223,7 +220,7 @@ func readMeta(db *pebble.DB) (meta, error) {
 	return m, errors.Join(sortError(err), closer.Close())
 }
 
-// checkEmpty returns ErrCorrupt unless there is no row at all.
+// checkEmpty returns ErrCorrupt if there is any row.
 func checkEmpty(db *pebble.DB) error {
 	it, err := db.NewIter(nil)
 	if err != nil {

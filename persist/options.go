@@ -26,7 +26,6 @@ const exitPatience = 500 * time.Millisecond
 // Mode says when a change counts as committed.
 type Mode uint8
 
-// The modes.
 const (
 	// Always commits a change of a lease when it is synced.
 	Always Mode = iota
@@ -44,8 +43,7 @@ func (m Mode) String() string {
 
 // Options are the options of Open. Only Dir is required.
 type Options struct {
-	// Dir is the data directory. If it does not exist, Open creates it, readable by its owner
-	// only.
+	// Dir is the data directory. If it does not exist, Open creates it, readable by its owner only.
 	Dir string
 	// FS is the file system of Dir; nil means the operating system's.
 	FS vfs.FS
@@ -53,20 +51,20 @@ type Options struct {
 	Mode Mode
 	// Boot identifies the boot of the machine; the zero value means the boot of this machine.
 	Boot Boot
-	// Now is the clock of the engine whose leases are stored; nil means Boot.Now. Both must count
-	// from the same boot.
+	// Now is the clock of the engine whose leases are stored; nil means Boot.Now. It must count
+	// from the same boot as Boot.Now.
 	Now func() simba.Instant
 	// Wall is the wall clock, whose time is stored for people to read; nil means the machine's.
 	Wall func() time.Time
-	// SyncEvery bounds how long a change in Async waits for its fsync when no caller waits; 0 means
+	// SyncEvery bounds how long a change waits in Async for its fsync if no caller waits; 0 means
 	// 10 ms.
 	SyncEvery time.Duration
 	// MinFree is how many bytes must be free at the start; 0 means 128 MiB. That is enough for the
 	// journal's four files (64 MiB) and a checkpoint of three segments (48 MiB).
 	MinFree uint64
 	// CommitTimeout bounds one write with its fsync; 0 means DefaultCommitTimeout. While a commit
-	// waits for a checkpoint, it bounds each write and each sync of the checkpoint. Between them
-	// the checkpoint may read and compute for six times as long.
+	// waits for a checkpoint, CommitTimeout bounds each write and each sync of the checkpoint.
+	// Between them the checkpoint may read and compute for six times as long.
 	CommitTimeout time.Duration
 	// Fatal is called once, when the store can make no change durable any more. It must end the
 	// process. If it returns, the goroutine that failed stays blocked and keeps its files and
@@ -74,8 +72,8 @@ type Options struct {
 	Fatal func(error)
 	// Logger gets Pebble's messages; nil means slog.Default.
 	Logger *slog.Logger
-	// Yield lets other goroutines add to the group of changes that is about to be written; nil
-	// means runtime.Gosched. In a simulation it returns when no goroutine can go on.
+	// Yield lets other goroutines add changes to the group that is about to be written; nil means
+	// runtime.Gosched. In a simulation it returns when all other goroutines are blocked.
 	Yield func()
 	// HistoryLen is how many events are kept; 0 means 10,000.
 	HistoryLen int
@@ -87,18 +85,17 @@ type Options struct {
 }
 
 // sleep returns a function that returns by how much now is behind boot. A clock that stands still
-// while the machine is suspended falls behind.
+// while the machine sleeps falls behind.
 func sleep(now, boot func() simba.Instant) func() time.Duration {
 	if boot == nil {
 		return nil
 	}
 	return func() time.Duration {
-		n := now() // read first, so that the time until the other reading makes leases longer
+		n := now() // read first: time between the readings may make leases longer, never shorter
 		return max(0, boot().Sub(n))
 	}
 }
 
-// ensureDefaults replaces zero values.
 func (o *Options) ensureDefaults() error {
 	if o.Dir == "" {
 		return errors.New("no data directory given")
@@ -132,7 +129,7 @@ func (o *Options) ensureDefaults() error {
 	if o.Fatal == nil {
 		logger, dir := o.Logger, o.Dir
 		o.Fatal = func(err error) {
-			// The reader of the log may be stuck. That must not keep the process alive.
+			// A blocked log must not keep the process alive.
 			time.AfterFunc(exitPatience, func() { os.Exit(ExitCode) })
 			logger.Error("the data directory failed, exiting", "dir", dir, "err", err)
 			os.Exit(ExitCode)

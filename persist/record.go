@@ -9,34 +9,33 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// recordFormat is the version of records that is written. Records of format 1 have a shorter
-// head. Their puts have the version and the generation of a lease's row, and no base.
+// recordFormat is the version of records that is written. Format 1 has a shorter head. Its body of
+// a changePut has the version and the generation of a lease's row, and no base.
 const recordFormat = 2
 
-// The size of a record without its changes, in bytes.
+// The size of a record's head, in bytes.
 const (
 	headSize    = 84
 	oldHeadSize = 68 // in format 1
 )
 
-// head is what a record begins with. Numbers are little endian, offsets and lengths
-// are in bytes:
+// head is the beginning of a record. Numbers are little endian, offsets and lengths are in bytes:
 //
 //	 0  4  format
 //	 4  8  term: 0, for a journal that more than one server writes
 //	12  8  first Seq of the changes
 //	20  8  last Seq of the changes
 //	28  8  instant of the record: the writer's boot clock when it was made
-//	36  8  the same by the writer's wall clock, in Unix milliseconds
+//	36  8  the writer's wall clock at that instant, in Unix milliseconds
 //	44  8  floor of Seq, see meta
 //	52  8  floor of tokens
 //	60  8  recovery delay, in nanoseconds
 //	68  8  generation of the writer's boot
-//	76  8  base: an instant of that boot, from which the puts count
+//	76  8  base: an instant of that boot, from which Acquired counts in each changePut
 //	84  …  changes, each a kind (1 byte), the length of its body (uvarint) and its body
 //
-// A record says how old its leases were when it was made. So a reader needs only its own clock to
-// place them in time: see decodePut.
+// Instant and base say how old each lease was when the record was made. So a reader on any machine
+// can convert the lease to its own clock: see decodePut.
 type head struct {
 	first, last simba.Seq
 	instant     simba.Instant
@@ -50,14 +49,13 @@ type head struct {
 	format uint32 // of the record that was read
 }
 
-// A changeKind says what a change of a record does.
 type changeKind byte
 
 const (
-	changeEpoch  changeKind = 1 // a run begins: an epoch
-	changePut    changeKind = 2 // name of the mutex, then its lease as by appendLease
+	changeEpoch  changeKind = 1 // the epoch of a new run
+	changePut    changeKind = 2 // name of the mutex, then appendLease
 	changeDelete changeKind = 3 // name of the mutex
-	changeEvent  changeKind = 4 // an event, as in a row of the history
+	changeEvent  changeKind = 4 // lastEvent.append
 )
 
 // put writes the head into the first headSize bytes of a record.
@@ -71,7 +69,6 @@ func (h *head) put(record []byte) {
 	}
 }
 
-// decodeHead returns a record's head and its changes.
 func decodeHead(record []byte) (h head, changes []byte, err error) {
 	if len(record) < oldHeadSize {
 		return head{}, nil, errGarbage
@@ -103,14 +100,13 @@ func decodeHead(record []byte) (h head, changes []byte, err error) {
 	return h, record[size:], nil
 }
 
-// appendPut appends the body of a put.
 func appendPut(b []byte, base simba.Instant, l *simba.Lease) []byte {
 	return appendLease(appendString(b, l.Mutex), base, l)
 }
 
-// decodePut reads the body of a put. now is what the reader's clock showed at the record's instant.
-// On the writer's boot, now is h.instant. Another machine reads its own clock when the record
-// arrives. That is later, so a lease never ends there before it ends for its owner.
+// decodePut reads the body of a changePut. now is what the reader's clock showed at the record's
+// instant. On the writer's boot, now is h.instant. On another machine, now is its clock when the
+// record arrives. That is later, so a lease never ends there before it ends for its owner.
 //
 // generation names the writer's boot.
 func decodePut(h *head, body []byte, now simba.Instant) (l simba.Lease, generation uint64, err error) {
@@ -129,7 +125,6 @@ func decodePut(h *head, body []byte, now simba.Instant) (l simba.Lease, generati
 	return l, h.generation, r.finish()
 }
 
-// appendChange appends a change to a record.
 func appendChange(record []byte, kind changeKind, body []byte) []byte {
 	record = append(record, byte(kind))
 	record = binary.AppendUvarint(record, uint64(len(body)))
@@ -157,7 +152,7 @@ func eachChange(changes []byte, do func(kind changeKind, body []byte) error) err
 // lastChanges drops the changes of a lease that a later one in the record supersedes. That is safe
 // because a record is replayed whole or not at all. It reuses the record's memory.
 func lastChanges(record []byte) []byte {
-	last := make(map[string]int) // by mutex: how much of the record is left at its last change
+	last := make(map[string]int) // by mutex: len(r.rest) at its last change
 	short := record[:headSize]
 	for _, drop := range [...]bool{false, true} {
 		r := reader{rest: record[headSize:]}
@@ -181,7 +176,6 @@ func lastChanges(record []byte) []byte {
 	return short
 }
 
-// recordError adds the index of a record that cannot be replayed.
 func recordError(index uint64, err error) error {
 	return sortError(fmt.Errorf("record %d: %w", index, err))
 }

@@ -11,23 +11,21 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Recovered is what a store has from earlier runs.
+// Recovered is the state that a store has from earlier runs.
 type Recovered struct {
 	Seq   simba.Seq // at least every Seq that a client has seen; the next change gets a larger one
 	Token uint64    // at least every token that a client has seen
-	// Delay is the recovery delay. Leases that were granted, but then lost, may still run for so
-	// long. Until it has passed, the engine must grant nothing new.
+	// Delay is the recovery delay. A crash may have lost leases that still run for so long. Until
+	// it has passed, the engine must grant nothing new.
 	Delay time.Duration
-	// Leases reads the leases, in the order of the mutexes' names, ended ones included. It ends at
-	// the first error. Read it before the first Append: it reads the live checkpoint, which later
-	// gets newer leases.
+	// Leases reads the leases, sorted by mutex, including those that have ended. It stops after the
+	// first error. Read it before the first Append: later it yields newer leases.
 	Leases  iter.Seq2[simba.Lease, error]
 	History []simba.Event // from old to new
 }
 
-// recover brings the checkpoint up to the journal's end and reads it. Then it
-// makes the run's first record durable. The record has the floors of Seq and of tokens. It also has
-// the epoch, which says when the leases of other boots begin anew.
+// recover brings the checkpoint up to the journal's end and reads it. Then it writes the run's
+// first record, with the floors and the epoch.
 func (s *Store) recover(o *Options) (*Recovered, error) {
 	s.checkpointing.Lock()
 	defer s.checkpointing.Unlock()
@@ -58,13 +56,12 @@ func (s *Store) recover(o *Options) (*Recovered, error) {
 	return r, nil
 }
 
-// Replay reads the checkpoint and the records behind it, with the code of Open. So a new engine can
-// replace one that was stopped, while the store stays open.
+// Replay returns the state after all appended changes, as Open would. So a new engine can replace
+// one that was stopped, while the store stays open.
 //
-// The new engine's clock must begin at Options.Boot.Now. Options.Now must not be behind
-// Options.Boot.Now because of a sleep of the machine. The store adds that difference to each lease,
-// but the new engine's clock already includes it. Append must not be called before
-// Recovered.Leases has been read.
+// The new engine's clock must begin at Options.Boot.Now. Options.Now must not have missed a sleep
+// of the machine. Otherwise the store adds the sleep to each lease, although the new clock includes
+// it.
 func (s *Store) Replay() (*Recovered, error) {
 	if err := s.writeAll(false); err != nil {
 		return nil, err
@@ -95,7 +92,7 @@ func (s *Store) recovered(delay time.Duration) (*Recovered, error) {
 	}, nil
 }
 
-// beginRun writes the first record of the run: its epoch.
+// beginRun makes the first record of the run durable: its epoch.
 func (s *Store) beginRun() error {
 	s.next.record = appendChange(s.next.record, changeEpoch, appendEpoch(nil, &s.epoch))
 	s.next.wanted = true
@@ -104,7 +101,7 @@ func (s *Store) beginRun() error {
 		return err
 	}
 	if c := s.checkpoint; c.meta.Index == 0 {
-		// From now on there is a journal, and Open refuses a store that has lost it.
+		// From now on, Open refuses a store that has lost its journal.
 		if err := c.add(s.journal.Durable(), g.record); err != nil {
 			return err
 		}
@@ -169,7 +166,6 @@ func (c *checkpoint) readHistory() ([]simba.Event, error) {
 	return events[max(0, len(events)-h.limit):], nil
 }
 
-// prefix bounds an iterator to the rows of one kind.
 func prefix(c byte) *pebble.IterOptions {
 	return &pebble.IterOptions{LowerBound: []byte{c}, UpperBound: []byte{c + 1}}
 }

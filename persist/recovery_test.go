@@ -35,7 +35,7 @@ func TestALeaseOfTheSameBootIsAsItWas(t *testing.T) {
 	_, r := openClosed(t, o)
 	want := map[string]simba.Lease{"kept": kept.Lease, "ended": ended.Lease}
 	if got := leasesOf(t, r); !reflect.DeepEqual(got, want) {
-		t.Errorf("leases %+v, want %+v", got, want)
+		t.Errorf("recovered leases %+v, want %+v", got, want)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestAfterARebootLeasesBeginAnew(t *testing.T) {
 		_, r := openClosed(t, o)
 		got := leasesOf(t, r)["m"]
 		if got.Acquired != 7 || got.AcquiredAt <= old.AcquiredAt {
-			t.Errorf("boot %q: acquired at %d (%d ms), want at 7, the start", id, got.Acquired, got.AcquiredAt)
+			t.Errorf("boot %q: the lease was acquired at %d (%d ms), want at 7, the start", id, got.Acquired, got.AcquiredAt)
 		}
 		if got.TTL != old.TTL || got.Transition != old.Transition || got.Owner != old.Owner || got.Token != old.Token {
 			t.Errorf("boot %q: lease %+v, want %+v with full windows", id, got, old)
@@ -75,16 +75,15 @@ func TestWithoutABootIDEveryStartIsAReboot(t *testing.T) {
 	c.advance(7)
 	_, r := openClosed(t, o)
 	if got := leasesOf(t, r)["m"]; got.Acquired != 7 {
-		t.Errorf("acquired at %d, want at 7, the start", got.Acquired)
+		t.Errorf("the recovered lease was acquired at %d, want at 7, the start", got.Acquired)
 	}
 	if got := log.String(); strings.Count(got, "the boot of the machine is unknown") != 2 || !strings.Contains(got, "no /proc here") {
 		t.Errorf("the log says %s, want a warning of each start, with the reason", got)
 	}
 }
 
-// If the clock is behind the stored instants, they come from another clock. For example, somebody
-// restored a snapshot of the machine. The first start must notice this, and begin leases anew.
-// Later starts must not begin them anew again.
+// If the clock is behind the stored instants, they come from another clock: for example, from a
+// restored snapshot of the machine. The first start must begin leases anew. Later starts must not.
 func TestAClockThatHasGoneBackIsThatOfAnotherBoot(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	var c clock
@@ -108,7 +107,7 @@ func TestAClockThatHasGoneBackIsThatOfAnotherBoot(t *testing.T) {
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		_, r := openClosed(t, o)
 		if got := leasesOf(t, r)["m"]; got.Acquired != began || got.TTL != grant.Lease.TTL {
-			t.Errorf("acquired at %v for %v, want at %v, the first start, for %v", got.Acquired, got.TTL, began, grant.Lease.TTL)
+			t.Errorf("the lease was acquired at %v for %v, want at %v, the first start, for %v", got.Acquired, got.TTL, began, grant.Lease.TTL)
 		}
 		back.advance(time.Second)
 	}
@@ -128,7 +127,7 @@ func TestAMutexThatIsNamedLikeAnothersKeyKeepsItsName(t *testing.T) {
 	}
 }
 
-// The token belongs to no tenure, or to one that began and ended in the same change.
+// The token has no tenure, or its tenure began and ended in the same change.
 func TestACommittedTokenIsNotGivenOutAfterACrash(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		fsys := vfs.NewCrashableMem()
@@ -150,8 +149,8 @@ func TestACommittedTokenIsNotGivenOutAfterACrash(t *testing.T) {
 	}
 }
 
-// The first start after a reboot begins leases anew. A second start must not do so again. Nor may
-// it take instants of the previous boot for instants of this boot.
+// The first start after a reboot begins leases anew. A second start must not do so again. It must
+// not take instants of the previous boot for instants of this boot either.
 func TestOnlyTheFirstStartOfABootBeginsLeasesAnew(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	s, _ := openClosed(t, testOptions(t, fsys, Always))
@@ -225,7 +224,7 @@ func TestTheHistoryKeepsTheLastEventsInOrder(t *testing.T) {
 	for run := range 4 {
 		s, r := mustOpen(t, o)
 		if got, want := r.History, want[max(0, len(want)-50):]; !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
-			t.Fatalf("run %d: history of %d events from %v, want %d", run, len(got), got[:1], len(want))
+			t.Fatalf("run %d: recovered %d events from %v, want %d", run, len(got), got[:1], len(want))
 		}
 		seq = r.Seq
 		for i := range 70 {
@@ -241,12 +240,12 @@ func TestTheHistoryKeepsTheLastEventsInOrder(t *testing.T) {
 		mustClose(t, s)
 	}
 
-	// The store has removed older rows. A smaller limit also applies to stored rows.
+	// A smaller limit also applies to stored rows.
 	o.HistoryLen = 5
 	for range 2 {
 		s, r := mustOpen(t, o)
 		if !reflect.DeepEqual(r.History, want[len(want)-5:]) {
-			t.Errorf("history %v, want the last 5 events", r.History)
+			t.Errorf("Open recovered the events %v, want the last 5", r.History)
 		}
 		if n := countRows(t, s); n > 2 {
 			t.Errorf("%d rows are stored for 5 events, want at most 2", n)
@@ -269,8 +268,8 @@ func TestOldHistoryIsDeletedWhileTheStoreIsOpen(t *testing.T) {
 	}
 }
 
-// The last run may have been killed before it synced its newest checkpoint. Open releases the
-// segments that this checkpoint covers. So Open must first make the checkpoint durable.
+// The last run may not have synced its newest checkpoint. Open releases the segments that this
+// checkpoint covers. So Open must first make the checkpoint durable.
 func TestAStartSyncsAManifestOfItsOwnBeforeItChangesTheJournal(t *testing.T) {
 	var mu sync.Mutex
 	var created, synced string
@@ -284,7 +283,7 @@ func TestAStartSyncsAManifestOfItsOwnBeforeItChangesTheJournal(t *testing.T) {
 			synced = op.Path
 		case strings.Contains(op.Path, journalName) && op.Kind.ReadOrWrite() == errorfs.OpIsWrite:
 			if created == "" || synced != created {
-				t.Errorf("%v of %s, but the manifest synced is %q, of %q", op.Kind, op.Path, synced, created)
+				t.Errorf("%v of %s after the sync of manifest %q, want first a sync of the new one, %q", op.Kind, op.Path, synced, created)
 			}
 		}
 		return nil
@@ -305,12 +304,12 @@ func TestAStartSyncsAManifestOfItsOwnBeforeItChangesTheJournal(t *testing.T) {
 	}
 }
 
-// awaitCheckpoint returns when the checkpoint has read all full segments.
+// awaitCheckpoint waits until the checkpoint has all full segments.
 func awaitCheckpoint(t *testing.T, s *Store) {
 	t.Helper()
 	for began := time.Now(); s.behind() > 0; time.Sleep(time.Millisecond) {
 		if time.Since(began) > 30*time.Second {
-			t.Fatalf("%d bytes wait for the checkpoint", s.behind())
+			t.Fatalf("full segments of %d bytes still wait for the checkpoint", s.behind())
 		}
 	}
 }
@@ -338,16 +337,16 @@ func TestReadingLeasesCanStopAndBeginAgain(t *testing.T) {
 	for range 2 {
 		for l, err := range s.leases {
 			if l.Mutex != "a" || err != nil {
-				t.Errorf("%q, %v, want a first", l.Mutex, err)
+				t.Errorf("Leases first yields %q, %v, want a", l.Mutex, err)
 			}
 			break
 		}
 	}
-	mustClose(t, s) // fails if the early end of the loop left an iterator open
+	mustClose(t, s) // fails if Leases left an iterator open
 }
 
-// While the machine sleeps, the engine's clock stands still, but the boot's clock does not. The
-// engine's clock of the next run begins at the boot's clock.
+// While the machine sleeps, the engine's clock stands still, but the boot's clock does not. In the
+// next run, the engine's clock begins at the boot's clock.
 func TestASleepOfTheMachineShortensNoLaterLease(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	var boot, engine clock

@@ -17,9 +17,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The last version that wrote records of format 1 wrote the directory, in segments of 8 KiB.
-// Somebody copied it while the store was open. Its first changes are rows of the checkpoint. The
-// later changes are records.
+// A version that wrote records of format 1 made this directory, in segments of 8 KiB. It was copied
+// while the store was open. The first changes are rows of the checkpoint, the later ones are
+// records.
 func TestADirectoryWithRecordsOfFormat1Opens(t *testing.T) {
 	fsys := vfs.NewMem()
 	o := testOptions(t, fsys, Always)
@@ -56,22 +56,22 @@ func TestADirectoryWithRecordsOfFormat1Opens(t *testing.T) {
 		case "long":
 			l.TTL, l.Owner = 100*24*time.Hour, ""
 		}
-		l.StartedAt = l.AcquiredAt // a record of format 1 has no start of the tenure
+		l.StartedAt = l.AcquiredAt // records of format 1 have no StartedAt
 		want[mutex] = l
 	}
 	for start := range 2 { // the second start reads rows of the present version
 		s, r := mustOpen(t, o)
 		if got := leasesOf(t, r); !reflect.DeepEqual(got, want) {
-			t.Errorf("start %d: leases %+v, want %+v", start, got, want)
+			t.Errorf("start %d: recovered leases %+v, want %+v", start, got, want)
 		}
 		if len(r.History) != 6 || r.Seq < 7 || r.Token != 7 {
-			t.Errorf("start %d: %d events, Seq %d, token %d, want 6, 7 and 7", start, len(r.History), r.Seq, r.Token)
+			t.Errorf("start %d: recovered %d events, Seq %d, token %d, want 6, 7 and 7", start, len(r.History), r.Seq, r.Token)
 		}
 		mustClose(t, s)
 	}
 }
 
-// journalRecords returns all records of an open store, which must not have released any.
+// journalRecords returns all records of an open store that has released none.
 func journalRecords(t *testing.T, s *Store) (list [][]byte) {
 	t.Helper()
 	for r, err := range s.journal.Records(0, s.journal.Durable()) {
@@ -83,7 +83,7 @@ func journalRecords(t *testing.T, s *Store) (list [][]byte) {
 	return list
 }
 
-// changesOf makes random changes: grants, renewals, releases and notes. The seed decides them.
+// changesOf makes random changes from a seed: grants, renewals, releases and notes.
 type changesOf struct {
 	rng    *rand.Rand
 	clock  *clock
@@ -103,7 +103,7 @@ func (c *changesOf) next() simba.Change {
 	case held && c.rng.IntN(4) == 0:
 		delete(c.leases, mutex)
 		return del(c.seq, mutex)
-	case held: // a renewal
+	case held:
 		ch.Events = nil
 		l.Acquired, l.AcquiredAt = c.clock.now(), wall
 		ch.Lease = l
@@ -128,8 +128,8 @@ func newChanges(seed uint64) *changesOf {
 	return c
 }
 
-// Another machine, with another boot clock, replays each record a little later than it was made.
-// There a lease must not end earlier than for its owner. It may end later by at most that delay.
+// Another machine, with another boot clock, replays each record up to 300 ms after it was made.
+// There a lease may end later than for its owner by that delay, but never earlier.
 func TestRecordsAreReplayedOnAnotherMachine(t *testing.T) {
 	for seed := range uint64(20) {
 		changes := newChanges(seed)
@@ -142,7 +142,7 @@ func TestRecordsAreReplayedOnAnotherMachine(t *testing.T) {
 		replica := map[string]simba.Lease{}
 		replayed := 0
 		for range 60 {
-			for range 1 + changes.rng.IntN(4) { // changes that share a record
+			for range 1 + changes.rng.IntN(4) { // these share a record
 				s.Append(changes.next())
 			}
 			if err := s.writeAll(false); err != nil {
@@ -155,7 +155,7 @@ func TestRecordsAreReplayedOnAnotherMachine(t *testing.T) {
 			}
 			replayed = len(list)
 			if len(replica) != len(changes.leases) {
-				t.Fatalf("seed %d: %d leases, want %d", seed, len(replica), len(changes.leases))
+				t.Fatalf("seed %d: the other machine has %d leases, want %d", seed, len(replica), len(changes.leases))
 			}
 			for mutex, want := range changes.leases {
 				got := replica[mutex]
@@ -164,14 +164,13 @@ func TestRecordsAreReplayedOnAnotherMachine(t *testing.T) {
 				}
 				got.Acquired = want.Acquired
 				if !reflect.DeepEqual(got, want) {
-					t.Fatalf("seed %d: lease %+v, want %+v but for the instants", seed, got, want)
+					t.Fatalf("seed %d: the other machine has lease %+v, want %+v but for Acquired", seed, got, want)
 				}
 			}
 		}
 	}
 }
 
-// replayOn replays a record on another machine, at an instant of its clock.
 func replayOn(t *testing.T, leases map[string]simba.Lease, record []byte, now simba.Instant) {
 	t.Helper()
 	h, changes, err := decodeHead(record)
@@ -194,8 +193,8 @@ func replayOn(t *testing.T, leases map[string]simba.Lease, record []byte, now si
 	}
 }
 
-// The records come from several runs in two boots. The test replays some records of the first boot
-// again, after those of the second. That must change nothing, since each record names its boot.
+// The records come from several runs in two boots. The test replays the first records again after
+// all others. That must change nothing, since each record names its boot.
 func TestRecordsOfSeveralBootsThatAreReplayedAgainChangeNothing(t *testing.T) {
 	changes := newChanges(1)
 	fsys := vfs.NewMem()
@@ -219,7 +218,7 @@ func TestRecordsOfSeveralBootsThatAreReplayedAgainChangeNothing(t *testing.T) {
 			list = append(list, bytes.Clone(r.Payload))
 		}
 		mustClose(t, s)
-		list = append(list, nil) // stands for the final record of Close, which has no change
+		list = append(list, nil) // nil is the final record of Close, which has no change
 	}
 	db, err := pebble.Open("data", &pebble.Options{FS: vfs.NewMem(), Logger: pebbleLogger{Logger: testOptions(t, nil, Always).Logger}})
 	if err != nil {
@@ -253,22 +252,22 @@ func TestRecordsOfSeveralBootsThatAreReplayedAgainChangeNothing(t *testing.T) {
 		}
 	}
 	if len(generations) != 2 {
-		t.Errorf("the leases are of the generations %v, want two", generations)
+		t.Errorf("the rows have leases of the generations %v, want two", generations)
 	}
 	for from := range list {
 		if got := replay(from); !maps.Equal(got, want) {
-			t.Fatalf("replayed from record %d again: %q, want %q", from+1, got, want)
+			t.Fatalf("after a second replay from record %d, the rows are %q, want %q", from+1, got, want)
 		}
 	}
 }
 
-// If the boot is the same, recovered leases equal the appended leases to the nanosecond.
+// In the same boot, recovered leases equal the appended leases to the nanosecond.
 func TestReplayGivesTheLeasesThatWereAppended(t *testing.T) {
 	for seed := range uint64(10) {
 		changes := newChanges(seed)
 		fsys := vfs.NewMem()
 		o := testOptions(t, fsys, Mode(seed%2))
-		o.SegmentSize = 8 << 10 // so small that the checkpoint has some leases as rows
+		o.SegmentSize = 8 << 10 // so that some leases are rows of the checkpoint
 		o.Boot.Now = changes.clock.now
 		s, _ := mustOpen(t, o)
 		var events []simba.Event
@@ -283,13 +282,13 @@ func TestReplayGivesTheLeasesThatWereAppended(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := leasesOf(t, r); !reflect.DeepEqual(got, changes.leases) {
-				t.Fatalf("seed %d: leases %+v, want %+v", seed, got, changes.leases)
+				t.Fatalf("seed %d: Replay returns leases %+v, want %+v", seed, got, changes.leases)
 			}
 			if !reflect.DeepEqual(r.History, events) && len(events) > 0 {
-				t.Fatalf("seed %d: %d events, want %d", seed, len(r.History), len(events))
+				t.Fatalf("seed %d: Replay returns %d events, want %d", seed, len(r.History), len(events))
 			}
 			if r.Seq != changes.seq || r.Delay != 0 {
-				t.Fatalf("seed %d: Seq %d, delay %v, want %d and 0", seed, r.Seq, r.Delay, changes.seq)
+				t.Fatalf("seed %d: Replay returns Seq %d, delay %v, want %d and 0", seed, r.Seq, r.Delay, changes.seq)
 			}
 		}
 		mustClose(t, s)

@@ -24,14 +24,14 @@ const MaxQuiet = longestDelay
 var (
 	// ErrNotEmpty is returned if the data directory has files.
 	ErrNotEmpty = errors.New("not empty")
-	// ErrQuietShort is returned if a lease that the backup knows of is longer than
+	// ErrQuietShort is returned if the backup shows a lease that is longer than
 	// RestoreOptions.Quiet.
 	ErrQuietShort = errors.New("a lease is longer")
 	// ErrClock is returned if the wall clock is before the time of the backup.
 	ErrClock = errors.New("the clock of this machine is before the time of the backup")
 )
 
-// RestoreOptions are the options of Restore. From and Dir are required, and either Quiet or
+// RestoreOptions are the options of Restore. Required are From, Dir, and either Quiet or
 // OwnersStopped.
 type RestoreOptions struct {
 	// From is the file of the backup.
@@ -39,10 +39,10 @@ type RestoreOptions struct {
 	// Dir is the data directory to create. It must be empty, or not exist.
 	Dir string
 	// Quiet is the recovery delay of the server's first run: until it has passed, the server grants
-	// nothing new. It must be at least the longest lease, ttl and transition, that was granted
-	// after the backup.
+	// nothing new. It must be at least TTL + transition of each lease that was granted after the
+	// backup.
 	Quiet time.Duration
-	// OwnersStopped says that no owner works any more. There is no recovery delay then, and each
+	// OwnersStopped says that no owner works any more. Then there is no recovery delay, and each
 	// lease gets a new token.
 	OwnersStopped bool
 
@@ -50,32 +50,33 @@ type RestoreOptions struct {
 	FS vfs.FS
 	// Wall is the wall clock; nil means the machine's.
 	Wall func() time.Time
-	// MinFree is how many bytes must be free in Dir; 0 means 128 MiB. Restore needs twice the size
-	// of the backup, too.
+	// MinFree is how many bytes must be free in Dir, besides twice the size of the backup; 0 means
+	// 128 MiB.
 	MinFree uint64
 	// Logger gets Pebble's messages; nil means slog.Default.
 	Logger *slog.Logger
 }
 
-// Restored describes what Restore has written.
+// Restored is the result of Restore.
 type Restored struct {
 	BackupInfo
-	Floor uint64 // the next tenure gets a larger token
+	Floor uint64 // largest token that counts as used; the next tenure gets a larger one
 }
 
 // Restore writes a data directory with the contents of a backup. It checks the whole backup first.
 // After an error, the end of ctx, or a crash, Dir has no store that a server would open. Errors are
 // one line each.
 //
-// The owners of the old server may have got leases, tokens and event numbers that the backup lacks.
-// So tokens and event numbers go on above the wall clock in microseconds. No server reaches such
-// numbers by counting. Every lease begins anew, in full, at the first start of a server. Against
-// lost leases, the caller chooses Quiet or OwnersStopped.
+// After the backup, the old server may have granted leases, tokens and event numbers that the
+// backup lacks. So the next token and event number are above the wall clock in microseconds. No
+// server reaches such numbers by counting. Every lease begins anew, in full, at the first start of
+// a server. Against lost leases, the caller chooses Quiet or OwnersStopped.
 //
 // With Quiet the leases keep their tokens, so that their owners can renew them. Quiet is at least
 // as long as each lease, so a lease that its owner does not renew ends before the first new grant.
-// With OwnersStopped a lease of the backup may have a smaller token than later tenures had. So each
-// gets a token above the floor, and the old one is refused.
+//
+// With OwnersStopped a lease of the backup may have a smaller token than later tenures had. So
+// Restore gives each lease a new token, and the server refuses the old one.
 func Restore(ctx context.Context, o RestoreOptions) (*Restored, error) {
 	o.FS = cmp.Or(o.FS, vfs.Default)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
@@ -113,7 +114,6 @@ func (o *RestoreOptions) check() error {
 	return nil
 }
 
-// restore is one run of Restore.
 type restore struct {
 	*RestoreOptions
 	from  *backupFile
@@ -131,8 +131,8 @@ func newRestore(o *RestoreOptions, f *backupFile) (*restore, error) {
 		return nil, fmt.Errorf("%w: it shows %s, the backup was taken at %s", ErrClock,
 			now.UTC().Format(time.RFC3339), f.info.Taken.UTC().Format(time.RFC3339))
 	}
-	// Leases of the backup are of this generation or an earlier one. No boot has an empty id, so
-	// the first start begins the next generation. Then these leases begin anew.
+	// This generation is the newest of the backup's leases. The epoch names no boot, so the first
+	// start begins the next generation, and these leases begin anew.
 	m := meta{
 		epoch:  epoch{Generation: f.meta.Generation},
 		Seq:    max(f.meta.Seq, simba.Seq(now.UnixMicro())),
@@ -144,23 +144,23 @@ func newRestore(o *RestoreOptions, f *backupFile) (*restore, error) {
 	return &restore{RestoreOptions: o, from: f, meta: m}, nil
 }
 
-// checkQuiet returns an error if a lease is known that is longer than the recovery delay. The
-// backup of an open store in Async has a delay too: the longest lease of its run.
+// checkQuiet returns an error if the recovery delay is shorter than a known lease. In Async, the
+// backup of an open store has a delay too: the longest lease of its run.
 func (f *backupFile) checkQuiet(quiet time.Duration) error {
 	switch i := f.info; {
 	case quiet == 0:
 	case quiet < i.Longest:
 		return fmt.Errorf("a recovery delay of %v is too short: %w: mutex %q has %v", quiet, ErrQuietShort, i.LongestOf, i.Longest)
 	case quiet < f.meta.Delay:
-		return fmt.Errorf("a recovery delay of %v is too short: %w: its server had granted one of %v", quiet, ErrQuietShort, f.meta.Delay)
+		return fmt.Errorf("a recovery delay of %v is too short: %w: the server had granted a lease of %v", quiet, ErrQuietShort, f.meta.Delay)
 	}
 	return nil
 }
 
-// floor returns the largest token that the restored store counts as used.
 func (r *restore) floor() uint64 { return r.meta.Token }
 
-// run writes the directory. The sign comes last: without it no server opens the directory.
+// run writes the directory. The file SIMBA-RESP comes last: without it no server opens the
+// directory.
 func (r *restore) run(ctx context.Context) error {
 	if err := r.checkEmpty(); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (r *restore) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = r.checkEmpty() // no other process was faster
+	err = r.checkEmpty() // another process may have been faster
 	if err == nil {
 		if err = r.write(ctx, lock); err == nil {
 			err = signStore(r.FS, r.Dir)
@@ -187,7 +187,7 @@ func (r *restore) run(ctx context.Context) error {
 	return errors.Join(err, lock.Close())
 }
 
-// checkEmpty returns an error if the directory has a file, besides its lock.
+// checkEmpty returns an error if the directory has files, apart from its lock and leftovers.
 func (r *restore) checkEmpty() error {
 	names, err := r.names()
 	switch {
@@ -214,7 +214,7 @@ func (r *restore) names() ([]string, error) {
 	return names, nil
 }
 
-// clean removes what was written. An error is left to the user, who finds a directory that is not
+// clean removes what was written. It ignores errors: the user then finds a directory that is not
 // empty.
 func (r *restore) clean() {
 	names, _ := r.names()
@@ -252,7 +252,7 @@ const restoreBatch = 1 << 20
 // fill writes the rows to Pebble, with the meta row last, and makes them durable.
 func (r *restore) fill(ctx context.Context, db *pebble.DB) error {
 	r.batch = db.NewBatch()
-	defer func() { _ = r.batch.Close() }() // it was applied or is not needed
+	defer func() { _ = r.batch.Close() }() // its changes were applied, or are not needed
 	err := r.from.rows(func(key, value []byte) error {
 		if string(key) == metaKey {
 			return nil
@@ -281,7 +281,6 @@ func (r *restore) fill(ctx context.Context, db *pebble.DB) error {
 	return errors.Join(db.Apply(r.batch, pebble.NoSync), db.Flush())
 }
 
-// renumber gives a lease the next token.
 func (r *restore) renumber(key, value []byte) ([]byte, error) {
 	l, generation, err := decodeLeaseRow(key, value)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// In a recovery delay the owners can renew their leases. So restore must keep the tokens.
+// During a recovery delay, owners renew with their tokens. So Restore must keep the tokens.
 func TestARestoredStoreKeepsTokensAndBeginsLeasesAnewAfterAQuietTime(t *testing.T) {
 	before := uint64(time.Now().UnixMicro())
 	done, r := restored(t, smallBackup(t), RestoreOptions{Quiet: time.Minute})
@@ -40,8 +40,7 @@ func TestARestoredStoreKeepsTokensAndBeginsLeasesAnewAfterAQuietTime(t *testing.
 	}
 }
 
-// After the backup, the old server may have granted tokens between those in the backup and the
-// floor.
+// After the backup, the old server may have granted tokens up to the floor.
 func TestARestoredStoreWithStoppedOwnersGivesEachLeaseANewToken(t *testing.T) {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	for i, mutex := range []string{"a", "b", "c"} {
@@ -64,8 +63,7 @@ func TestARestoredStoreWithStoppedOwnersGivesEachLeaseANewToken(t *testing.T) {
 	}
 }
 
-// Restore takes new floors from the clock. If the backup's numbers are above the clock, the floors
-// must be larger still.
+// Restore takes the floors from the clock, unless the backup has larger numbers.
 func TestARestoredStoreCountsAboveTheBackupEvenIfThatIsAboveTheClock(t *testing.T) {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	ch := put(math.MaxInt64/2, "m")
@@ -76,8 +74,8 @@ func TestARestoredStoreCountsAboveTheBackupEvenIfThatIsAboveTheClock(t *testing.
 	}
 }
 
-// After a crash during the recovery delay, the delay begins again. After an orderly stop it
-// continues.
+// After a crash during the recovery delay, the whole delay begins again. After an orderly stop, the
+// rest of it remains.
 func TestARestoredStoreKeepsItsQuietTimeOverRestarts(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	writeBackup(t, fsys, smallBackup(t))
@@ -103,7 +101,7 @@ func TestARestoredStoreKeepsItsQuietTimeOverRestarts(t *testing.T) {
 }
 
 func TestRestoreRefuses(t *testing.T) {
-	content := smallBackup(t) // its lease lasts 12 s
+	content := smallBackup(t) // has a lease of 12 s
 	tests := map[string]struct {
 		change func(o *RestoreOptions)
 		want   error
@@ -146,8 +144,8 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// The longest lease was granted and released before the backup. After the backup, the old server
-// may have granted such a lease again.
+// The longest lease was released before the backup. After the backup, the old server may have
+// granted such a lease again.
 func TestRestoreKnowsTheLongestLeaseOfAnAsyncServer(t *testing.T) {
 	fsys := vfs.NewMem()
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Async))
@@ -174,10 +172,9 @@ func TestRestoreWritesIntoAnEmptyDirectoryWithLeftovers(t *testing.T) {
 	openClosed(t, testOptions(t, fsys, Always))
 }
 
-// isWrite reports whether an operation changes the disk.
 func isWrite(op errorfs.Op) bool { return op.Kind.ReadOrWrite() == errorfs.OpIsWrite }
 
-// The test crashes before each operation in turn. The disk keeps either only synced data, or all
+// The test crashes before each operation in turn. The disk then has only the synced data, or all
 // data.
 func TestACrashDuringRestoreLeavesNoStoreOrAWholeOne(t *testing.T) {
 	content := smallBackup(t)
@@ -203,7 +200,7 @@ func TestACrashDuringRestoreLeavesNoStoreOrAWholeOne(t *testing.T) {
 			}
 			names, _ := crashed.List("data")
 			if len(names) == 0 {
-				continue // no store is left; a server would create a new one, and log that
+				continue // no store is left; a server would create a new one
 			}
 			s, r, err := Open(testOptions(t, crashed, Always))
 			if err != nil {

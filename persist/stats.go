@@ -7,22 +7,22 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Stats are a Store's figures since it was opened.
+// Stats are a Store's figures since Open.
 type Stats struct {
 	Commits int64 // writes, each with one fsync
-	Changes int64 // in the commits
-	Bytes   int64 // of their records
+	Changes int64 // in all commits
+	Bytes   int64 // of the records
 
-	LargestCommit int64 // the most changes that shared one fsync
+	LargestCommit int64 // changes of the largest commit
 	LastCommit    time.Duration
 	LongestCommit time.Duration
 
-	Syncs  simba.Durations // of each write with its fsync
-	Groups GroupSizes      // changes of each commit
+	Syncs  simba.Durations // duration of each write with its fsync
+	Groups GroupSizes      // commits by their number of changes
 }
 
 // GroupSizes counts commits by their number of changes. Entry i counts commits of more than 2^(i-1)
-// and at most 2^i changes, and the last entry all larger ones.
+// and at most 2^i changes. The last entry also counts all larger commits.
 type GroupSizes [16]int64
 
 func (s *GroupSizes) add(changes int) {

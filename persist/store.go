@@ -18,26 +18,26 @@ import (
 
 const (
 	// seqReserve is how far the stored floor of Seq is beyond the last change while a Store is
-	// open. So changes that need not be synced are committed without an fsync. A crash skips at
+	// open. So a change within this reserve can be committed without an fsync. A crash skips at
 	// most this many numbers.
 	seqReserve = 1 << 20
-	// tokenReserve is the same for tokens. It exists in Async only.
+	// tokenReserve is the reserve of tokens. Only Async has one.
 	tokenReserve = 1 << 20
-	// longestDelay is the longest recovery delay. A lease with longer windows, which only a lock
-	// key can have, must always be synced, in Async too.
+	// longestDelay is the longest recovery delay. Only a lock key can have a lease with longer
+	// windows. Such a lease must be synced, in Async too.
 	longestDelay = simba.MaxTTL + simba.MaxTransition
 	// maxPending is how many bytes may wait for an fsync that no caller waits for. Beyond it every
 	// change must be synced, so the next Commit writes them all.
 	maxPending = 4 << 20
-	// maxRecord is how many bytes a record has at most, without its last transaction. A disk that
-	// writes 26 MB a second makes such a record durable within the commit timeout.
+	// maxRecord is the largest size of a record, in bytes, without its last transaction. A disk
+	// that writes 26 MB a second makes such a record durable within the commit timeout.
 	maxRecord = 256 << 20
 )
 
 // Store is a journal on disk. Open returns one, and Close must be called at last.
 //
-// Append must be called by one goroutine at a time. All other methods may be called concurrently
-// with it and with each other.
+// One goroutine at a time may call Append and AppendAll. All other methods are safe for concurrent
+// use.
 type Store struct {
 	mode         Mode
 	now          func() simba.Instant
@@ -47,12 +47,12 @@ type Store struct {
 	timeout      time.Duration
 	syncEvery    time.Duration
 	yield        func()
-	step         int64         // of the checkpoint, in bytes: a segment
+	step         int64         // bytes of a checkpoint step: a segment
 	maxRecord    int           // bytes; the constant, except in tests
 	inherited    time.Duration // recovery delay that earlier runs left
-	recoverUntil simba.Instant // the end of it
+	recoverUntil simba.Instant // end of the recovery delay
 	epoch        epoch         // of this run
-	created      bool          // Open created the store
+	created      bool
 
 	lock    *pebble.Lock
 	db      *pebble.DB
@@ -61,16 +61,16 @@ type Store struct {
 
 	committed atomic.Uint64 // the largest committed Seq; written under mu
 
-	ending     chan struct{}  // closed by Close to end what runs in the background
+	ending     chan struct{}  // closed by Close; ends the background goroutines
 	background sync.WaitGroup // the watch and the checkpointer
-	watch      *watch         // nil if nothing has to be watched
+	watch      *watch         // nil unless the files are those of the operating system
 	full       chan struct{}  // has a value when a segment has become full
 	advanced   chan struct{}  // has a value when the checkpoint has advanced
-	taken      atomic.Uint64  // index of the last record in the checkpoint, which is durable
-	progress   *progress      // of Pebble's writes
+	taken      atomic.Uint64  // index of the last record that the checkpoint has durably
+	progress   *progress      // of Pebble's changes to its files
 
-	// checkpointing protects checkpoint. It is held for one step, one Replay, or the begin of a
-	// backup. Neither the engine nor a commit waits for it.
+	// checkpointing protects checkpoint. It is held while the checkpoint advances, for a Replay,
+	// and while a backup begins. Neither the engine nor a commit waits for it.
 	checkpointing sync.Mutex
 	checkpoint    *checkpoint
 
@@ -78,13 +78,13 @@ type Store struct {
 
 	// watchdog and took belong to the goroutine that writes.
 	watchdog *time.Timer
-	took     time.Duration // by the last write
+	took     time.Duration // how long the last write took
 	writer   sync.WaitGroup
 
-	// mu protects the fields below. It is held for memory only, never for I/O.
+	// mu protects the fields below. It is never held during I/O.
 	mu       sync.Mutex
 	next     *group   // the group that Append adds to
-	ready    []*group // to be written before next; they must not grow any more
+	ready    []*group // full groups, to be written before next
 	current  *group   // the group that is being written; may be nil
 	spare    *group   // for use as next; may be nil
 	writing  bool     // a goroutine runs write
@@ -95,21 +95,22 @@ type Store struct {
 	scratch  []byte
 	flush    *time.Timer // writes next, in Async
 
-	closing func() error // close, once
+	closing func() error // calls close once
 }
 
-// floors bound what can be committed without an fsync of its own.
+// floors are the largest Seq, token and lease of the changes so far, or those that a record states.
+// A lost change within the stated floors does no harm.
 type floors struct {
 	seq     simba.Seq
 	token   uint64
-	longest time.Duration // windows of a lease that could be lost, in Async
+	longest time.Duration // TTL + transition; used in Async
 }
 
 // Created reports whether Open created the store, in a directory that had none.
 func (s *Store) Created() bool { return s.created }
 
 // Append adds a change to the next group. mustSync reports whether the change is the first of its
-// group that must be synced. It does no I/O and keeps no reference to ch.Events.
+// group that must be synced. Append does no I/O and keeps no reference to ch.Events.
 func (s *Store) Append(ch simba.Change) (mustSync bool) { return s.AppendAll([]simba.Change{ch}) }
 
 // AppendAll is Append for several changes. A crash keeps all of them or none.
@@ -124,7 +125,6 @@ func (s *Store) AppendAll(changes []simba.Change) (mustSync bool) {
 	return mustSync
 }
 
-// appendLocked adds one change to the next group. The caller holds mu.
 func (s *Store) appendLocked(ch *simba.Change) (mustSync bool) {
 	g := s.next
 	if g.changes == 0 {
@@ -155,11 +155,10 @@ func (s *Store) appendLocked(ch *simba.Change) (mustSync bool) {
 	return mustSync
 }
 
-// encode adds the change to the group's record.
 func (s *Store) encode(g *group, ch *simba.Change) {
 	switch ch.Kind {
 	case simba.ChangePut:
-		// The next run reads the lease. The clock of that run begins at the boot's clock.
+		// A stored instant is the boot's clock. The engine's clock may be behind it.
 		l := ch.Lease
 		l.Acquired = l.Acquired.Add(g.slept)
 		if !g.hasBase {
@@ -180,15 +179,15 @@ func (s *Store) encode(g *group, ch *simba.Change) {
 // mustSync reports whether a client must not see the change, or a later one, before it is durable.
 // Only here do the modes of durability differ.
 //
-// In Async a change that a client has seen may be lost. Two rules make that safe. The next run
+// In Async a crash may lose a change that a client has seen. Two rules make that safe. The next run
 // gives out no number that a lost change had. It waits until every lease of a lost change has
-// ended. So a change must be synced if the last durable record does not cover it. So must a change
-// that ends a tenure against its owner's will.
+// ended. So a change must be synced if the last durable record's floors do not cover it. A change
+// that ends a tenure against its owner's will must be synced too.
 func (s *Store) mustSync(g *group, ch *simba.Change) bool {
 	if ch.Seq > s.durable.seq || len(g.record) > maxPending || s.closed {
 		return true
 	}
-	if ch.Token > s.durable.token { // the next run would give it out again
+	if ch.Token > s.durable.token { // or the next run would give the token out again
 		return true
 	}
 	if ch.Kind == simba.ChangeNone {
@@ -219,9 +218,9 @@ func (s *Store) updateCommittedLocked() {
 func (s *Store) Committed() simba.Seq { return simba.Seq(s.committed.Load()) }
 
 // Commit returns nil when every change up to seq is committed. Callers whose changes are in the
-// same group share its fsync. It returns simba.ErrStopped once the store has failed, and for
-// changes that came too late for Close. If ctx ends first, it returns ctx's error, and the changes
-// are written all the same.
+// same group share its fsync. It returns simba.ErrStopped if the store has failed, or if Close came
+// before the changes. If ctx ends first, it returns ctx's error, and the store still writes the
+// changes.
 func (s *Store) Commit(ctx context.Context, seq simba.Seq) error {
 	if s.fault.failed() {
 		return simba.ErrStopped
@@ -266,7 +265,6 @@ func (s *Store) beginCommit(seq simba.Seq) (done <-chan struct{}, err error) {
 	return s.next.done, nil
 }
 
-// wait waits until a group's done is closed. It fails if the store has failed.
 func (s *Store) wait(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -280,12 +278,11 @@ func (s *Store) wait(ctx context.Context, done <-chan struct{}) error {
 	return nil
 }
 
-// Close writes and syncs everything that was appended, marks the journal as complete, and closes
-// the files. Append must not be called any more. Close is idempotent.
+// Close writes and syncs all appended changes, seals the journal, and closes the files. Append must
+// not be called any more. Close is idempotent.
 //
-// After a failure it returns the cause at once. The files are closed in the background, when no
-// goroutine uses them any more. A goroutine that met the failure inside Pebble uses them until the
-// process ends.
+// After a failure Close returns the cause at once, and closes the files in the background. A
+// goroutine that met the failure inside Pebble uses them until the process ends.
 func (s *Store) Close() error {
 	if err := s.closing(); err != nil {
 		return fmt.Errorf("close the data directory: %w", oneLine{err})
@@ -302,19 +299,19 @@ func (s *Store) close() error {
 	close(s.ending)
 	closed := make(chan struct{})
 	var err error
-	go func() { // it never ends if Pebble meets a failure even now
+	go func() { // never ends if Pebble meets a failure now
 		err = s.closeFiles()
 		close(closed)
 	}()
-	if err := s.awaitCheckpointer(closed); err != nil { // the checkpointer may be running
+	if err := s.awaitCheckpointer(closed); err != nil { // the checkpointer may still run
 		s.fault.trip(err)
 		return s.fault.cause()
 	}
 	return errors.Join(s.journal.Close(), err)
 }
 
-// writeAll waits until everything that was appended is durable. After a final call nothing is
-// written any more.
+// writeAll waits until all appended changes are durable. After a final call, nothing more is
+// written.
 func (s *Store) writeAll(final bool) error {
 	s.mu.Lock()
 	if s.closed {
@@ -331,7 +328,6 @@ func (s *Store) writeAll(final bool) error {
 	return s.wait(context.Background(), done)
 }
 
-// closeFailed closes the files of a store that has failed.
 func (s *Store) closeFailed() {
 	s.mu.Lock()
 	s.closed = true // under mu, so no write begins later: see beginWriteLocked
@@ -341,7 +337,7 @@ func (s *Store) closeFailed() {
 }
 
 // closeFiles closes the files when no backup and no goroutine in the background uses them any more.
-// The journal's error is left to the caller: a second Close of the journal returns it again.
+// It drops the journal's error, which the journal's Close returns to the next caller again.
 func (s *Store) closeFiles() error {
 	err := s.backups.end()
 	s.background.Wait()

@@ -18,13 +18,12 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A clock is a boot clock that moves only when advance is called.
 type clock struct{ at atomic.Int64 }
 
 func (c *clock) now() simba.Instant      { return simba.Instant(c.at.Load()) }
 func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
 
-// testOptions returns options of a store on fsys, in the first boot of a machine. The clock stands
+// testOptions returns options of a store on fsys, in the first boot of a machine. Its clock stands
 // still. A failure of the store fails the test.
 func testOptions(t testing.TB, fsys vfs.FS, mode Mode) Options {
 	t.Helper()
@@ -34,7 +33,7 @@ func testOptions(t testing.TB, fsys vfs.FS, mode Mode) Options {
 		Mode:   mode,
 		Boot:   Boot{ID: "boot-1", Now: new(clock).now},
 		Logger: slog.New(slog.DiscardHandler),
-		// A test that wants background syncs sets a shorter time.
+		// A test of background syncs sets a shorter time.
 		SyncEvery: time.Hour,
 		// Small segments fill soon.
 		SegmentSize: 64 << 10,
@@ -65,7 +64,6 @@ func mustClose(t testing.TB, s *Store) {
 	}
 }
 
-// openClosed opens a store, and closes it when the test ends.
 func openClosed(t testing.TB, o Options) (*Store, *Recovered) {
 	t.Helper()
 	s, r := mustOpen(t, o)
@@ -73,7 +71,7 @@ func openClosed(t testing.TB, o Options) (*Store, *Recovered) {
 	return s, r
 }
 
-// put returns a change that grants the mutex. The token equals the Seq.
+// put returns a change that grants the mutex, with the Seq as its token.
 func put(seq simba.Seq, mutex string) simba.Change {
 	return simba.Change{
 		Seq:  seq,
@@ -90,13 +88,12 @@ func put(seq simba.Seq, mutex string) simba.Change {
 	}
 }
 
-// del returns a change that releases the mutex.
 func del(seq simba.Seq, mutex string) simba.Change {
 	return simba.Change{Seq: seq, Kind: simba.ChangeDelete, Lease: simba.Lease{Mutex: mutex},
 		Events: []simba.Event{{Seq: seq, At: 1, Kind: simba.EventReleased, Mutex: mutex, Owner: "owner", Reason: "done"}}}
 }
 
-// note returns a change that has only an event for the history.
+// note returns a change that has only an event.
 func note(seq simba.Seq) simba.Change {
 	return simba.Change{Seq: seq, Kind: simba.ChangeNone,
 		Events: []simba.Event{{Seq: seq, At: 2, Kind: simba.EventQueued, Mutex: "m", Owner: "waiter"}}}
@@ -114,14 +111,14 @@ func leasesOf(t testing.TB, r *Recovered) map[string]simba.Lease {
 	return leases
 }
 
-// A syncGate is a file system that counts the fsyncs of the journal. A test can block these fsyncs.
+// A syncGate is a file system that counts the fsyncs of the journal, and can block them.
 type syncGate struct {
 	vfs.FS
 	syncs   atomic.Int64
 	arrived chan struct{} // gets a value for each blocked fsync
 
 	mu   sync.Mutex
-	gate chan struct{} // fsyncs wait until it is closed
+	gate chan struct{} // fsyncs wait until gate is closed
 }
 
 func newSyncGate(inner vfs.FS) *syncGate {
@@ -138,10 +135,10 @@ func newSyncGate(inner vfs.FS) *syncGate {
 }
 
 // wrapFS returns a file system that calls inject before each operation. If inject returns an error,
-// the operation fails with that error. For an operation on an open file, the path is the file's
-// present one, also after a rename.
+// the operation fails with that error. For an open file, inject gets the file's present path, also
+// after a rename.
 func wrapFS(inner vfs.FS, inject func(errorfs.Op) error) vfs.FS {
-	var segments sync.Map // the segments' paths, by the paths that they had as spares
+	var segments sync.Map // the segments' present paths, by their paths as spares
 	return errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		dir, spare, isSpare := strings.Cut(op.Path, "spare-")
 		if !isSpare {
@@ -172,7 +169,6 @@ func isJournalSync(op errorfs.Op) bool {
 	return false
 }
 
-// isSegment reports whether the operation is on a segment of the journal.
 func isSegment(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".seg") }
 
 func (g *syncGate) pass() {
@@ -196,7 +192,7 @@ func (g *syncGate) hold() (release func()) {
 	return sync.OnceFunc(func() { close(gate) })
 }
 
-// commitAll calls Commit for each Seq, each on a goroutine of its own. errs gets the results.
+// commitAll calls Commit for each Seq on a goroutine of its own. errs gets the results.
 func commitAll(s *Store, seqs ...simba.Seq) (errs <-chan error) {
 	ch := make(chan error, len(seqs))
 	for _, seq := range seqs {
@@ -353,7 +349,7 @@ func TestChangesNobodyCommitsDoNotPileUpWithoutLimit(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.next.record); n > 1000 {
-		t.Errorf("%d bytes wait after the commit", n)
+		t.Errorf("%d bytes wait after the commit, want at most 1000", n)
 	}
 }
 
@@ -498,7 +494,7 @@ func TestChangesAfterCloseAreNeverCommitted(t *testing.T) {
 			t.Errorf("%v: Committed = %d, want 1", mode, got)
 		}
 		if err := s.Commit(context.Background(), 1); err != nil {
-			t.Errorf("%v: Commit of a written change returns %v", mode, err)
+			t.Errorf("%v: Commit of a written change returns %v, want nil", mode, err)
 		}
 		for _, seq := range []simba.Seq{2, 3} {
 			if err := s.Commit(context.Background(), seq); !errors.Is(err, simba.ErrStopped) {

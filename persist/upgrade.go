@@ -9,8 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// upgrade prepares a store that has no journal, because it is new or an earlier version wrote it.
-// Its rows become the checkpoint before the journal's first record. The new meta row is durable
+// upgrade prepares a store that has no journal: a new one, or one that an earlier version wrote.
+// The rows become the checkpoint before the journal's first record. The new meta row is durable
 // before the journal exists, so from then on an earlier version refuses the store.
 func upgrade(db *pebble.DB, m *meta) error {
 	b := db.NewBatch()
@@ -28,9 +28,9 @@ func upgrade(db *pebble.DB, m *meta) error {
 	return pebbleError(errors.Join(db.Apply(b, pebble.NoSync), db.Flush()))
 }
 
-// renameKeys gives leases of a store before format 3 the names that their keys have now. It deletes
-// leases of keys that are only views of a mutex now. If a mutex has leases under both names, the
-// one under the shorter name stays.
+// renameKeys gives leases of a store before format 3 their present names: see metaFormat. It
+// deletes leases of keys that are only views of a mutex now. If a mutex has leases under both
+// names, the lease under the shorter name stays.
 func renameKeys(db *pebble.DB, batch *pebble.Batch) error {
 	old := prefix(leasePrefix)
 	old.LowerBound = appendLeaseKey(nil, "simba:{")
@@ -53,11 +53,11 @@ func renameKeys(db *pebble.DB, batch *pebble.Batch) error {
 	return pebbleError(errors.Join(err, it.Close()))
 }
 
-// has reports whether there is a row. A read that fails shows up when all rows are read.
+// has reports whether the row exists. If the read fails, the next read of all rows fails too.
 func has(db *pebble.DB, key []byte) bool {
 	_, closer, err := db.Get(key)
 	if err == nil {
-		_ = closer.Close() // nothing was written
+		_ = closer.Close() // Close only ends a read
 	}
 	return err == nil
 }

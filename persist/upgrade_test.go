@@ -27,7 +27,7 @@ var earlierRows = map[string]string{
 }
 
 // earlier makes the directory of a version without a journal. Pebble's log has all rows, each
-// synced; there are no tables.
+// synced. There are no tables.
 func earlier(t *testing.T, o Options, rows map[string]string) {
 	t.Helper()
 	if o.FS == nil {
@@ -52,7 +52,6 @@ func earlier(t *testing.T, o Options, rows map[string]string) {
 	}
 }
 
-// wantEarlier checks that a store has recovered the state of earlierRows.
 func wantEarlier(t *testing.T, r *Recovered) {
 	t.Helper()
 	leases := map[string]simba.Lease{
@@ -63,17 +62,17 @@ func wantEarlier(t *testing.T, r *Recovered) {
 		},
 	}
 	if got := leasesOf(t, r); !reflect.DeepEqual(got, leases) {
-		t.Errorf("leases %+v, want %+v", got, leases)
+		t.Errorf("recovered leases %+v, want %+v", got, leases)
 	}
 	events := []simba.Event{
 		{Seq: 6, At: 5, Kind: simba.EventAcquired, Mutex: "n", Owner: "o", Token: 4},
 		{Seq: 7, At: 6, Kind: simba.EventAcquired, Mutex: "m", Owner: "o", Token: 5, Reason: "r"},
 	}
 	if !slices.Equal(r.History, events) {
-		t.Errorf("history %+v, want %+v", r.History, events)
+		t.Errorf("recovered events %+v, want %+v", r.History, events)
 	}
 	if r.Seq < 7 || r.Token != 5 || r.Delay != 0 {
-		t.Errorf("Seq %d, token %d, delay %v, want 7, 5, 0", r.Seq, r.Token, r.Delay)
+		t.Errorf("recovered Seq %d, token %d, delay %v, want 7, 5, 0", r.Seq, r.Token, r.Delay)
 	}
 }
 
@@ -112,19 +111,19 @@ func TestACrashAtAnyMomentOfAnUpgradeLosesNothing(t *testing.T) {
 	s, _ := mustOpen(t, o)
 	mustClose(t, s)
 	if len(crashed) < 2*40 {
-		t.Errorf("an upgrade has only %d operations", len(crashed)/2)
+		t.Errorf("an upgrade has only %d operations, want 40", len(crashed)/2)
 	}
 	for i, fsys := range crashed {
 		o.FS = fsys
 		s, r := mustOpen(t, o)
 		wantEarlier(t, r)
 		if mustClose(t, s); t.Failed() {
-			t.Fatalf("after operation %d of %d", i/2, len(crashed)/2)
+			t.Fatalf("the upgrade crashed before operation %d of %d", i/2, len(crashed)/2)
 		}
 	}
 }
 
-// Format 1 stored neither the offset of the boot's clock nor its latest instant.
+// Format 1 stored neither the offset of the boot's clock nor Latest.
 func TestADirectoryOfFormat1OpensWithFullWindows(t *testing.T) {
 	o := diskOptions(t)
 	earlier(t, o, map[string]string{
@@ -136,12 +135,12 @@ func TestADirectoryOfFormat1OpensWithFullWindows(t *testing.T) {
 	o.Boot = Boot{ID: "boot-1 boottime 0 0", Now: c.now}
 	_, r := openClosed(t, o)
 	if got := leasesOf(t, r)["m"]; got.Acquired != c.now() {
-		t.Errorf("acquired at %v, want at %v, the start", got.Acquired, c.now())
+		t.Errorf("the lease was acquired at %v, want at %v, the start", got.Acquired, c.now())
 	}
 }
 
-// In format 2, a key simba:{m} was stored as a mutex with this whole name if SIMBA.* refused the
-// name m. A key simba:{m}:fence was stored as a lock.
+// In format 2, the key simba:{m} was stored as a mutex with this whole name if SIMBA.* refused the
+// name m. The key simba:{m}:fence was stored as a lock.
 func TestADirectoryOfFormat2KeepsTheLocksOfKeysWithAnyName(t *testing.T) {
 	o := diskOptions(t)
 	rows := map[string]string{"m": "\x02\x06boot-1\x01\x00\x00\x08\x08\x00\x00"}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// watchEvery is the interval of the watch. It notices a loss within a second.
+// watchEvery is the interval of the watch, which notices a loss within a second.
 const watchEvery = 250 * time.Millisecond
 
 // lockName is the file that Pebble keeps locked while the store is open.
@@ -19,19 +19,18 @@ const lockName = "LOCK"
 // errRemoved is the error that Options.Fatal gets when files of an open Store are gone.
 var errRemoved = errors.New("it was removed or replaced while the server was running")
 
-// watch checks that the data directory is still the one that is open. Writes to a file that was
-// removed succeed. Without the watch they would be acknowledged, and lost with the process.
+// watch checks that the data directory is still the one that is open. Writes to a removed file
+// succeed. Without the watch the server would acknowledge them, and lose them when it stops.
 //
-// It compares two open files with the files at their paths. Another LOCK means another directory,
-// or a second server in this one. The segment that is written has the last changes, and the next
+// The watch compares two open files with the files at their paths. If LOCK differs, the directory
+// was replaced, or a second server uses it. The current segment has the last changes, and the next
 // start would not notice its loss.
 type watch struct {
 	dir     string
 	lock    os.FileInfo
-	segment func() (path string, file os.FileInfo) // that is written
+	segment func() (path string, file os.FileInfo) // the current segment
 }
 
-// newWatch returns the watch of the open directory.
 func newWatch(dir string, segment func() (string, os.FileInfo)) (*watch, error) {
 	lock, err := os.Stat(filepath.Join(dir, lockName))
 	if err != nil {
@@ -40,14 +39,14 @@ func newWatch(dir string, segment func() (string, os.FileInfo)) (*watch, error) 
 	return &watch{dir: dir, lock: lock, segment: segment}, nil
 }
 
-// check returns an error if a file is surely gone. A file that cannot be examined counts as there.
+// check returns an error if a file is surely gone. If it cannot examine a file, it returns nil.
 func (w *watch) check() error {
 	if isLost(filepath.Join(w.dir, lockName), w.lock) {
 		return fmt.Errorf("%s: %w", lockName, errRemoved)
 	}
 	path, file := w.segment()
 	if isLost(path, file) {
-		// A segment that is full by now may have been released.
+		// If the segment is full by now, the journal may have released it.
 		if current, _ := w.segment(); current == path {
 			return fmt.Errorf("%s: %w", filepath.Base(path), errRemoved)
 		}
@@ -65,15 +64,15 @@ func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// isSame is os.SameFile, also for results of Pebble's file system.
+// isSame is os.SameFile, but accepts results of Pebble's file system.
 func isSame(a, b os.FileInfo) bool {
 	x, ok := a.Sys().(*syscall.Stat_t)
 	y, both := b.Sys().(*syscall.Stat_t)
 	return !ok || !both || x.Dev == y.Dev && x.Ino == y.Ino
 }
 
-// run checks until done is closed or the store has failed. A disk that hangs blocks it, which the
-// watchdog notices.
+// run checks until done is closed or the store has failed. A hanging disk blocks run, but the
+// watchdog notices the disk.
 func (w *watch) run(done <-chan struct{}, f *fault) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()

@@ -18,7 +18,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// ways has functions that each take the data directory away from an open store.
+// ways are functions that each take the data directory away from an open store.
 var ways = map[string]func(o Options) error{
 	"the directory is removed": func(o Options) error { return os.RemoveAll(o.Dir) },
 	"its parent is removed":    func(o Options) error { return os.RemoveAll(filepath.Dir(o.Dir)) },
@@ -61,7 +61,7 @@ var ways = map[string]func(o Options) error{
 	},
 }
 
-// Time is fake, so the limit of a second also holds on a busy machine.
+// The clock is fake, so the limit of a second also holds on a busy machine.
 func TestADataDirectoryThatIsLostWhileItIsOpenEndsTheStoreWithinASecond(t *testing.T) {
 	for name, lose := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -85,17 +85,17 @@ func losesItsDirectory(t *testing.T, lose func(o Options) error) {
 	select {
 	case err := <-fatal:
 		if !errors.Is(err, errRemoved) {
-			t.Errorf("the store failed: %v, want errRemoved", err)
+			t.Errorf("Fatal got %v, want errRemoved", err)
 		}
 		if took := time.Since(lost); took > time.Second {
-			t.Errorf("the store notices the loss after %v", took)
+			t.Errorf("the store noticed the loss after %v, want at most a second", took)
 		}
 	case <-time.After(30 * time.Second):
 		t.Fatal("the store does not notice the loss")
 	}
 	s.Append(put(2, "m"))
 	if err := s.Commit(context.Background(), 2); !errors.Is(err, simba.ErrStopped) {
-		t.Errorf("Commit after that = %v, want ErrStopped", err)
+		t.Errorf("Commit after the loss = %v, want ErrStopped", err)
 	}
 	if err := s.Close(); !errors.Is(err, errRemoved) {
 		t.Errorf("Close = %v, want errRemoved", err)
@@ -138,7 +138,7 @@ func TestReleasedSegmentsDoNotTriggerTheWatch(t *testing.T) {
 		path, _ := s.watch.segment()
 		segments[path] = true
 		if time.Now().After(end) {
-			t.Fatalf("the watch checked only the segments %v", segments)
+			t.Fatalf("the watch checked only the segments %v, want 5", segments)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func TestAnUnreadableFileDoesNotTriggerTheWatch(t *testing.T) {
 		&fs.PathError{Op: "stat", Err: syscall.EINTR}:   false,
 	} {
 		if got := isGone(err); got != want {
-			t.Errorf("%v: gone is %v, want %v", err, got, want)
+			t.Errorf("isGone(%v) = %v, want %v", err, got, want)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func BenchmarkAppend(b *testing.B) {
 	mustClose(b, j)
 }
 
-// BenchmarkOpen measures how long it takes to open a full journal after kill -9, and to read it.
+// BenchmarkOpen measures how long a full journal takes to open after kill -9, and to read.
 func BenchmarkOpen(b *testing.B) {
 	o := diskOptions(b)
 	j := mustOpen(b, o)
@@ -89,7 +89,7 @@ func BenchmarkOpen(b *testing.B) {
 			}
 		}
 		if n != last {
-			b.Fatalf("%d records, want %d", n, last)
+			b.Fatalf("Records yields %d records, want %d", n, last)
 		}
 		abandon(j)
 	}
@@ -102,7 +102,7 @@ func diskOptions(b *testing.B) Options {
 	return o
 }
 
-// benchJournal opens a journal that already reuses its files, as a journal does after a while.
+// benchJournal opens a journal that already reuses its files, as it would after a while.
 func benchJournal(b *testing.B) *Journal {
 	j := mustOpen(b, diskOptions(b))
 	payload := make([]byte, 1<<20)
@@ -118,7 +118,6 @@ func benchJournal(b *testing.B) *Journal {
 	return j
 }
 
-// quiet is a logger for Pebble that writes nothing.
 type quiet struct{ pebble.Logger }
 
 func (quiet) Infof(string, ...any)  {}

@@ -10,9 +10,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// copyWhileWriting copies the files of a journal as cp -a does. It lists the names, sorts them by
-// order, and copies one file after the other. It calls between before each further file. A file may
-// be gone when its turn comes. gone is the number of such segments.
+// copyWhileWriting copies the files of a journal one by one, as cp -a does. It lists the names
+// first, sorts them by order, and calls between before each further file. It returns the copy, and
+// the number of listed segments that were gone.
 func copyWhileWriting(t *testing.T, j *Journal, order func(names []string), between func()) (disk *vfs.MemFS, gone int) {
 	names, err := j.o.FS.List(j.o.Dir)
 	if err != nil {
@@ -32,9 +32,8 @@ func copyWhileWriting(t *testing.T, j *Journal, order func(names []string), betw
 	return diskOf(t, files), gone
 }
 
-// The copy must have all records that were durable when the copy began. That holds for any order of
-// the files, and while the journal writes records. It holds only if the journal releases no segment
-// meanwhile.
+// The copy must have all records that were durable when the copy began, in any order of the files,
+// and while the journal writes records. The journal releases no segment meanwhile.
 func TestACopyOfARunningJournalHasAllThatWasDurable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	orders := map[string]func([]string){
@@ -64,7 +63,7 @@ func TestACopyOfARunningJournalHasAllThatWasDurable(t *testing.T) {
 			again := mustOpen(t, o)
 			got := payloads(t, again, 0)
 			if len(got) < began {
-				t.Errorf("%s: %d records, %d were durable", name, len(got), began)
+				t.Errorf("%s: the copy has %d records, want at least the %d durable ones", name, len(got), began)
 			}
 			wantPayloads(t, got, numbered(1, len(got)))
 			mustClose(t, again)
@@ -144,7 +143,7 @@ func TestACopyOfDifferentMomentsIsRefusedOrEndsEarlier(t *testing.T) {
 			got := payloads(t, again, o.From)
 			if gone == 0 {
 				if whole++; len(got)+int(o.From) < began {
-					t.Errorf("the copy has %d records, %d were durable", len(got)+int(o.From), began)
+					t.Errorf("the copy has %d records, want at least the %d durable ones", len(got)+int(o.From), began)
 				}
 			}
 			wantPayloads(t, got, numbered(int(o.From)+1, int(o.From)+len(got)))

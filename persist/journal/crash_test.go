@@ -14,7 +14,7 @@ import (
 
 var errCrashed = errors.New("the machine has crashed")
 
-// promised has the bounds of the records that a journal must have after a crash.
+// promised bounds the records that a journal must have after a crash.
 type promised struct {
 	durable uint64 // records up to this index were durable
 	from    uint64 // the checkpoint had the records up to this index
@@ -31,12 +31,12 @@ type machine struct {
 
 	// mu protects the fields below.
 	mu       sync.Mutex
-	records  [][]byte // the payloads of all appended records; that of index i is at i-1
+	records  [][]byte // payloads of all appended records; records[i-1] has index i
 	promised promised
-	after    int            // how many operations are left until the crash
+	after    int            // operations until the crash
 	crashed  bool           // all further operations fail
 	lost     *vfs.MemFS     // the disk after a loss of power; nil = the crash was kill -9
-	atCrash  promised       // what was promised at the crash
+	atCrash  promised       // promised at the crash
 	seen     map[string]int // number of crashes, by kind of operation
 	reused   int            // number of spares that became segments
 }
@@ -54,7 +54,6 @@ func (m *machine) draw(n int) int {
 	return m.rng.IntN(n)
 }
 
-// hook is called before each operation on the disk: see trapFS.
 func (m *machine) hook(o op) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,8 +75,8 @@ func (m *machine) hook(o op) (int, error) {
 	return m.rng.IntN(o.size + 1), errCrashed // kill -9 may cut a write short
 }
 
-// boot prepares the next run, and returns the options of its journal. The run crashes at the given
-// number of operations.
+// boot prepares the next run, which crashes after this number of operations. It returns the options
+// of its journal.
 func (m *machine) boot(after int) Options {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,8 +90,8 @@ func (m *machine) boot(after int) Options {
 	return o
 }
 
-// run first makes some starts that may crash. Then it opens the journal, checks it, and writes to
-// it until the crash.
+// run makes some starts that may crash. Then it opens the journal, checks it, and writes to it
+// until the crash.
 func (m *machine) run() {
 	for range m.draw(4) {
 		if j, err := Open(m.boot(1 + m.draw(25))); err == nil {
@@ -125,13 +124,13 @@ func (m *machine) run() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.crashed { // Close has returned before the crash
+	if !m.crashed { // Close returned before the crash
 		m.crashed, m.atCrash = true, m.promised
 	}
 	m.promised = m.atCrash
 }
 
-// note calls promise, unless the crash has happened.
+// note calls promise, unless the machine has crashed.
 func (m *machine) note(promise func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,7 +138,7 @@ func (m *machine) note(promise func()) {
 }
 
 // check compares the journal's records with the appended ones. The journal must have all durable
-// records, may have more, and must have them in order. From now on all these records are promised.
+// records in order, and may have more. From now on all these records are promised.
 func (m *machine) check(j *Journal) {
 	from, last := j.o.From, j.FullIndex()
 	if last < m.promised.durable || last > uint64(len(m.records)) {
@@ -164,7 +163,7 @@ func (m *machine) check(j *Journal) {
 	defer m.mu.Unlock()
 	m.records = m.records[:last]
 	m.promised.durable = last
-	if m.crashed { // the crash came in the background, after Open had returned
+	if m.crashed { // the crash came in the background, after Open
 		m.atCrash.durable = last
 	}
 }
@@ -241,8 +240,8 @@ func (m *machine) payload() []byte {
 	return p
 }
 
-// The machine also crashes while Open recovers, up to three times in a row. Some crashes are kill
-// -9. Then the kernel still has the writes in memory, and a later loss of power can lose them.
+// The machine also crashes while Open recovers, up to three times in a row. After kill -9 the
+// kernel still has the writes in memory, and a later loss of power can lose them.
 func TestACrashAtAnyMomentLosesNothingDurable(t *testing.T) {
 	seen, reused := map[string]int{}, 0
 	for seed := range uint64(20) {
@@ -267,7 +266,7 @@ func TestACrashAtAnyMomentLosesNothingDurable(t *testing.T) {
 	}
 }
 
-// A moment is the disk that a loss of power before an operation would leave.
+// A moment is the disk after a loss of power before an operation.
 type moment struct {
 	disk *vfs.MemFS
 	promised
@@ -326,7 +325,7 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 		}
 	}
 	if len(moments) < 300 || recovered < 300 {
-		t.Errorf("%d moments, %d of recoveries", len(moments), recovered)
+		t.Errorf("the test lost power at %d moments, and at %d of recoveries, want 300 each", len(moments), recovered)
 	}
 }
 

@@ -10,19 +10,18 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A position is the place of a frame on disk.
 type position struct {
 	file    string
 	offset  int64
 	size    int64
 	index   uint64
-	durable uint64 // the durable index that the frame states
+	durable uint64 // durable index that the frame states
 }
 
-// damageable makes a journal of four segments. It has ten records, and behind record 6 two more
-// that a crash has torn off. damageable returns the positions of the frames that count. The first
-// segment is full and all its records are synced; the second is full with some unsynced. A crash
-// ended the third. The fourth ends with a seal if sealed is set.
+// damageable makes a journal of four segments with ten records. Rotation alone syncs record 5, the
+// last of the second segment. A crash ended the third segment: behind record 6 it has two torn
+// records. The fourth ends with a seal if sealed is set. damageable returns the positions of the
+// frames that count.
 func damageable(t testing.TB, sealed bool) (Options, []position) {
 	o := testOptions(vfs.NewMem())
 	var places []position
@@ -66,7 +65,6 @@ func damageable(t testing.TB, sealed bool) (Options, []position) {
 	return o, append(places, position{o.FS.PathBase(j.current.path), j.offset - headSize, headSize, 11, 10})
 }
 
-// durableAt reads the durable index of a frame.
 func durableAt(t testing.TB, o Options, p position) uint64 {
 	b := memory(t, o, p.file)
 	s, err := decodeHeader(b[:headerSize])
@@ -80,7 +78,7 @@ func durableAt(t testing.TB, o Options, p position) uint64 {
 	return f.durable
 }
 
-// memory returns the bytes of a segment's file. The test changes the file by changing these bytes.
+// memory returns the bytes of a segment's file. A change of these bytes changes the file.
 func memory(t testing.TB, o Options, file string) []byte {
 	b, err := o.FS.(*vfs.MemFS).UnsafeGetFileDataBuffer(o.path(file))
 	if err != nil {
@@ -102,9 +100,8 @@ func findsOf(s *scan, err error) string {
 }
 
 // The test flips one bit after another in all frames. Open must refuse a journal with a damaged
-// frame, or must take the frame for a torn end. It can notice a missing frame by the header of a
-// later segment. It can also do so by a later frame, if that states that the missing record was
-// durable.
+// frame, or take the frame for a torn end. The header of a later segment shows that a frame is
+// missing. A later frame shows it too, if it states that the missing record was durable.
 func TestEveryFlippedBitIsRefusedOrTheTornEnd(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		o, places := damageable(t, sealed)
@@ -126,13 +123,13 @@ func TestEveryFlippedBitIsRefusedOrTheTornEnd(t *testing.T) {
 			for bit := p.offset * 8; bit < (p.offset+p.size)*8; bit++ {
 				b[bit/8] ^= 1 << (bit % 8)
 				if got := findsOf(scanDir(&o)); got != expected {
-					t.Errorf("sealed %v, record %d, bit %d flipped: %s, want %s", sealed, p.index, bit-p.offset*8, got, expected)
+					t.Errorf("sealed %v, record %d: with bit %d flipped the scan finds %s, want %s", sealed, p.index, bit-p.offset*8, got, expected)
 				}
 				b[bit/8] ^= 1 << (bit % 8)
 			}
 		}
 		if torn != 1 {
-			t.Errorf("sealed %v: %d frames may be torn off, want the last", sealed, torn)
+			t.Errorf("sealed %v: the scan takes %d damaged frames for a torn end, want only the last", sealed, torn)
 		}
 	}
 }
@@ -148,7 +145,7 @@ func TestAFlippedBitInAHeaderIsRefused(t *testing.T) {
 			b[i] ^= 4
 			want := fmt.Sprintf("damage of %s at 0", o.path(segmentName(n+1)))
 			if got := findsOf(scanDir(&o)); got != want {
-				t.Errorf("byte %d of the header of segment %d: %s", i, n+1, got)
+				t.Errorf("with byte %d of the header of segment %d changed the scan finds %s, want %s", i, n+1, got, want)
 			}
 			b[i] ^= 4
 		}
@@ -292,16 +289,16 @@ func TestSegmentsThatAreDamagedSinceOpenAreNoticed(t *testing.T) {
 	for r, err := range j.Records(0, j.FullIndex()) {
 		if n++; n < 4 {
 			if err != nil || r.Index != uint64(n) {
-				t.Fatalf("the loop returns record %d, %v", r.Index, err)
+				t.Fatalf("Records yields record %d, %v, want record %d", r.Index, err, n)
 			}
 			continue
 		}
 		var damage *DamageError
 		if !errors.As(err, &damage) || damage.File != o.path(places[3].file) || damage.Offset != places[3].offset {
-			t.Errorf("after record 3 the loop returns record %d, %v, want the damage of record 4", r.Index, err)
+			t.Errorf("after record 3, Records yields record %d, %v, want the damage of record 4", r.Index, err)
 		}
 	}
 	if n != 4 {
-		t.Errorf("the loop over the records ended after %d", n)
+		t.Errorf("the loop over the records ended after %d, want 4", n)
 	}
 }

@@ -11,7 +11,7 @@
 // and its blocks in place. A spare is a file that will become a segment. A goroutine has filled it
 // ahead, or Release has made it from a segment. Spares are not part of the journal.
 //
-// A record that fits into no file at hand gets a segment of its size. That file grows with the
+// A large record that fits into no spare gets a segment of its size. That file grows with the
 // write: filling it first would take longer than a commit may.
 //
 // A record is one frame in one segment. Frames follow each other without gaps, each begins at a
@@ -20,9 +20,8 @@
 //	header   magic │ format │ store id │ number │ salt │ first index │ … │ checksum
 //	frame    checksums │ index │ durable index │ length │ kind │ payload
 //
-// Every use of a file as a segment has a random salt, which is the seed of the checksums of its
-// frames. A client never sees a salt, so no bytes that it sends pass for a frame. A frame of an
-// earlier use does not pass either.
+// Every use of a file as a segment has a random salt, the seed of the checksums of its frames. So a
+// frame of an earlier use is invalid. No client sees a salt, so no client can forge a frame.
 //
 // # Invariants
 //
@@ -30,8 +29,8 @@
 //
 //   - Each .seg file has a complete header, and their numbers have no gap. A file gets such a name
 //     only when its header is durable.
-//   - Every record before a segment's first index is durable. Append syncs the segment that is
-//     full before it begins the next one, and Open syncs the records that it recovers.
+//   - Every record before a segment's first index is durable. Append syncs a full segment before it
+//     begins the next one, and Open syncs the records that it recovers.
 //   - A file that Release had renamed may have its old name again, with new contents. The
 //     checkpoint has the records of that segment, so Open never reads the file. Release syncs no
 //     directory: it relies on a file system whose rename is atomic.
@@ -42,32 +41,34 @@
 // Open reads the segments in order, from the one that has the first record behind the checkpoint.
 // In each it stops at the first invalid frame.
 //
-// A segment that is not the last must end where the next one begins. Frames that follow are the
-// torn end of an earlier run, and Open discards them again. A segment that ends earlier is damaged.
+// A segment that is not the last must end where the next one begins. If it ends earlier, it is
+// damaged. Frames behind its end are the torn end of an earlier run, and Open ignores them.
 //
-// In the last segment, Open searches the bytes behind the first invalid frame. A frame there may
-// state that the missing record was durable: then the segment is damaged. If none does, the rest
-// is the torn end of the last run. Open discards all of it, valid frames too: no Sync has returned
-// for any of these records.
+// In the last segment, Open searches the bytes behind the first invalid frame. If a frame there
+// states that the missing record was durable, the segment is damaged. Otherwise the rest is the
+// torn end of the last run. Open discards all of it, valid frames too: no Sync has returned for any
+// of these records.
 //
 // Close writes a seal, which states that all records were durable. Without a seal, no frame states
 // that the last record was durable. If that record cannot be read, Open takes it for a torn end,
 // although it may be damaged. If the last segment's file vanishes, its statements are lost with it.
 // The journal then ends with the segment before, unless the checkpoint has a later record.
 //
-// Open reads all of this before it changes a file. If it finds an error in the files, it changes
-// nothing at all. Then it begins a new segment, since nothing may be written behind a torn end. If
-// the last segment has no record, the new one replaces it. So repeated failed starts need no more
-// space.
+// Open reads all of this before it changes a file. After an error it has changed nothing. Otherwise
+// it begins a new segment, since nothing may be written behind a torn end. If the last segment has
+// no record, the new one replaces it. So repeated failed starts need no more space.
 //
 // # Copies
 //
-// A copy that is made file by file while Append runs has every record that was durable when it
-// began, if three conditions hold. The names are listed before the first file is copied, as cp
-// does. Release renames none of the listed segments before it is copied. Nothing is written to a
-// file while that one is copied, or the copy may have a later frame and lack an earlier one.
+// A copy that is made file by file while Append runs has every record that was durable when the
+// copy began. There are three conditions:
 //
-// The checkpoint must be copied before the journal. In the other order it may have records that the
-// copy of the journal lacks. If a condition does not hold, Open may refuse the copy as damaged, or
-// find that it ends earlier. It never skips a record.
+//   - The names are listed before the first file is copied, as cp does.
+//   - Release renames no listed segment before that segment is copied.
+//   - No file is written while it is copied. Otherwise the copy may have a later frame and lack an
+//     earlier one.
+//
+// The checkpoint must be copied before the journal. Otherwise it may have records that the copy of
+// the journal lacks. If a condition does not hold, Open may refuse the copy as damaged, or find
+// that it ends earlier. It never skips a record.
 package journal

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// failing is a disk on which the test can let operations of one kind fail.
+// failing is a disk on which operations of one kind can fail.
 type failing struct {
 	kind string
 	path string // only operations on paths that contain it fail
-	part int    // how many bytes of a failing write are written
+	part int    // bytes of a failing write that are written
 	err  error  // nil = a short write returns no error, against the rules of WriteAt
 	on   atomic.Bool
 	hits atomic.Int32
@@ -32,8 +32,8 @@ func (f *failing) hook(o op) (int, error) {
 	return f.part, f.err
 }
 
-// After a failed write or sync, nobody knows what is on disk. If a second one succeeds, that proves
-// nothing about the first.
+// After a failed write or sync, nobody knows what is on disk. A second success proves nothing about
+// the first try.
 func TestAfterAFailureNothingIsWritten(t *testing.T) {
 	large := strings.Repeat("x", 3000) // the second of these needs a new segment
 	for name, test := range map[string]struct {
@@ -65,20 +65,20 @@ func TestAfterAFailureNothingIsWritten(t *testing.T) {
 			}
 			fault.on.Store(false)
 			if _, again := j.Append(nil); again != err {
-				t.Errorf("then Append returned %v, want %v", again, err)
+				t.Errorf("after the failure, Append returned %v, want %v", again, err)
 			}
 			if again := j.Sync(); again != err {
-				t.Errorf("then Sync returned %v, want %v", again, err)
+				t.Errorf("after the failure, Sync returned %v, want %v", again, err)
 			}
 			if again := j.Release(0); again != err {
-				t.Errorf("then Release returned %v, want %v", again, err)
+				t.Errorf("after the failure, Release returned %v, want %v", again, err)
 			}
 			if n := j.Durable(); n != 1 {
 				t.Errorf("Durable is %d, want 1", n)
 			}
 			for range 2 {
 				if again := j.Close(); again != err {
-					t.Errorf("then Close returned %v, want %v", again, err)
+					t.Errorf("after the failure, Close returned %v, want %v", again, err)
 				}
 			}
 			j = mustOpen(t, o)
@@ -116,10 +116,10 @@ func TestAFailureToFillAheadDoesNotFailTheJournal(t *testing.T) {
 		j.filler.Wait()
 	}
 	if fault.hits.Load() != 1 {
-		t.Errorf("%d attempts to fill, want 1", fault.hits.Load())
+		t.Errorf("the journal tried to fill %d files, want 1", fault.hits.Load())
 	}
 	if _, spares := filesOf(t, o); spares+len(j.spares) > 0 {
-		t.Errorf("%d files are left, and the spares are %v", spares, j.spares)
+		t.Errorf("%d spare files are left, and the spares are %v, want none", spares, j.spares)
 	}
 	fault.on.Store(false)
 	mustWrite(t, j, large, large)
@@ -159,7 +159,7 @@ func TestCloseWaitsForTheFiller(t *testing.T) {
 		close(proceed)
 		synctest.Wait()
 		if _, spares := filesOf(t, o); !closed || spares > 0 {
-			t.Errorf("after Close (%v) a spare is left that is not full", closed)
+			t.Errorf("closed is %v and %d spares are left; want Close to return, and to leave no spare", closed, spares)
 		}
 	})
 }
@@ -171,14 +171,13 @@ func TestAnErrorOfReadingIsNotTheEnd(t *testing.T) {
 	for _, p := range append(places, position{file: segmentName(3)}, position{file: segmentName(4), offset: 6000}) {
 		o.FS = unreadable{o.FS, p}
 		if _, err := Open(o); !errors.Is(err, unix.EIO) || !strings.Contains(err.Error(), p.file) {
-			t.Errorf("%+v cannot be read: %v", p, err)
+			t.Errorf("if %+v cannot be read, Open returns %v, want EIO and the file", p, err)
 		}
 		o.FS = o.FS.(unreadable).FS
 		wantUnchanged(t, o, before)
 	}
 }
 
-// unreadable is a disk on which reads of one position fail.
 type unreadable struct {
 	vfs.FS
 	position
@@ -205,8 +204,8 @@ func (f unreadableFile) ReadAt(p []byte, offset int64) (int, error) {
 	return f.File.ReadAt(p, offset)
 }
 
-// After a failed sync, the kernel still returns the written data to readers. But it never writes
-// this data to the disk, and the next sync succeeds.
+// After a failed sync, Linux may still return the written data to readers. But it never writes this
+// data to the disk, and the next sync succeeds.
 func TestRecordsLostByASyncAreWrittenAgainBeforeRecovery(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	forgetful := &forgetfulFS{FS: disk, dirty: map[string][]dirt{}}
@@ -220,7 +219,7 @@ func TestRecordsLostByASyncAreWrittenAgainBeforeRecovery(t *testing.T) {
 	}
 	forgetful.fail.Store(false)
 	abandon(j)
-	j = mustOpen(t, o) // from now on the journal has record 3
+	j = mustOpen(t, o) // now the journal has record 3
 	wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
 	abandon(j)
 	o.FS = forgetful.lossOfPower()
@@ -229,16 +228,15 @@ func TestRecordsLostByASyncAreWrittenAgainBeforeRecovery(t *testing.T) {
 	wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
 }
 
-// forgetfulFS is a disk that behaves like Linux with its page cache. After a failed sync, data that
-// is not on disk is still readable. No later sync writes this data, unless somebody writes it
-// again.
+// forgetfulFS is a disk with a page cache like Linux's. After a failed sync, data that is not on
+// disk is still readable. A later sync writes this data only if somebody has written it again.
 type forgetfulFS struct {
 	vfs.FS
 	fail atomic.Bool
 
 	mu    sync.Mutex // protects the fields below
 	files []*forgetfulFile
-	dirty map[string][]dirt // the writes since the last sync, by path
+	dirty map[string][]dirt // writes since the last sync, by path
 	lost  []dirt
 }
 

@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	// keepFiles is how many files the journal keeps: the one that is written, full ones and
-	// spares. A segment that is released while there are more is removed.
+	// keepFiles is the number of files that the journal keeps: the current segment, full segments
+	// and spares. If there are that many other files, Release removes the file that it releases.
 	keepFiles = 4
 	// fillStep is how many bytes are filled before a sync. A sync of the journal may have to wait
-	// for these bytes, but for no more.
+	// for so many bytes.
 	fillStep = 256 << 10
 )
 
@@ -19,8 +19,8 @@ var zeros [fillStep]byte
 // errStopped is returned by fill after Close.
 var errStopped = errors.New("journal: stopped")
 
-// addSpares adopts the spares of earlier runs. It removes those that were not filled to the end,
-// that have another size, or that are too many.
+// addSpares adopts the spares of earlier runs. It removes those that are too many, and those of
+// another size, such as a file that was not filled to the end.
 func (j *Journal) addSpares(numbers []uint64) error {
 	for _, n := range numbers {
 		j.lastSpare = n
@@ -38,8 +38,8 @@ func (j *Journal) addSpares(numbers []uint64) error {
 }
 
 // takeSpare returns the path of a file with room for need bytes, and its size. If no spare is
-// ready, it fills a small file. For a larger record it fills one block of a file: the sync of the
-// record makes the file's length and its blocks durable.
+// ready, it fills a small file. For a larger record it fills only one block: the sync of the record
+// makes the file's length and its blocks durable.
 func (j *Journal) takeSpare(need int64) (path string, size int64, err error) {
 	j.mu.Lock()
 	if n := len(j.spares) - 1; n >= 0 && need <= j.o.SegmentSize {
@@ -56,14 +56,13 @@ func (j *Journal) takeSpare(need int64) (path string, size int64, err error) {
 	return path, small, j.fill(path, small)
 }
 
-// newSpareLocked returns the path of a new spare.
 func (j *Journal) newSpareLocked() string {
 	j.lastSpare++
 	return j.o.path(spareName(j.lastSpare))
 }
 
-// fillAhead starts a goroutine that makes a spare, unless there is one or one is being made. If the
-// goroutine fails, Append makes a small file when it needs one, and returns the error of that.
+// fillAhead starts a goroutine that fills a spare, unless there is a spare, or a file is becoming
+// one. If the goroutine fails, Append fills a small file when it needs one.
 func (j *Journal) fillAhead() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -83,7 +82,7 @@ func (j *Journal) fillAhead() {
 	})
 }
 
-// fill writes a file full of zeros and syncs it. It leaves no file behind if it fails.
+// fill writes a file full of zeros and syncs it. After an error it removes the file.
 func (j *Journal) fill(path string, size int64) (err error) {
 	f, err := j.o.FS.OpenReadWrite(path, category)
 	if err != nil {
@@ -92,7 +91,7 @@ func (j *Journal) fill(path string, size int64) (err error) {
 	defer func() {
 		f.Close()
 		if err != nil {
-			_ = j.o.FS.Remove(path) // the error at hand says more; Open removes it
+			_ = j.o.FS.Remove(path) // the error at hand says more; the next Open removes the file
 		}
 	}()
 	for offset := int64(0); offset < size; offset += fillStep {

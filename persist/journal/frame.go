@@ -10,22 +10,20 @@ import (
 type kind byte
 
 const (
-	// record is the frame of a record.
 	record kind = 1
-	// seal is the last frame of a segment after a clean stop. Its index is the index of the record
-	// that would follow. It has no payload.
+	// seal is the last frame of a segment after a clean stop. It has the index after the last
+	// record, and no payload.
 	seal kind = 2
 )
 
 const (
 	// headSize is the size of a frame without its payload, in bytes.
 	headSize = 40
-	// align is the unit of the offsets and sizes of frames.
+	// align is the unit of the offsets and sizes of frames, in bytes.
 	align = 8
 )
 
-// frame is the head of a frame. Numbers are little endian, offsets and lengths
-// are in bytes:
+// frame is the head of a frame. Numbers are little endian, offsets and lengths are in bytes:
 //
 //	 0  8  checksum of the rest of the head
 //	 8  8  checksum of the payload and the zeros behind it
@@ -35,10 +33,10 @@ const (
 //	36  1  kind
 //	40  …  payload, then zeros up to a multiple of 8
 //
-// Other bytes are zero. The head has a checksum of its own, so that a search for frames needs no
-// payloads, and no length is trusted unchecked.
+// Other bytes are zero. The head has its own checksum. So a search for frames needs no payloads,
+// and no unchecked length is trusted.
 type frame struct {
-	sum     uint64 // of the payload
+	sum     uint64 // checksum of the payload
 	index   uint64
 	durable uint64
 	length  uint32
@@ -47,9 +45,9 @@ type frame struct {
 
 // checksum returns the XXH64 of b, seeded with a salt.
 //
-// A CRC would not do. A write that was cut leaves the first part of a new payload and the rest of
-// an old one. CRCs are linear. If both payloads contain CRCs themselves, such a mixture can have
-// the CRC of the new payload, with any salt.
+// A CRC would not suffice. A torn write leaves the first part of a new payload and the rest of an
+// old one. CRCs are linear: if both payloads contain CRCs, such a mixture can have the CRC of the
+// new payload, with any salt.
 func checksum(salt uint64, b []byte) uint64 {
 	var d xxhash.Digest
 	d.ResetWithSeed(salt)
@@ -57,11 +55,10 @@ func checksum(salt uint64, b []byte) uint64 {
 	return d.Sum64()
 }
 
-// frameSize returns how many bytes the frame of a payload takes.
+// frameSize returns the size of a payload's frame, in bytes.
 func frameSize(payload int) int64 { return headSize + roundUp(int64(payload), align) }
 
-// appendFrame appends a frame with its payload. It sets the length and the
-// checksums itself.
+// appendFrame appends a frame with its payload. It sets the length and the checksums itself.
 func appendFrame(b []byte, salt uint64, f frame, payload []byte) []byte {
 	head := len(b)
 	b = append(b, make([]byte, headSize)...)

@@ -23,7 +23,7 @@ func TestFramesComeBackAsWritten(t *testing.T) {
 			t.Fatalf("a payload of %d bytes makes a frame of %d, want %d", n, len(b), frameSize(n))
 		}
 		got, ok := decodeFrame(b, 99)
-		want.length, want.sum = uint32(n), got.sum // the payload is checked below
+		want.length, want.sum = uint32(n), got.sum // checked below
 		if !ok || got != want {
 			t.Fatalf("the parsed frame is %+v, %v, want %+v", got, ok, want)
 		}
@@ -49,7 +49,7 @@ func TestEveryBitOfAHeaderIsChecked(t *testing.T) {
 	for bit := range len(b) * 8 {
 		b[bit/8] ^= 1 << (bit % 8)
 		if _, err := decodeHeader(b); err == nil || errors.Is(err, ErrNewer) {
-			t.Fatalf("bit %d of byte %d flipped: %v", bit%8, bit/8, err)
+			t.Fatalf("with bit %d of byte %d flipped, decodeHeader returns %v, want damage", bit%8, bit/8, err)
 		}
 		b[bit/8] ^= 1 << (bit % 8)
 	}
@@ -63,7 +63,7 @@ func TestRecordsOfAnySizeComeBack(t *testing.T) {
 		want = append(want, strings.Repeat(string(rune('a'+len(want))), n))
 		mustAppend(t, j, want[len(want)-1])
 		if kept := cap(j.frame); kept > 1<<20 {
-			t.Errorf("the buffer keeps %d bytes", kept)
+			t.Errorf("the journal keeps a buffer of %d bytes, want at most 1 MiB", kept)
 		}
 	}
 	mustClose(t, j)
@@ -102,14 +102,14 @@ func TestALengthBeyondTheFileTakesNoMemory(t *testing.T) {
 	j = mustOpen(t, o)
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
-		t.Errorf("Open allocated %d bytes", took)
+		t.Errorf("Open allocated %d bytes, want at most 16 MiB", took)
 	}
 	wantPayloads(t, payloads(t, j, 0), numbered(1, 1))
 	mustClose(t, j)
 }
 
-// Clients choose the contents of payloads. A payload may look like a frame, which states that a
-// later record was durable. Open does not take it for a frame, since clients do not know the salt.
+// Clients choose the contents of payloads. A payload may look like a frame which states that a
+// later record was durable. Open must not take it for a frame, since no client knows the salt.
 func TestClientsDataIsNeverTakenForFrames(t *testing.T) {
 	forge := func(salt uint64) string {
 		var b []byte

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// FuzzOpenDamaged damages one segment of a journal, and opens the journal. Either Open refuses it
-// and changes nothing, or the journal has a prefix of the records. A durable record may be missing
-// only if no intact frame states that the record was durable.
+// FuzzOpenDamaged damages one segment of a journal, and opens the journal. Open must refuse the
+// journal and change nothing, or find a prefix of the records. If a durable record is missing, no
+// intact frame may state that it was durable.
 func FuzzOpenDamaged(f *testing.F) {
 	journals := [2]fuzzed{fuzzedJournal(f, false), fuzzedJournal(f, true)}
 	for s := range byte(4) {
@@ -47,7 +47,6 @@ func FuzzOpenDamaged(f *testing.F) {
 	})
 }
 
-// fuzzed has the files of an intact journal.
 type fuzzed struct {
 	files  map[string][]byte
 	places []position
@@ -60,8 +59,8 @@ func fuzzedJournal(t testing.TB, sealed bool) fuzzed {
 	return fuzzed{files, places}
 }
 
-// open opens the journal with the given files. The segment named damaged differs from the intact
-// one.
+// open opens the journal with the given files. Only the segment named damaged differs from the
+// intact one.
 func (j fuzzed) open(t *testing.T, damaged string, files map[string][]byte) {
 	o := testOptions(diskOf(t, files))
 	opened, err := Open(o)
@@ -81,13 +80,13 @@ func (j fuzzed) open(t *testing.T, damaged string, files map[string][]byte) {
 			want = ""
 		}
 		if err != nil || string(r.Payload) != want {
-			t.Fatalf("record %d is %q, %v", r.Index, r.Payload, err)
+			t.Fatalf("Records yields record %d as %q, %v", r.Index, r.Payload, err)
 		}
 	}
 	end := j.places[len(j.places)-1].file
 	if damaged != end {
 		if last != 10 {
-			t.Errorf("%d records, want 10: %s is not the last segment", last, damaged)
+			t.Errorf("Open found %d records, want 10, since the damaged %s is not the last segment", last, damaged)
 		}
 		return
 	}
@@ -97,7 +96,7 @@ func (j fuzzed) open(t *testing.T, damaged string, files map[string][]byte) {
 			bytes.Equal(files[end][:headerSize], j.files[end][:headerSize]) &&
 			bytes.Equal(files[end][p.offset:head], j.files[end][p.offset:head])
 		if intact && p.durable > last {
-			t.Errorf("%d records, but the frame of record %d says that %d were durable", last, p.index, p.durable)
+			t.Errorf("Open found %d records, but the frame of record %d states that %d were durable", last, p.index, p.durable)
 		}
 	}
 }

@@ -12,15 +12,14 @@ import (
 const (
 	magic  = "simbajnl"
 	format = 1
-	// headerSize is the size of a header, in bytes. It is one block, and the first
-	// frame begins in the next one.
+	// headerSize is the size of a header, in bytes: one block.
 	headerSize = block
 	// sumAt is the offset of the checksum.
 	sumAt = headerSize - 8
 )
 
-// header is what a segment begins with. Numbers are little endian, offsets and
-// lengths are in bytes:
+// header is the beginning of a segment. Numbers are little endian, offsets and lengths are in
+// bytes:
 //
 //	   0   8  magic
 //	   8   4  format
@@ -30,8 +29,8 @@ const (
 //	  48   8  index of the first record
 //	4088   8  checksum of all before, without a salt
 //
-// Every later format keeps the offsets of magic, format and checksum. So a newer segment differs
-// from a damaged one. Other bytes are zero.
+// Other bytes are zero. Every later format keeps magic, format and checksum where they are. So an
+// earlier version can distinguish a newer segment from a damaged one.
 type header struct {
 	store  [16]byte
 	number uint64
@@ -72,7 +71,8 @@ func decodeHeader(b []byte) (header, error) {
 	return h, nil
 }
 
-// readHeader reads the header of a segment, and checks that it matches the file's name.
+// readHeader reads the header of a segment, and checks that it matches the file's name and the
+// store.
 func readHeader(o *Options, number uint64) (segment, error) {
 	s := segment{path: o.path(segmentName(number))}
 	f, err := o.FS.Open(s.path)

@@ -12,8 +12,8 @@ import (
 
 // Journal is an open journal. Close must be called at last.
 //
-// After the first error of a write or a sync, Append and Sync return that error for ever: nobody
-// knows what is on disk then.
+// After the first error of a write or a sync, Append, Sync and Release return that error for ever.
+// Nobody knows what is on disk then.
 type Journal struct {
 	o     Options
 	cause atomic.Pointer[error] // the first error, or ErrClosed
@@ -23,27 +23,27 @@ type Journal struct {
 	file     vfs.File // of current
 	offset   int64    // of the next frame
 	frame    []byte   // memory for the next frame
-	asked    bool     // fillAhead was called since current was begun
+	asked    bool     // fillAhead was called for current
 
 	durable atomic.Uint64 // index of the last synced record; changed by Append and Sync
 
 	filler  sync.WaitGroup
-	closing atomic.Bool // the filler should stop
+	closing atomic.Bool // the filler stops when it is set
 
-	// mu protects the fields below. It is held for memory only, never for I/O.
+	// mu protects the fields below. It is never held during I/O.
 	mu        sync.Mutex
-	current   segment   // the one that is written; replaced by Append only
-	full      []segment // those before it, in order
-	spares    []string  // paths of files that are ready
-	lastSpare uint64    // the largest number of a spare so far
-	making    int       // how many files are becoming spares
+	current   segment   // the segment that is written; replaced by Append only
+	full      []segment // segments before current, in order
+	spares    []string  // paths of ready files
+	lastSpare uint64    // largest number of a spare so far
+	making    int       // number of files that are becoming spares
 }
 
 // Open reads the journal in o.Dir, finds its end and begins a new segment. Records yields the
-// records that it has found. The next record gets the index after theirs.
+// records that Open has found. The next record gets the index after them.
 //
-// It returns a *DamageError, or an error that wraps ErrNewer, if the journal cannot be used; then
-// it has changed nothing. Open does not lock the directory: its caller keeps other processes out.
+// If the journal cannot be used, Open changes nothing, and returns a *DamageError or an error that
+// wraps ErrNewer. The caller must keep other processes out of the directory.
 func Open(o Options) (*Journal, error) {
 	o.ensureDefaults()
 	s, err := scanDir(&o)
@@ -77,7 +77,7 @@ func (j *Journal) begin(s *scan) error {
 	if n := len(s.segments); n > 0 {
 		end := s.segments[n-1]
 		number, last = end.number+1, end.last
-		if end.last < end.first { // it has no record: replace it
+		if end.last < end.first { // it has no record
 			number--
 			s.segments = s.segments[:n-1]
 		}
@@ -93,8 +93,8 @@ func (j *Journal) begin(s *scan) error {
 	return nil
 }
 
-// Append writes a record behind all others and returns its index, which is one more than the index
-// of the record before. The record is durable after the next Sync.
+// Append writes a record behind all others and returns its index: one more than the index of the
+// record before. The record is durable after the next Sync.
 //
 // If the segment is full, Append syncs it and begins the next one. Append does not keep payload.
 // One goroutine at a time may call Append, Sync and Close.
@@ -106,7 +106,7 @@ func (j *Journal) Append(payload []byte) (index uint64, err error) {
 		return 0, ErrTooLarge
 	}
 	index = j.appended + 1
-	// headSize is for the seal.
+	// The seal needs headSize.
 	if need := frameSize(len(payload)); j.offset+need+headSize > j.current.size {
 		if err := j.rotate(need + headSize); err != nil {
 			return 0, j.fail(err)
@@ -123,14 +123,13 @@ func (j *Journal) Append(payload []byte) (index uint64, err error) {
 	return index, nil
 }
 
-// write writes one frame.
 func (j *Journal) write(k kind, index uint64, payload []byte) error {
 	f := frame{index: index, durable: j.durable.Load(), kind: k}
 	j.frame = appendFrame(j.frame[:0], j.current.salt, f, payload)
 	err := writeAt(j.file, j.current.path, j.frame, j.offset)
 	j.offset += int64(len(j.frame))
 	if cap(j.frame) > 1<<20 {
-		j.frame = nil // a large record must not keep its memory
+		j.frame = nil // frees the memory of a large record
 	}
 	return err
 }
@@ -177,12 +176,11 @@ func (j *Journal) sync() error {
 	return nil
 }
 
-// Durable returns the index up to which all records are durable. It is safe for concurrent
-// use.
+// Durable returns the index up to which all records are durable. It is safe for concurrent use.
 func (j *Journal) Durable() uint64 { return j.durable.Load() }
 
-// Current returns the path of the segment that is written, and the file that is open. It
-// is safe for concurrent use.
+// Current returns the path and the open file of the segment that is written. It is safe for
+// concurrent use.
 func (j *Journal) Current() (path string, file os.FileInfo) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -190,8 +188,8 @@ func (j *Journal) Current() (path string, file os.FileInfo) {
 }
 
 // Close makes all records durable, seals the journal and closes its files. After a failure it
-// returns the cause and seals nothing. No other method may run. Append, Sync and Release return
-// ErrClosed afterwards, or the cause. Close is idempotent.
+// returns the cause and seals nothing. No other method may run. Afterwards Append, Sync and Release
+// return ErrClosed or the cause. Close is idempotent.
 func (j *Journal) Close() error {
 	if !j.closing.Swap(true) {
 		j.filler.Wait()
@@ -213,7 +211,7 @@ func (j *Journal) Close() error {
 	return nil
 }
 
-// seal states durably that nothing follows the last record.
+// seal states durably that the last record is the end.
 func (j *Journal) seal() error {
 	if err := j.Sync(); err != nil {
 		return err
@@ -224,8 +222,7 @@ func (j *Journal) seal() error {
 	return syncFile(j.file, j.current.path)
 }
 
-// fail makes Append and Sync return err from now on, unless there was an error before. It returns
-// err.
+// fail makes err the first error, unless there is one. It returns err.
 func (j *Journal) fail(err error) error {
 	j.cause.CompareAndSwap(nil, &err)
 	return err

@@ -16,7 +16,7 @@ func TestRecordsOfEarlierRunsComeBack(t *testing.T) {
 	for run := range 3 {
 		j := mustOpen(t, o)
 		if s, d := j.FullIndex(), j.Durable(); s != uint64(run) || d != s {
-			t.Errorf("FullIndex is %d and Durable is %d after %d records", s, d, run)
+			t.Errorf("FullIndex is %d and Durable is %d, want %d", s, d, run)
 		}
 		mustWrite(t, j, fmt.Sprint("record ", run+1))
 		mustClose(t, j)
@@ -51,13 +51,12 @@ func TestAClosedJournalReturnsErrClosed(t *testing.T) {
 	_, err := j.Append(nil)
 	for _, err := range []error{err, j.Sync(), j.Release(0)} {
 		if !errors.Is(err, ErrClosed) {
-			t.Errorf("the closed journal returned %v, want ErrClosed", err)
+			t.Errorf("a method of the closed journal returned %v, want ErrClosed", err)
 		}
 	}
 }
 
-// A sync also makes earlier appended records durable. A frame states the durable index at its own
-// append.
+// A sync also makes earlier records durable. A frame states the durable index when it is appended.
 func TestASyncCoversEarlierAppends(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
@@ -75,7 +74,7 @@ func TestASyncCoversEarlierAppends(t *testing.T) {
 			t.Errorf("after record %d, Durable is %d, want %d", p.index, got, step.durable)
 		}
 		if got := durableAt(t, o, p); got != step.says {
-			t.Errorf("the frame of record %d says %d, want %d", p.index, got, step.says)
+			t.Errorf("the frame of record %d states the durable index %d, want %d", p.index, got, step.says)
 		}
 	}
 	mustRotate(t, j)
@@ -84,7 +83,7 @@ func TestASyncCoversEarlierAppends(t *testing.T) {
 	}
 }
 
-// TestEverythingAtATime calls all concurrent methods at the same time, for the race detector.
+// All concurrent methods run at the same time, for the race detector.
 func TestEverythingAtATime(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { everythingAtATime(t, testOptions(vfs.NewMem())) })
 	t.Run("disk", func(t *testing.T) {
@@ -120,7 +119,7 @@ func everythingAtATime(t *testing.T, o Options) {
 				return err
 			}
 			if checkpoint++; r.Index != checkpoint || string(r.Payload) != fmt.Sprint("record ", checkpoint) {
-				return fmt.Errorf("record %d is %q, want %d", r.Index, r.Payload, checkpoint)
+				return fmt.Errorf("Records yields record %d as %q, want record %d", r.Index, r.Payload, checkpoint)
 			}
 		}
 		return j.Release(checkpoint)
@@ -128,7 +127,7 @@ func everythingAtATime(t *testing.T, o Options) {
 	loop(func() error {
 		path, _ := j.Current()
 		if full := j.FullIndex(); full > records || !strings.Contains(path, ".seg") {
-			return fmt.Errorf("FullIndex is still %d", full)
+			return fmt.Errorf("FullIndex is %d of %d records, and Current is %q", full, records, path)
 		}
 		return nil
 	})

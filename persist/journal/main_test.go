@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testOptions returns options of a journal with segments of 8 KiB. 4 KiB of each are for frames.
+// testOptions returns options of a journal with segments of 8 KiB, half of it for frames.
 func testOptions(fsys vfs.FS) Options {
 	return Options{
 		FS: fsys, Dir: "journal", StoreID: [16]byte{15: 7},
@@ -70,7 +70,7 @@ func mustWrite(t testing.TB, j *Journal, payloads ...string) {
 	}
 }
 
-// mustRotate begins a new segment, as an append does if its record does not fit.
+// mustRotate begins a new segment, as if a record did not fit.
 func mustRotate(t testing.TB, j *Journal) {
 	t.Helper()
 	if err := j.rotate(headSize); err != nil {
@@ -78,8 +78,7 @@ func mustRotate(t testing.TB, j *Journal) {
 	}
 }
 
-// payloads returns the payloads of all records after an index. There must be no gap between the
-// index and the records.
+// payloads returns the payloads of all records after an index. The records must have no gap.
 func payloads(t testing.TB, j *Journal, after uint64) []string {
 	t.Helper()
 	got := []string{}
@@ -95,7 +94,7 @@ func payloads(t testing.TB, j *Journal, after uint64) []string {
 	return got
 }
 
-// numbered returns the usual payloads of these tests, for the records from first to last.
+// numbered returns payloads for the records from first to last.
 func numbered(first, last int) []string {
 	p := []string{}
 	for i := first; i <= last; i++ {
@@ -111,7 +110,6 @@ func wantPayloads(t testing.TB, got, want []string) {
 	}
 }
 
-// contents returns all files of a journal by name.
 func contents(t testing.TB, fsys vfs.FS, dir string) map[string][]byte {
 	t.Helper()
 	names, err := fsys.List(dir)
@@ -153,7 +151,7 @@ func writeFile(t testing.TB, fsys vfs.FS, path string, b []byte) {
 	}
 }
 
-// diskOf returns a file system with the given files in the directory of a journal.
+// diskOf returns a file system with these files in the directory of a journal.
 func diskOf(t testing.TB, files map[string][]byte) *vfs.MemFS {
 	t.Helper()
 	fsys := vfs.NewMem()
@@ -166,7 +164,6 @@ func diskOf(t testing.TB, files map[string][]byte) *vfs.MemFS {
 	return fsys
 }
 
-// segmentsOf returns the names of segments, in order.
 func segmentsOf(files map[string][]byte) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool {
 		_, ok := parseSegment(name)
@@ -174,8 +171,7 @@ func segmentsOf(files map[string][]byte) []string {
 	})
 }
 
-// wantDamage checks that Open refuses a journal without changing it. The error must name the file
-// and the offset.
+// wantDamage checks that Open changes nothing and returns an error with the file and the offset.
 func wantDamage(t testing.TB, o Options, file string, offset int64) {
 	t.Helper()
 	before := contents(t, o.FS, o.Dir)

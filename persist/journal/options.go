@@ -11,33 +11,27 @@ const (
 	// MaxPayload is the largest length of a record's payload, in bytes.
 	MaxPayload = 1 << 30
 
-	// block is the unit of the sizes of files.
+	// block is the unit of the sizes of files, in bytes.
 	block = 4096
-	// smallSegment is the size of a segment that Append or Open makes itself because no spare is
-	// ready.
+	// smallSegment is the size of a segment that is made without a spare, in bytes.
 	smallSegment = 1 << 20
 )
 
 // Options are the options of Open. FS, Dir and SegmentSize must be set.
 type Options struct {
-	// FS is the file system.
 	FS vfs.FS
-	// Dir is the directory of the journal, which must have no other files. Open creates it in its
-	// parent, which must exist.
+	// Dir is the directory of the journal, which must have no other files. Open creates it, but its
+	// parent must exist.
 	Dir string
-	// StoreID names the store that the journal belongs to. Open refuses segments
-	// of another store.
+	// StoreID names the store of the journal. Open refuses segments of another store.
 	StoreID [16]byte
-	// From is the index of the last record that the checkpoint has. Open refuses a
-	// journal that lacks the next record, or that ends before this one. Zero means
-	// that there is no checkpoint.
+	// From is the index of the last record in the checkpoint. Zero means that there is no
+	// checkpoint. Open refuses a journal that lacks the next record, or that ends before From.
 	From uint64
-	// SegmentSize is the size of a segment's file, in bytes, rounded up to whole
-	// blocks of 4 KiB, of which it has two at least. A record that does not fit gets a
-	// larger segment.
+	// SegmentSize is the size of a segment's file, in bytes. It is rounded up to whole blocks of 4
+	// KiB, and to two blocks at least. A record that does not fit gets a larger segment.
 	SegmentSize int64
-	// Rand is the source of salts. It must not repeat itself in another run. Nil
-	// means crypto/rand.Reader.
+	// Rand is the source of salts. It must differ from run to run. Nil means crypto/rand.Reader.
 	Rand io.Reader
 }
 

@@ -12,7 +12,8 @@ import (
 // readAhead is how many bytes of a segment are read at a time.
 const readAhead = 128 << 10
 
-// reader reads the frames of a segment in order. It stops at the first invalid one, and at a seal.
+// reader reads the frames of a segment in order. It stops at the first invalid frame, and at a
+// seal.
 type reader struct {
 	segment
 	file   vfs.File
@@ -21,10 +22,10 @@ type reader struct {
 	index  uint64 // of the next frame
 
 	payload []byte // of the last frame; overwritten by the next
-	durable uint64 // the largest durable index of the frames so far
+	durable uint64 // largest durable index of the frames so far
 }
 
-// newReader opens a segment. The reader must be closed.
+// newReader opens a segment. The caller must close the reader.
 func newReader(fsys vfs.FS, s segment) (*reader, error) {
 	f, err := fsys.Open(s.path, vfs.SequentialReadsOption)
 	if err != nil {
@@ -47,8 +48,8 @@ func (r *reader) from(offset int64) *bufio.Reader {
 	return bufio.NewReaderSize(io.NewSectionReader(r.file, offset, r.size-offset), int(size))
 }
 
-// next reads the next record, and leaves its payload in r.payload. It returns false at the end,
-// which is at r.offset. It must not be called again then.
+// next reads the next record into r.payload. At the end, r.offset, it returns false. After that, it
+// must not be called again.
 func (r *reader) next() (bool, error) {
 	head, err := r.in.Peek(headSize)
 	if err != nil {
@@ -79,7 +80,7 @@ func (r *reader) next() (bool, error) {
 	return true, nil
 }
 
-// read reads a frame of that size, and keeps all but its head.
+// read reads a frame of size bytes, and keeps all but its head.
 func (r *reader) read(size int64) error {
 	if _, err := r.in.Discard(headSize); err != nil {
 		return err
@@ -93,7 +94,7 @@ func (r *reader) read(size int64) error {
 	return err
 }
 
-// unlessEOF returns nil if err is the end of a file, which counts as an invalid frame.
+// unlessEOF returns nil for the end of the file, which counts as an invalid frame.
 func (r *reader) unlessEOF(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil
@@ -101,8 +102,8 @@ func (r *reader) unlessEOF(err error) error {
 	return fmt.Errorf("journal: read %s: %w", r.path, err)
 }
 
-// hasLaterFrame searches the bytes behind the end for a frame that was written when the next
-// record was durable. The head alone proves that.
+// hasLaterFrame searches the bytes after the end for a frame that was written when the next record
+// was durable. The head of a frame proves that.
 func (r *reader) hasLaterFrame() (bool, error) {
 	for in := r.from(r.offset); ; {
 		head, err := in.Peek(headSize)

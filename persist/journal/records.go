@@ -19,7 +19,7 @@ func (j *Journal) FullIndex() uint64 {
 	return j.current.first - 1
 }
 
-// Behind returns the total size of the full segments that have a record behind an index. It is safe
+// Behind returns the total size of the full segments that have a record after the index. It is safe
 // for concurrent use.
 func (j *Journal) Behind(index uint64) (size int64) {
 	j.mu.Lock()
@@ -32,9 +32,8 @@ func (j *Journal) Behind(index uint64) (size int64) {
 	return size
 }
 
-// Records yields the records behind the index after, in order, up to the index last. These must be
-// durable. Recovery passes Options.From as after. A checkpoint passes the index of the checkpoint
-// before. An error ends the loop. It is a DamageError if a record is not as Append wrote it, or was
+// Records yields the records with an index above after, in order, up to last. They must be durable.
+// An error ends the loop. It is a DamageError if a record is not as Append wrote it, or was
 // released.
 //
 // Records is safe for concurrent use beside Append and Sync. It reads the files without a lock.
@@ -59,7 +58,7 @@ func (j *Journal) Records(after, last uint64) iter.Seq2[Record, error] {
 	}
 }
 
-// readSegment yields the records of one segment behind an index, up to s.last. It returns
+// readSegment yields the records of one segment with an index above after, up to s.last. It returns
 // false if the loop has ended.
 func (j *Journal) readSegment(s segment, after uint64, yield func(Record, error) bool) bool {
 	r, err := newReader(j.o.FS, s)

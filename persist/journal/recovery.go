@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// scan is the result of reading the files. Reading changes nothing.
+// scan is the result of reading the files, which changes nothing.
 type scan struct {
 	covered  []string  // paths of segments whose records the checkpoint has
 	segments []segment // the others, in order
-	spares   []uint64  // numbers
+	spares   []uint64  // their numbers
 
 	// Of the last segment:
-	durable uint64 // its own frames state that records were durable up to here
+	durable uint64 // largest durable index that its frames state
 	end     int64  // offset behind its last record
 }
 
-// scanDir reads the journal and finds its end. It returns a DamageError if a record is missing
-// that was durable.
+// scanDir reads the journal and finds its end. It returns a DamageError if a durable record is
+// missing.
 func scanDir(o *Options) (*scan, error) {
 	names, err := o.FS.List(o.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +48,7 @@ func scanDir(o *Options) (*scan, error) {
 	return &s, nil
 }
 
-// readHeaders reads headers from the last segment back to the one that has the first record behind
+// readHeaders reads headers from the last segment back to the one that has the first record after
 // the checkpoint.
 func (s *scan) readHeaders(o *Options, numbers []uint64) error {
 	if len(numbers) == 0 && o.From > 0 {
@@ -110,9 +110,9 @@ func (s *scan) readFrames(o *Options, at int) error {
 	return nil
 }
 
-// makeDurable makes the recovered records durable. The last run may have been killed with its
-// writes in the kernel's memory only. Records that no frame calls durable are written again. After
-// a failed sync the kernel may take them for written, and another sync would do nothing.
+// makeDurable makes the recovered records durable. If the last run was killed, its writes may be in
+// the kernel's memory only. If no frame states that a record was durable, makeDurable writes the
+// record again: after a failed sync, another sync alone may do nothing.
 func (s *scan) makeDurable(o *Options) error {
 	if err := SyncDir(o.FS, o.FS.PathDir(o.Dir)); err != nil {
 		return err

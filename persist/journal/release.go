@@ -6,8 +6,8 @@ import (
 )
 
 // Release removes from the journal the segments whose records all have an index of at most index.
-// Their files become spares, or are removed. The checkpoint must have all these records durably,
-// and the next Open must get that index as Options.From.
+// Their files become spares, or are removed. The checkpoint must have these records durably. The
+// next Open must get at least that index as Options.From.
 //
 // One goroutine at a time may call Release, beside Append and Sync. It must not run while Records
 // reads these segments.
@@ -29,7 +29,6 @@ func (j *Journal) Release(index uint64) error {
 	}
 }
 
-// oldest returns the oldest full segment.
 func (j *Journal) oldest() (segment, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -39,9 +38,7 @@ func (j *Journal) oldest() (segment, bool) {
 	return j.full[0], true
 }
 
-// retire makes a spare of a segment that is released, or removes it. It syncs nothing. A crash may
-// bring the old name back, with the file's newer contents. The checkpoint has the records, so Open
-// does not read the file.
+// retire makes a spare of a released segment, or removes it. It syncs nothing: see the invariants.
 func (j *Journal) retire(path string) error {
 	info, err := j.o.FS.Stat(path)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filesOf returns the numbers of segments and spares on disk.
 func filesOf(t testing.TB, o Options) (segments, spares int) {
 	t.Helper()
 	files := contents(t, o.FS, o.Dir)
@@ -42,7 +41,7 @@ func TestReleaseKeepsSegmentsWithLaterRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantPayloads(t, payloads(t, j, 6), numbered(7, 9))
-	if err := j.Release(100); err != nil { // the journal keeps the segment that it is writing
+	if err := j.Release(100); err != nil { // the journal keeps the current segment
 		t.Fatal(err)
 	}
 	if got := segmentsOf(contents(t, o.FS, o.Dir)); !slices.Equal(got, []string{segmentName(4)}) {
@@ -76,7 +75,7 @@ func TestAReleasedRecordIsAnErrorToRead(t *testing.T) {
 	}
 }
 
-// While the checkpoint keeps up, the journal reuses released files: it fills no new ones, and does
+// While the checkpoint keeps up, the journal reuses released files. It fills no new ones, and does
 // not grow.
 func TestReleasedFilesAreUsedAgain(t *testing.T) {
 	filled := 0
@@ -93,7 +92,7 @@ func TestReleasedFilesAreUsedAgain(t *testing.T) {
 		mustWrite(t, j, payload)
 		j.filler.Wait()
 		if segments, spares := filesOf(t, o); segments+spares > 4 || spares > keepFiles-1 {
-			t.Fatalf("the journal has %d segments and %d spares, too many", segments, spares)
+			t.Fatalf("the journal has %d segments and %d spares, which are too many", segments, spares)
 		}
 		if i%4 == 3 {
 			if err := j.Release(j.FullIndex()); err != nil {
@@ -131,9 +130,9 @@ func TestAFileNeverGrowsBeyondWhatWasFilled(t *testing.T) {
 		o := testOptions(vfs.NewMem())
 		j := mustOpen(t, o)
 		mustAppend(t, j, "small")
-		j.filler.Wait() // now a spare is ready
+		j.filler.Wait() // makes a spare ready
 		mustRotate(t, j)
-		mustRotate(t, j) // uses the spare, so none is ready
+		mustRotate(t, j) // uses the spare
 		for range 1 + n%2 {
 			mustAppend(t, j, strings.Repeat("x", n))
 			j.filler.Wait()
@@ -143,7 +142,7 @@ func TestAFileNeverGrowsBeyondWhatWasFilled(t *testing.T) {
 		for _, s := range all {
 			got := len(contents(t, o.FS, o.Dir)[segmentName(s.number)])
 			if exact := s.size == o.SegmentSize; exact && int64(got) != s.size || int64(got) > s.size {
-				t.Errorf("records of %d: segment %d has %d bytes, %d were filled", n, s.number, got, s.size)
+				t.Errorf("with records of %d bytes, segment %d has %d bytes, want the %d filled ones", n, s.number, got, s.size)
 			}
 		}
 	}
@@ -202,14 +201,14 @@ func TestATornRecordIsNoneEvenIfItsRestFits(t *testing.T) {
 		o.From = 1
 		j = mustOpen(t, o)
 		if got := payloads(t, j, 1); len(got) > 0 {
-			t.Errorf("cut at %d: %d records, want none", cut.part, len(got))
+			t.Errorf("after a write that was cut at %d, Open found %d records, want none", cut.part, len(got))
 		}
 		mustClose(t, j)
 	}
 }
 
-// The journal must not fill the file of a large record first. That would take a sync for each step,
-// while the writer waits.
+// The journal must not fill the file of a large record first: the writer would wait for a sync of
+// each step.
 func TestALargeRecordCostsNoMoreSyncsThanASmallOne(t *testing.T) {
 	var syncs atomic.Int64
 	o := testOptions(newTrapFS(vfs.NewMem(), func(o op) (int, error) {
@@ -276,8 +275,7 @@ func TestStartsThatFailAgainAndAgainNeedNoMoreSpace(t *testing.T) {
 	}
 }
 
-// Frames behind a torn end were never durable. They must not reappear when later records are
-// written.
+// Frames behind a torn end were never durable. They must not reappear behind later records.
 func TestNothingIsWrittenBehindATornEnd(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
@@ -290,7 +288,7 @@ func TestNothingIsWrittenBehindATornEnd(t *testing.T) {
 	j = mustOpen(t, o)
 	mustWrite(t, j, "record 2")
 	abandon(j)
-	memory(t, o, segmentName(1))[torn+headSize]-- // now the torn frame can be read again
+	memory(t, o, segmentName(1))[torn+headSize]-- // makes the torn frame valid again
 	_, err := Open(o)
 	var damage *DamageError
 	if !errors.As(err, &damage) {
@@ -347,13 +345,13 @@ func TestASegmentIsOpenedOnce(t *testing.T) {
 	mu.Lock()
 	for _, path := range opened {
 		if strings.HasSuffix(path, ".seg") {
-			t.Errorf("%s is opened again under its name as a segment", path)
+			t.Errorf("%s was opened again under its name as a segment", path)
 		}
 	}
 	mu.Unlock()
 	path, info := j.Current()
 	if now, err := o.FS.Stat(path); err != nil || now.Size() != info.Size() {
-		t.Errorf("Current is %s of %d bytes, and the file has %v, %v", path, info.Size(), now, err)
+		t.Errorf("Current returns %s with %d bytes, but Stat returns %v, %v", path, info.Size(), now, err)
 	}
 }
 

@@ -12,29 +12,26 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// category is the file system's category for the writes of a journal.
 const category vfs.DiskWriteCategory = "simba-journal"
 
-// segment is a file that is part of the journal.
+// segment is a file of the journal.
 type segment struct {
 	header
 	path string
-	size int64       // of the file, in bytes
-	info os.FileInfo // of the file, from when it was opened to be written
-	last uint64      // index of its last record, or first-1; not set while the segment is written
+	size int64       // bytes
+	info os.FileInfo // of the file, when it was opened for writing
+	last uint64      // index of its last record; first-1 if it has none; unset in current
 }
 
 func segmentName(number uint64) string { return fmt.Sprintf("%010d.seg", number) }
 
 func spareName(number uint64) string { return fmt.Sprintf("spare-%010d", number) }
 
-// parseSegment returns the number in the name of a segment.
 func parseSegment(name string) (uint64, bool) {
 	n, err := strconv.ParseUint(strings.TrimSuffix(name, ".seg"), 10, 64)
 	return n, err == nil && name == segmentName(n)
 }
 
-// parseSpare returns the number in the name of a spare.
 func parseSpare(name string) (uint64, bool) {
 	n, err := strconv.ParseUint(strings.TrimPrefix(name, "spare-"), 10, 64)
 	return n, err == nil && name == spareName(n)
@@ -54,7 +51,6 @@ func SyncDir(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// writeAt writes all of b.
 func writeAt(f vfs.File, path string, b []byte, offset int64) error {
 	n, err := f.WriteAt(b, offset)
 	if err == nil && n < len(b) {
@@ -66,7 +62,6 @@ func writeAt(f vfs.File, path string, b []byte, offset int64) error {
 	return nil
 }
 
-// syncFile makes what was written to a file durable.
 func syncFile(f vfs.File, path string) error {
 	if err := f.SyncData(); err != nil {
 		return fmt.Errorf("journal: sync %s: %w", path, err)
@@ -74,11 +69,11 @@ func syncFile(f vfs.File, path string) error {
 	return nil
 }
 
-// create makes a segment from a spare, and returns it open. Its first frame will have the index
-// first, and it has room for need bytes of frames. Everything before first must be durable.
+// create makes a segment from a spare, and opens it. Its first frame will have the index first, and
+// it has room for need bytes of frames. Everything before first must be durable.
 //
-// The file gets its name when its header is durable. If a segment without a record has that name,
-// the new one replaces it.
+// The file gets its name when its header is durable. If that name belongs to a segment without a
+// record, the new segment replaces it.
 func (j *Journal) create(number, first uint64, need int64) (segment, vfs.File, error) {
 	s := segment{
 		header: header{store: j.o.StoreID, number: number, first: first},
@@ -105,7 +100,7 @@ func (j *Journal) create(number, first uint64, need int64) (segment, vfs.File, e
 	return s, f, nil
 }
 
-// publish writes the header of a segment to a spare, which is open as f, and then names the file.
+// publish writes the header of a segment to a spare, which is open as f, and then renames the file.
 func (j *Journal) publish(s *segment, f vfs.File, spare string) (err error) {
 	if err := writeAt(f, spare, s.encode(), 0); err != nil {
 		return err

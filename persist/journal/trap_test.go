@@ -7,16 +7,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// An op is one operation that changes a file system.
 type op struct {
 	kind string // open, remove, rename, mkdir, write, sync
 	path string
-	size int // the number of bytes of a write
+	size int // bytes of a write
 }
 
-// trapFS is a file system that calls a hook before each operation that changes it. The hook returns
-// how many bytes a write may write, and an error. With an error, the operation does no more than
-// that, and returns the error.
+// trapFS is a file system that calls a hook before each operation that changes it. If the hook
+// returns an error, the operation returns the error. A write then still writes as many bytes as the
+// hook says.
 type trapFS struct {
 	vfs.FS
 	hook    func(op) (part int, err error)
@@ -37,7 +36,7 @@ func (t trapFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.
 	if err != nil {
 		return nil, err
 	}
-	t.renamed.Delete(name) // from now on the name belongs to another file
+	t.renamed.Delete(name) // name is a new file now
 	return trapFile{f, t, name}, nil
 }
 
@@ -80,7 +79,7 @@ type trapFile struct {
 	path string
 }
 
-// name returns the present path of the file, since an open file may be renamed.
+// name returns the present path of the file, which may have been renamed while it was open.
 func (f trapFile) name() string {
 	if to, ok := f.trap.renamed.Load(f.path); ok {
 		return to.(string)
