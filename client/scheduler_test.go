@@ -21,7 +21,7 @@ func TestAlignedScheduleFollowsTheWallClock(t *testing.T) {
 	} {
 		n.advance(step.now)
 		if !n.next.Equal(step.next) {
-			t.Errorf("after work at %v the next work is at %v, not at %v", step.now, n.next, step.next)
+			t.Errorf("after work at %v the next work is at %v, want %v", step.now, n.next, step.next)
 		}
 	}
 	if n.adjust(at(8, 30)); !n.next.Equal(at(10, 0)) {

@@ -120,7 +120,8 @@ func TestDiscardKeepsTheReadsAlone(t *testing.T) {
 	})
 }
 
-// Some transactions move all keys together, and others read the keys, on many processors.
+// Each transaction reads the owners of all keys, and then gives all keys to another owner. If it
+// saw two owners, another transaction was only half done.
 func TestTransactionsAreSerializable(t *testing.T) {
 	e, err := New(Config{Clock: NewClock(0)}, Memory(), Recovery{})
 	if err != nil {
@@ -222,7 +223,7 @@ func TestATransactionCountsTheTenuresThatItEndsInOneShard(t *testing.T) {
 				break
 			}
 		}
-		w.release("m", "a") // now the shard's step has a list of tenure lengths
+		w.release("m", "a") // the shard reuses this step with its list of tenure lengths
 		w.acquire("m", "a", time.Hour, 0)
 		w.acquire(other, "a", time.Hour, 0)
 		time.Sleep(2 * sec)
@@ -231,7 +232,7 @@ func TestATransactionCountsTheTenuresThatItEndsInOneShard(t *testing.T) {
 			tx.Drop(other)
 		})
 		if got := w.e.Stats().TenureLengths; got.Count() != 3 || got.Micros != 4_000_000 {
-			w.t.Errorf("%d tenures of %d µs in all, want 3 of 4 s in all", got.Count(), got.Micros)
+			w.t.Errorf("TenureLengths has %d tenures with a sum of %d µs, want 3 tenures with a sum of 4 s", got.Count(), got.Micros)
 		}
 	})
 }

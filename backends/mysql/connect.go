@@ -45,7 +45,8 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 			base, params = o.DSN[:slash+mark], o.DSN[slash+mark+1:]
 		}
 	}
-	// Without '@', the driver takes user and password for the network, and shows them in errors.
+	// If the DSN has no '@', the driver takes the user and password for the name of a network, and
+	// shows this name in errors.
 	networks := []string{"tcp", "tcp4", "tcp6", "unix"}
 	if cfg, err := mysqldriver.ParseDSN(base); err != nil || !slices.Contains(networks, cfg.Net) {
 		return nil, errors.New("invalid DSN: expected user:password@tcp(host:3306)/database")
@@ -75,7 +76,7 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 	}
 	cfg.ClientFoundRows = true   // RowsAffected counts matched rows, even if unchanged
 	cfg.InterpolateParams = true // one round trip for each statement
-	cfg.RejectReadOnly = false   // the driver would retry by itself
+	cfg.RejectReadOnly = false   // with true, the driver would repeat requests itself
 	cfg.MultiStatements = true   // query sends two statements at once
 	cfg.Logger = driverLog{o.Logger}
 	if err := cfg.Apply(mysqldriver.Charset("utf8mb4", "")); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// fill writes until Redis has no memory left. Then it lowers the limit a little, since connections
-// come and go.
+// fill writes until Redis has no memory left. Then it lowers the limit a little. Otherwise Redis
+// could accept writes again after a connection has closed and freed its memory.
 func fill(t *testing.T, c *redis.Client) {
 	t.Helper()
 	const limit = 8 << 20
@@ -73,7 +73,7 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 	}
 	hold("session", time.Minute, 7)
 	_, _, lapses := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: "lapsed", Contender: "a", TTL: 50 * time.Millisecond})
-	_ = unavailable(t, lapses) // correct if the lease expired before the reply
+	_ = unavailable(t, lapses) // the call may fail if the lease expired before the reply
 	hold("free", time.Minute, 0)
 	release(t, b, "free", "a")
 	acquire(t, b, "contended", "w", time.Minute, nil)
@@ -86,7 +86,7 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 	h.await(t)
 	got, err := handed.End(simba.EndWoken)
 	if err != nil || got.Status != simba.StatusAcquired {
-		t.Fatalf("the waiter b for handed: %+v %v; want acquired", got, err)
+		t.Fatalf("End by the waiter b of the mutex handed returns %+v, %v; want acquired", got, err)
 	}
 	tokens["handed"] = got.Token
 	for _, m := range []string{"foreign", "unseen", "unbroken"} {
@@ -98,7 +98,7 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 		last, _ := b.eventLog.Last("lapsed")
 		return last.Kind == simba.EventExpired
 	})
-	// Simba without tokens renews the lock only.
+	// Simba before 3.3 knows no tokens and renews only the lock, so the token can expire before it.
 	if err := c.Del(t.Context(), "simba:{unmarked}:token").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestFullRedisTakesNoOtherArgumentForTheContender(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, noNotices{})
-	for _, who := range []string{"0", "1", "10"} { // arguments of reconcile and queue
+	for _, who := range []string{"0", "1", "10"} { // scripts get these as other arguments
 		if !newSeedContender(t, s.Addr, "m"+who, who).acquire(60_000) {
 			t.Fatal("the contender of Simba is not the owner")
 		}

@@ -99,17 +99,17 @@ func (j *jvm) send(format string, args ...any) {
 	fmt.Fprintf(j.in, format+"\n", args...)
 }
 
-// await waits until the JVM reports what about a contender. It ignores other reports.
-func (j *jvm) await(id, what string) error {
+// await waits until the JVM sends this report about a contender. It ignores other reports.
+func (j *jvm) await(id, report string) error {
 	deadline := time.After(patience)
 	for {
 		select {
 		case got := <-j.events(id):
-			if got == what {
+			if got == report {
 				return nil
 			}
 		case <-deadline:
-			return fmt.Errorf("the JVM did not report %q about %s within %v", what, id, patience)
+			return fmt.Errorf("the JVM did not report %q about %s within %v", report, id, patience)
 		}
 	}
 }

@@ -11,22 +11,22 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// remove deletes a node and announces the event why. It returns zk.ErrNoNode if another server had
-// deleted the node, and zk.ErrBadVersion if its lease was changed. It returns errUnknownRemover if
-// it cannot tell who deleted the node, but announces why. If on is asWaiter, it returns errChanged
-// if the contender does not wait any more.
-func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condition) error {
+// remove deletes a node and announces the event. It returns zk.ErrNoNode if another server had
+// deleted the node, and zk.ErrBadVersion if its lease was changed. If remove cannot find out who
+// deleted the node, it announces the event and returns errUnknownRemover. If on is asWaiter, it
+// returns errChanged if the contender does not wait any more.
+func (b *Backend) remove(ctx context.Context, n *node, event simba.Event, on condition) error {
 	b.mu.Lock()
 	if n.grantedLocked(on) {
 		b.mu.Unlock()
 		return errChanged
 	}
-	why.Mutex, why.Owner = n.mutex, n.contender
-	if why.Kind != 0 && why.Kind != simba.EventLeft {
-		why.Token = n.token
+	event.Mutex, event.Owner = n.mutex, n.contender
+	if event.Kind != 0 && event.Kind != simba.EventLeft {
+		event.Token = n.token
 	}
 	m := b.mutexLocked(n.mutex)
-	m.endings[n.guid] = why
+	m.endings[n.guid] = event
 	watched, reserved := m.watcher != nil, !n.reservedUntil.IsZero()
 	next := b.nextLocked(m, n)
 	var h *nextOwner
@@ -74,7 +74,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 			b.mu.Lock()
 			b.dropLocked(n)
 			b.mu.Unlock()
-			b.announceEnd(why)
+			b.announceEnd(event)
 			switch {
 			case err == nil && h != nil:
 				handed = true
@@ -100,7 +100,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 			b.mu.Lock()
 			granted, version := n.grantedLocked(on), n.version
 			// The node's timer repeats only an expiry. Any other node becomes an orphan.
-			orphaned := !granted && why.Kind != simba.EventExpired
+			orphaned := !granted && event.Kind != simba.EventExpired
 			if orphaned {
 				b.dropLocked(n)
 				m.resetOwnAheadLocked() // the node may still exist ahead of others
