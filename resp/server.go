@@ -121,8 +121,8 @@ func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 	return nil
 }
 
-// add adds c to the connections, unless there are limit connections already, or the server is
-// shutting down. full reports whether there are.
+// add adds c to the connections, unless the server is full or shutting down. The server is full if
+// it has at least as many connections as limit.
 func (s *Server) add(c *Conn, limit int) (added, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
