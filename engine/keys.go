@@ -171,7 +171,7 @@ func (m *mutex) queueIs(members []simba.QueueMember) bool {
 	return true
 }
 
-// lock returns the mutex as a key.
+// lock returns the lock key of the mutex.
 func (m *mutex) lock(now simba.Instant) simba.Lock {
 	if !m.owned() {
 		return simba.Lock{}

@@ -19,7 +19,8 @@ import (
 // Handler executes the commands of connections.
 type Handler interface {
 	// The server calls Opened once, on the connection's goroutine, before it reads the first
-	// command, and over TLS after the handshake.
+	// command. Over TLS it calls Opened after the handshake. If the handshake fails, it does not
+	// call Opened, but it calls Closed.
 	Opened(c *Conn)
 	// Execute executes one command and writes exactly one reply to c.Reply(). SUBSCRIBE and similar
 	// commands have one reply for each channel. The server calls Execute on the connection's
