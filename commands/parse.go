@@ -80,14 +80,14 @@ func parseGlob(name string, b []byte) (string, error) {
 	return string(b), nil
 }
 
-// parseAnyToken reads a fencing token. It accepts 0, which means no token in replies.
+// parseAnyToken reads a fencing token. It accepts 0, because in replies 0 means "no token".
 func parseAnyToken(name string, b []byte) (uint64, error) {
 	n, err := parseRange(name, b, 0, math.MaxInt64)
 	return uint64(n), err
 }
 
-// parseToken reads a fencing token that names a tenure. It refuses 0. The backend takes 0 for any
-// token, so a client that sends 0 for a missing token would bypass the check.
+// parseToken reads a fencing token that names a tenure. It refuses 0. To the backend, 0 means "any
+// token", so a client that sends 0 for a missing token would bypass the check.
 func parseToken(name string, b []byte) (uint64, error) {
 	n, err := parseRange(name, b, 1, math.MaxInt64)
 	return uint64(n), err

@@ -30,8 +30,8 @@ type command struct {
 	// run executes the command and writes one reply. An error that it returns is the reply.
 	run func(c *client, args [][]byte) error
 	// keyed runs the command in a transaction of the keyspace; nil = the command cannot run in one.
-	// EXEC and scripts run several commands in one transaction. If run is nil, each call outside
-	// them has a transaction of its own.
+	// EXEC and scripts run several commands in one transaction. If run is nil, a call that is in
+	// neither EXEC nor a script has a transaction of its own.
 	keyed keyedCommand
 }
 
@@ -92,14 +92,14 @@ const (
 // The flags that only this server uses.
 const (
 	immediate    flag = 1 << (shownFlags + iota) // runs inside MULTI instead of being queued
-	unqueued                                     // refused inside MULTI: no reply, or several
+	unqueued                                     // refused inside MULTI: has no reply or several
 	subMode                                      // allowed in RESP2 with subscriptions
 	secret                                       // arguments may include a password; not logged
 	unmonitored                                  // run does not show it to MONITOR; its handler may
-	longArgs                                     // an argument may be as long as a whole command
+	longArgs                                     // arguments may be longer than resp.Limits.Arg
 	mayReplicate                                 // no write, but forbidden in read-only scripts
 	audited                                      // logged by audit; catAdmin implies it
-	cheap                                        // fast here, but shown without fast, as in Redis
+	cheap                                        // fast here, but Redis does not flag it as fast
 	renewing                                     // denyoom does not apply to a renewal
 )
 
