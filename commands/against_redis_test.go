@@ -27,7 +27,7 @@ import (
 // engine. Both must reply with the same frames. Then both must wait for more, or both must close
 // the connection. The known differences, "here" in this server and "there" in Redis:
 //
-//	the limits of a command        are lower here (docs/reference/limits.md), but not in these tests
+//	the limits of a command        are lower here by default (docs/reference/limits.md)
 //	the end of an argument         must be a line end here; there any two bytes
 //	the end of a length            must be a line end here; there a \r and any byte
 //	a NUL in a line                is a byte like others here; it hides the line end there

@@ -123,7 +123,7 @@ type Commands struct {
 	sessions atomic.Int64
 
 	certificateName func(*resp.Conn) string // tests replace it
-	memPeak         atomic.Uint64           // the largest used_memory in an INFO
+	memPeak         atomic.Uint64           // the largest used_memory that INFO has shown
 }
 
 var _ resp.Handler = (*Commands)(nil)

@@ -93,7 +93,7 @@ func parseToken(name string, b []byte) (uint64, error) {
 	return uint64(n), err
 }
 
-// equalFold reports whether b is word, without regard to case. word is ASCII in upper case.
+// equalFold reports whether b equals word, without regard to case. word is ASCII in upper case.
 func equalFold(b []byte, word string) bool {
 	if len(b) != len(word) {
 		return false
@@ -142,8 +142,8 @@ func (o *options) next() bool {
 	return true
 }
 
-// is reports whether the present option is name, which is in upper case. A second option of this
-// name is an error.
+// is reports whether the present option has the given name, which is in upper case. A second option
+// of this name is an error.
 func (o *options) is(name string) bool {
 	if !equalFold(o.word, name) {
 		return false

@@ -15,8 +15,8 @@ type command struct {
 	flags      flag
 	categories category // in addition to those that follow from flags
 	keys       keys
-	keyCount   int    // index of the argument that counts the keys after it; 0 = see keys
-	keyNotes   string // of the key specification in COMMAND INFO
+	keyCount   int    // index of the argument that counts the keys after it; 0 = use the field keys
+	keyNotes   string // notes of the key specification in COMMAND INFO
 	channels   channelUse
 	actor      actor
 	group      string
@@ -25,7 +25,7 @@ type command struct {
 	complexity string // "" = O(1)
 	tips       []string
 	args       []argument
-	subs       []command // of a container, without HELP, which newEntry adds
+	subs       []command // the subcommands of a container, without HELP, which newEntry adds
 
 	// run executes the command and writes one reply. An error that it returns is the reply.
 	run func(c *client, args [][]byte) error
@@ -42,7 +42,7 @@ type argument struct {
 	token    string // the word before the argument; a pureToken is only this word
 	optional bool
 	multiple bool
-	args     []argument // of a oneof or block
+	args     []argument // the alternatives of a oneof, or the parts of a block
 }
 
 type kind string
@@ -320,7 +320,8 @@ func arityError(e *entry) error {
 	return replyErrorf("ERR wrong number of arguments for '%s' command", e.full)
 }
 
-// tryHelp is the error of too many arguments for a subcommand whose arity has no upper limit.
+// tryHelp returns the error for too many arguments. It is for subcommands whose arity has no upper
+// limit.
 func tryHelp(e *entry, args [][]byte) error {
 	return replyErrorf("ERR unknown subcommand or wrong number of arguments for '%s'. Try %s HELP.",
 		shorten(args[1]), strings.ToUpper(e.container.name))
