@@ -10,7 +10,8 @@ import (
 type Latencies []time.Duration
 
 // Quantile returns the smallest duration d such that at least the fraction q of all durations is at
-// most d. q is 0.999 for p99.9, and 1 for the longest. Without durations Quantile returns 0.
+// most d. For p99.9, q is 0.999; for the longest duration, q is 1. Without durations Quantile
+// returns 0.
 func (l Latencies) Quantile(q float64) time.Duration {
 	if len(l) == 0 {
 		return 0
@@ -20,7 +21,6 @@ func (l Latencies) Quantile(q float64) time.Duration {
 	return sorted[min(max(i, 0), len(l)-1)]
 }
 
-// String returns p50, p99, p99.9 and the longest duration as text.
 func (l Latencies) String() string {
 	return fmt.Sprintf("p50 %v, p99 %v, p99.9 %v, max %v", l.rounded(0.5), l.rounded(0.99), l.rounded(0.999), l.Longest())
 }

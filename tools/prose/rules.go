@@ -27,7 +27,8 @@ func checkText(t *text) (found []finding) {
 	return found
 }
 
-// checkPhrase checks a heading or the cell of a table. It must be short, and it may be a clause.
+// checkPhrase checks a heading or a table cell. It may be a clause, and its sentences together must
+// be short.
 func checkPhrase(what string, t *text) (found []finding) {
 	if n := sentence(t.words).count(); n > mostWords {
 		found = append(found, finding{t.words[0].line, what, fmt.Sprintf("%d words: %s", n, sentence(t.words))})
@@ -40,7 +41,7 @@ func checkPhrase(what string, t *text) (found []finding) {
 
 var url = regexp.MustCompile(`https?://[^\s)>]+`)
 
-// checkLine checks the length of a line. A tab counts as four columns, a URL as none.
+// checkLine checks the length of a line. A tab counts as four columns, and a URL as none.
 func checkLine(line string, at int) []finding {
 	shown := strings.ReplaceAll(url.ReplaceAllString(line, ""), "\t", "    ")
 	n := utf8.RuneCountInString(shown)
