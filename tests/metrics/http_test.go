@@ -76,10 +76,10 @@ func TestHTTPNeedsAUserWithTheRight(t *testing.T) {
 	}
 	_, _, body := s.get(t, "/metrics", "scraper", "scraper-password")
 	if n := value(t, body, "simba_denials_total", `reason="auth"`); n != 3 {
-		t.Errorf("%v wrong passwords are counted, want 3", n)
+		t.Errorf("the metrics count %v wrong passwords, want 3", n)
 	}
 	if n := value(t, body, "simba_denials_total", `reason="command"`); n != 2 {
-		t.Errorf("%v denied requests are counted, want 2", n)
+		t.Errorf("the metrics count %v denied requests, want 2", n)
 	}
 	s.Wants(t, `msg="audit: authentication failed" user=scraper addr=127.0.0.1:`)
 	s.Wants(t, `msg="audit: permission denied" user=visitor addr=127.0.0.1:\d+ denied=command object=info context=http`)
@@ -109,10 +109,10 @@ func TestHTTPSHasTheCertificatesOfTheRESPPort(t *testing.T) {
 	for name, want := range map[string]int{"scraper": http.StatusOK, "visitor": http.StatusForbidden, "stranger": http.StatusUnauthorized} {
 		s.client = httpClient(t, clientConfig(a, a.Sign(t, certs.Leaf{Name: name})))
 		if status, _, body := s.get(t, "/metrics", "", ""); status != want {
-			t.Errorf("with the certificate of %s: %d, want %d: %s", name, status, want, body)
+			t.Errorf("GET with the certificate of %s: status %d, want %d: %s", name, status, want, body)
 		}
 	}
-	// A name with a password takes precedence over the certificate.
+	// A user name with a password takes precedence over the certificate.
 	if status, _, _ := s.get(t, "/metrics", "visitor", "visitor-password"); status != http.StatusForbidden {
 		t.Errorf("GET /metrics as visitor: status %d, want 403", status)
 	}
@@ -181,7 +181,7 @@ func TestScrapePassesPromtool(t *testing.T) {
 	text := s.scrape(t)
 	for _, label := range []string{`mutex="m\\\"\\\\"`, `mutex="m\\xff"`, `mutex="m-größe"`, `mutex="m\\n2"`, `code="\\xff"`} {
 		if !strings.Contains(text, label) {
-			t.Errorf("no series has %s", label)
+			t.Errorf("no series in /metrics has %s", label)
 		}
 	}
 	cmd := exec.Command(promtool, "check", "metrics")
@@ -191,7 +191,6 @@ func TestScrapePassesPromtool(t *testing.T) {
 	}
 }
 
-// INFO and the metrics must show the same values.
 func TestMetricsAgreeWithInfo(t *testing.T) {
 	s := start(t)
 	for i := range 20 {
@@ -229,12 +228,12 @@ func TestMetricsAgreeWithInfo(t *testing.T) {
 		}
 	}
 	if got := value(t, text, "simba_command_duration_seconds", `command="simba.guard"`); !strings.HasPrefix(fields["cmdstat_simba.guard"], "calls="+jsonNumber(got)+",") {
-		t.Errorf("INFO has %s, but the metrics have %v", fields["cmdstat_simba.guard"], got)
+		t.Errorf("INFO has cmdstat_simba.guard %s, but the metrics have %v", fields["cmdstat_simba.guard"], got)
 	}
 }
 
 func jsonNumber(f float64) string {
-	text, _ := json.Marshal(f) // cannot fail: f is a number
+	text, _ := json.Marshal(f) // a number never fails
 	return string(text)
 }
 
