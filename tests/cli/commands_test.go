@@ -37,7 +37,7 @@ func onEveryEngine(t *testing.T, test func(*testing.T, string)) {
 }
 
 func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
-	simbatest.Binary(t) // built by the test's own goroutine
+	simbatest.Binary(t) // must run in the goroutine of the test
 	onEveryEngine(t, func(t *testing.T, engine string) {
 		s := contended(t, engine)
 		record := simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.OWNER", "job")
@@ -45,7 +45,7 @@ func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
 
 		for _, want := range []string{"owner ", " alice\n", "token ", token + "\n", "waiters     2\n"} {
 			if out := must(t, url(s), "owner", "job"); !strings.Contains(out, want) {
-				t.Errorf("owner prints\n%s\nwithout %q", out, want)
+				t.Errorf("owner prints\n%s\nwant %q in it", out, want)
 			}
 		}
 		o := object(t, must(t, url(s), "owner", "--json", "job"))
@@ -53,7 +53,7 @@ func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
 			t.Errorf("owner --json prints %v", o)
 		}
 		if engine == "embedded" && o["acquired_at"] != float64(record["acquired_at"].(int64)) {
-			t.Errorf("owner: %v, SIMBA.OWNER: %v", o, record)
+			t.Errorf("owner --json prints %v, but SIMBA.OWNER returns %v", o, record)
 		}
 
 		queue := rows(must(t, url(s), "queue", "job"))
@@ -107,13 +107,13 @@ func TestStatusSaysWhetherTheStoreAnswers(t *testing.T) {
 	r = run(t, url(s), "status", "--json")
 	r.fails(t, 69, "TRYAGAIN engine redis unavailable")
 	if o := object(t, r.out); o["store_up"] != false {
-		t.Errorf("during an outage: %v", o)
+		t.Errorf("during an outage status --json prints %v", o)
 	}
 	if out := must(t, blind, "status"); !regexp.MustCompile(`(?m)^store +unknown: `).MatchString(out) {
 		t.Errorf("for a user without SIMBA.OWNER status prints\n%s", out)
 	}
 	if o := object(t, must(t, blind, "status", "--json")); o["store_up"] != nil {
-		t.Errorf("for a user without SIMBA.OWNER: %v", o)
+		t.Errorf("for a user without SIMBA.OWNER status --json prints %v", o)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestKeyWithoutExpiryHasNoExpiry(t *testing.T) {
 	}
 }
 
-// There are more mutexes than one reply of SIMBA.SCAN has, and SIMBA.SCAN may return a mutex twice.
+// SIMBA.SCAN needs several replies for so many mutexes, and may return a mutex twice.
 func TestListShowsEachOfManyMutexesOnceInOrder(t *testing.T) {
 	s := simbatest.Start(t, "--durability", "memory")
 	c := simbatest.GoRedis(t, s)
@@ -231,15 +231,15 @@ func TestListShowsEachOfManyMutexesOnceInOrder(t *testing.T) {
 		names = append(names, row[0])
 	}
 	if distinct := slices.Compact(slices.Clone(names)); len(names) != many || len(distinct) != many || !slices.IsSorted(names) {
-		t.Errorf("%d mutexes are listed, %d of them different, want %d in order", len(names), len(distinct), many)
+		t.Errorf("list shows %d mutexes, %d of them different, want %d in order", len(names), len(distinct), many)
 	}
 	if got := objects(t, must(t, url(s), "list", "--contended", "--json")); len(got) != 1 || got[0]["mutex"] != "m:7" || got[0]["waiters"] != 1.0 {
 		t.Errorf("list --contended --json prints %v", got)
 	}
 }
 
-// If the server cannot tell an owner, list fails, since its output is incomplete. If the server
-// refuses to tell an owner, list succeeds. Both rows show "?".
+// If SIMBA.OWNER fails with TRYAGAIN, list fails, since its output is incomplete. If the server
+// refuses SIMBA.OWNER, list succeeds. Both rows show "?".
 func TestListWithoutAllOwnersIsIncomplete(t *testing.T) {
 	server := func(owner string) string {
 		return listen(t, func(c net.Conn) {
@@ -279,7 +279,7 @@ func TestListWithoutAllOwnersIsIncomplete(t *testing.T) {
 	}
 	for _, refusal := range []string{"-NOPERM no permission\r\n", "-ERR invalid mutex: it must not contain white space\r\n"} {
 		if got := rows(must(t, "redis://"+server(refusal), "list")); len(got) != 2 || got[1][1] != "?" {
-			t.Errorf("after %s list prints %v", refusal, got)
+			t.Errorf("after the reply %s list prints %v", refusal, got)
 		}
 	}
 }
@@ -321,7 +321,7 @@ func TestCompletionOffersMutexes(t *testing.T) {
 	complete := func(prefix string) []string {
 		r := run(t, url(s), "__complete", "owner", prefix)
 		if wrapped := run(t, url(s), "__complete", "lock", "--try", prefix); wrapped.out != r.out {
-			t.Errorf("the completion for lock is %q, for owner %q", wrapped.out, r.out)
+			t.Errorf("the completion for lock is %q, want %q as for owner", wrapped.out, r.out)
 		}
 		lines := strings.Split(strings.TrimSpace(r.out), "\n")
 		slices.Sort(lines[:len(lines)-1])
