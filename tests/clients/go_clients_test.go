@@ -22,7 +22,7 @@ func TestGoRedisWorksWithNoSpecialOptions(t *testing.T) {
 		t.Errorf("ACQUIRE returns %s with token %d", status, token)
 	}
 	if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != "acquired@@a" {
-		t.Errorf("the subscriber got %v, %v", m, err)
+		t.Errorf("the subscriber receives %v, %v", m, err)
 	}
 	guarded, err := simbatest.ToRecord(c.Do(t.Context(), "SIMBA.GUARD", "job", "a", 60_000, "TOKEN", token).Result())
 	if err != nil || guarded["status"] != "renewed" || guarded["token"] != token {

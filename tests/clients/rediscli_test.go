@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// cli runs redis-cli against the server to its end, and returns what a terminal would show.
+// cli runs redis-cli to its end, and returns what a terminal would show.
 func cli(t testing.TB, s *simbatest.Server, args ...string) string {
 	t.Helper()
 	return simbatest.Output(t, "redis-cli", append([]string{"-p", s.Port()}, args...)...)
@@ -52,8 +52,7 @@ func TestLeaderIsElectedAndHandsOffInBothProtocols(t *testing.T) {
 	simbatest.NeedRedisTools(t)
 	for _, protocol := range []string{"-2", "-3"} {
 		t.Run("RESP"+protocol[1:], func(t *testing.T) {
-			// On a busy machine, redis-cli may take seconds to start. So reservations and leases
-			// are long.
+			// Long, since redis-cli may take seconds to start on a busy machine.
 			s := simbatest.Start(t, "--handoff-window", simbatest.Patience.String())
 			onlooker := cliRun(t, s, protocol, "SUBSCRIBE", "simba:{job}")
 			onlooker.Wants(t, `\(integer\) 1`)
@@ -72,7 +71,7 @@ func TestLeaderIsElectedAndHandsOffInBothProtocols(t *testing.T) {
 			simbatest.AwaitBlocked(t, s.Addr, 1)
 
 			if got := cli(t, s, protocol, "SIMBA.RELEASE", "job", "a"); got != "(integer) 1" {
-				t.Errorf("release by a: %s", got)
+				t.Errorf("RELEASE by a shows %s", got)
 			}
 			own.Wants(t, `"released@@a"`)
 			b = cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "b", "600000"))
@@ -80,7 +79,7 @@ func TestLeaderIsElectedAndHandsOffInBothProtocols(t *testing.T) {
 				t.Errorf("ACQUIRE by b after its notice returns %v", b)
 			}
 			if got := cli(t, s, protocol, "SIMBA.RELEASE", "job", "b"); got != "(integer) 1" {
-				t.Errorf("release by b: %s", got)
+				t.Errorf("RELEASE by b shows %s", got)
 			}
 			c.Wait(t)
 			if got := cliFields(t, c.Output()); got["status"] != "acquired" || got["token"] != "3" {
@@ -93,7 +92,7 @@ func TestLeaderIsElectedAndHandsOffInBothProtocols(t *testing.T) {
 	}
 }
 
-// colour matches the escape sequences that change a terminal's colour.
+// colour matches the escape sequences for the colours of a terminal.
 var colour = regexp.MustCompile("\x1b\\[\\d*m")
 
 func TestRedisCliHelpKnowsTheCommands(t *testing.T) {
