@@ -25,7 +25,7 @@ const (
 	linesBefore = 10_014
 )
 
-// aims returns all aims with the figures of the run. It includes aims that were not measured.
+// aims returns all aims with their figures, also aims that were not measured.
 func (r *results) aims() (all []aim) {
 	// ratio adds an aim about the ratio a/b.
 	ratio := func(what string, limit float64, most bool, a, b key) {
@@ -72,7 +72,6 @@ func (r *results) aims() (all []aim) {
 	return all
 }
 
-// bound returns the limit as text.
 func (a aim) bound() string {
 	side := "at least"
 	if a.most {
@@ -85,7 +84,6 @@ func (a aim) bound() string {
 	return fmt.Sprintf("%s %s", side, withUnit(limit, a.unit))
 }
 
-// measured returns the median of the values as text.
 func (a aim) measured() string { return withUnit(figureBeside(median(a.values), a.limit), a.unit) }
 
 // spread returns the smallest and the largest value. If values are missing, it also returns how

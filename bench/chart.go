@@ -27,7 +27,6 @@ const (
 	grey   = "#a0aec0"
 )
 
-// manyClients is the number of clients in the pictures.
 const manyClients = 64
 
 var pictures = []picture{

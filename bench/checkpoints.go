@@ -26,8 +26,8 @@ const mostCheckpoints = 3
 
 const checkpointsLast = 90 * time.Second // longest wait for all checkpoints
 
-// checkpoints measures how long commits take during each of n checkpoints, and before it. Each
-// client renews one mutex after the other, so each checkpoint has many rows.
+// checkpoints measures commits during each of n checkpoints and before it. Each client renews one
+// mutex after the other, so that each checkpoint has many rows.
 func (b *bench) checkpoints(addr, dataDir string, mutexes, n int) error {
 	var over atomic.Bool
 	var all sync.WaitGroup
@@ -78,7 +78,6 @@ func renew(addr string, first, mutexes int, over *atomic.Bool) (all []commit, er
 	return all, nil
 }
 
-// span is the time of a checkpoint.
 type span struct{ from, to time.Time }
 
 // split returns how long the commits took that overlap the span, and those between after and the
@@ -96,16 +95,15 @@ func (s span) split(after time.Time, commits []commit) (during, between simbates
 }
 
 // watchCheckpoints returns the spans of the next n checkpoints, or of fewer if the time is up. A
-// checkpoint begins when a segment of the journal is full, and a new segment appears. It ends when
-// Pebble's manifest has one more flush, the table with the rows of the checkpoint. A compaction may
-// change the manifest at any time, and does not count.
+// checkpoint begins when the journal has a new segment, since the one before is full. It ends when
+// Pebble's manifest has one more flush.
 func watchCheckpoints(dataDir string, n int, until time.Time) (spans []span, err error) {
 	segments, manifests := filepath.Join(dataDir, "journal", "*.seg"), filepath.Join(dataDir, "MANIFEST-*")
 	segment, err := newest(segments)
 	if err != nil {
 		return nil, err
 	}
-	var manifest file // the manifest at the last reading
+	var manifest file // at the last reading
 	var flushed, before flushes
 	var began time.Time
 	for running := false; len(spans) < n && time.Now().Before(until); time.Sleep(time.Millisecond) {
@@ -136,7 +134,6 @@ func watchCheckpoints(dataDir string, n int, until time.Time) (spans []span, err
 	return spans, nil
 }
 
-// flushes is the number of flushes in a manifest.
 type flushes struct {
 	manifest string
 	count    int
@@ -187,7 +184,6 @@ func isFlush(edit io.ByteReader) bool {
 	}
 }
 
-// file is the name and the size of a file.
 type file struct {
 	name string
 	size int64

@@ -51,7 +51,7 @@ func (f *figures) perTenure(t time.Duration) float64 {
 
 const warmUp = 300 * time.Millisecond
 
-// patience is how long a server may take to reply. Tests set a shorter time.
+// patience is how long a server may take to reply. Tests shorten it.
 var patience = time.Minute
 
 // lifetime is how long a contender may run. Then its requests fail.
@@ -103,14 +103,12 @@ func (s *site) run(l load, during time.Duration) (*figures, error) {
 	return f, nil
 }
 
-// The phases of a load.
 const (
 	warming int32 = iota
 	measuring
 	over
 )
 
-// worker is one client of a load.
 type worker struct {
 	c     contender
 	id    int
@@ -134,7 +132,6 @@ func (w *worker) work() {
 	}
 }
 
-// sum returns the figures of all workers.
 func sum(workers []*worker, took time.Duration) (*figures, error) {
 	f := new(figures)
 	var squares float64

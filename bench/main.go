@@ -31,7 +31,6 @@ func main() { os.Exit(simbatest.Main(program{})) }
 
 type program struct{}
 
-// Run measures everything, and returns the exit code of the process.
 func (program) Run() int {
 	began := time.Now()
 	b := &bench{

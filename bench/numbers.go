@@ -34,7 +34,6 @@ func figureBeside(v, limit float64) string {
 	return text
 }
 
-// isNumber reports whether text stands for number.
 func isNumber(text string, number float64) bool {
 	v, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
 	return err == nil && v == number

@@ -14,7 +14,6 @@ import (
 //go:embed page.tmpl
 var pageTemplate string
 
-// writePage writes the page, and its pictures beside it.
 func (b *bench) writePage(path, disk, run string) error {
 	var names []string
 	base := strings.TrimSuffix(path, filepath.Ext(path))

@@ -23,8 +23,8 @@ type held struct {
 	mutexes int
 }
 
-// hold measures the memory and the disk space of held mutexes. It also measures restarts after a
-// kill, and how checkpoints delay commits.
+// hold measures the memory and disk space of held mutexes, restarts after a kill, and commits
+// during checkpoints.
 func (b *bench) hold(tb *testbed, mutexes int) {
 	h := held{b, tb, simbatest.Start(tb), mutexes}
 	killed, full := tb.TempDir()+"/killed", tb.TempDir()+"/full"
@@ -52,8 +52,8 @@ func (h held) take() {
 	h.add(0, key{residentBytes, always, h.mutexes}, (full-empty)/float64(h.mutexes))
 }
 
-// measureDisk measures the checkpoint in a copy of a data directory. First it starts and stops a
-// server on the copy, so that the checkpoint has all changes of the journal.
+// measureDisk measures the checkpoint in a copy of a data directory. Before, it starts and stops a
+// server there, so that the checkpoint has all changes of the journal.
 func (h held) measureDisk(dir string) {
 	h.tb.must(copyDir(dir, h.s.Dir))
 	h.s.Start()

@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// quantity is the name of a measured quantity.
 type quantity string
 
 const (
@@ -48,7 +47,6 @@ type results struct {
 	faults  []fault
 }
 
-// fault is a failure, with the number of times that it occurred.
 type fault struct {
 	text  string
 	times int
@@ -97,7 +95,6 @@ func (f fault) String() string {
 	return fmt.Sprintf("%s (%d times)", f.text, f.times)
 }
 
-// of returns the values of all rounds.
 func (r *results) of(k key) []float64 { return slices.Collect(maps.Values(r.values[k])) }
 
 // median returns the median of all rounds, or NaN without a value.
@@ -116,7 +113,6 @@ func (r *results) ratios(a, b key) (all []float64) {
 	return all
 }
 
-// median returns NaN if there are no values.
 func median(values []float64) float64 {
 	all := slices.Sorted(slices.Values(values))
 	switch n := len(all); {

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// bench is a run of the program.
 type bench struct {
 	*results
 	dir    string // for the data of all servers
@@ -18,7 +17,7 @@ type bench struct {
 	say    func(format string, args ...any)
 }
 
-// start starts all subjects. They run at the same time, but only one of them has a load.
+// start starts all subjects. Only one of them has a load at a time.
 func (b *bench) start() {
 	for _, s := range subjects {
 		if !b.wanted(s.name) {
@@ -35,7 +34,6 @@ func (b *bench) start() {
 	}
 }
 
-// failed records a measurement that failed.
 func (b *bench) failed(what string, err error) {
 	b.say("FAILED %s: %v", what, err)
 	if errors.Is(err, errMissing) {
@@ -52,8 +50,7 @@ type comparison struct {
 }
 
 // comparisons returns the comparisons of a round in their order. The two subjects that sync each
-// change are compared only with each other. In half of the rounds the one is first, in half the
-// other.
+// change are compared only with each other.
 func comparisons(round int) (all []comparison) {
 	pair := orderOf(round, []string{always, redisAlways})
 	var rest []string
@@ -81,7 +78,6 @@ func orderOf[T any](round int, all []T) []T {
 	return all
 }
 
-// round runs each load once on each subject.
 func (b *bench) round(round int) {
 	for _, d := range comparisons(round) {
 		for _, name := range d.subjects {
@@ -92,8 +88,8 @@ func (b *bench) round(round int) {
 	}
 }
 
-// flushDisk writes the data of the previous subject to the disk, so that it does not delay the next
-// subject.
+// flushDisk writes the data of the previous subject to the disk. Otherwise that could delay the
+// next subject.
 func flushDisk() {
 	syscall.Sync()
 	time.Sleep(200 * time.Millisecond)

@@ -10,7 +10,6 @@ const lease = time.Hour
 
 var leaseMS = fmt.Sprint(lease.Milliseconds())
 
-// simbaContender sends SIMBA.ACQUIRE and SIMBA.RELEASE.
 type simbaContender struct {
 	w          *wire
 	take, give []byte

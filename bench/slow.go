@@ -20,7 +20,6 @@ type slowDisk struct {
 // The times of a sync that the aims are about.
 var slowSyncs = []time.Duration{time.Millisecond, 20 * time.Millisecond}
 
-// slowName is the name of the subject in the results.
 func slowName(sync time.Duration) string { return always + ", a sync of " + milliseconds(sync) }
 
 func milliseconds(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }

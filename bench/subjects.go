@@ -13,21 +13,18 @@ type subject struct {
 	start func(*testbed) (*site, error)
 }
 
-// Groups, in the order of the pictures.
 const (
 	inMemory     = "In memory: a crash of the process or of the machine loses the locks"
 	onDiskSoon   = "On disk soon: after a crash, grants pause until lost leases have ended"
 	onDiskBefore = "On disk before the reply: a crash loses nothing that was acknowledged"
 )
 
-// site is a running subject.
 type site struct {
 	connect   connector
 	addr      string // "" if the subject does not speak RESP
 	processes processes
 }
 
-// Names of subjects.
 const (
 	memory      = "simba-resp memory"
 	async       = "simba-resp async"

@@ -45,7 +45,6 @@ func (tb *testbed) try(start func(*testbed) (*site, error)) (_ *site, err error)
 	return start(tb)
 }
 
-// must ends the measurement if err is not nil.
 func (tb *testbed) must(err error) {
 	if err != nil {
 		panic(failure{err})

@@ -34,7 +34,6 @@ func dial(addr string, life time.Duration) (*wire, error) {
 
 func (w *wire) close() { w.c.Close() }
 
-// frame encodes a command.
 func frame(args ...string) []byte {
 	b := fmt.Appendf(nil, "*%d\r\n", len(args))
 	for _, a := range args {
@@ -83,7 +82,6 @@ func pipe(addr string, n int, command func(i int) []byte, patience time.Duration
 	return nil
 }
 
-// receive returns the next reply or message.
 func (w *wire) receive() ([][]byte, error) {
 	w.fields, w.text = w.fields[:0], w.text[:0]
 	if err := w.read(); err != nil {

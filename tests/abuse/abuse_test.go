@@ -4,15 +4,14 @@
 //
 // Each test has a victim (a server), bystanders (well-behaved clients), and an abuse:
 //
-//	v := attacked(t)   a server, its figures, and bystanders that run until the end
+//	v := attacked(t)   a server, and bystanders that run until the end
 //	…                  the abuse
 //	v.servesOthers()   each bystander is served during the abuse
 //	v.costsAtMost(…)   bounds the highest memory of the server
 //	v.recovers()       goroutines, files and heap are as before
 //
-// The memory is that of the process, as the kernel counts it. The race detector multiplies it, so
-// the bounds are generous, and the tests log the figures. Latencies depend on the machine, so only
-// BenchmarkLatency measures them.
+// The race detector multiplies the memory of the server, so the bounds are generous, and the tests
+// log the figures. Latencies depend on the machine, so only BenchmarkLatency measures them.
 package abuse
 
 import (

@@ -138,7 +138,7 @@ func flood(c net.Conn, command string) {
 	}()
 }
 
-// again returns an attack that calls once for ever, also after an error.
+// again returns an attack that repeats the given one for ever, also after an error.
 func again(once func(addr string) error) func(addr string) error {
 	return func(addr string) error {
 		go func() {
@@ -220,7 +220,6 @@ func guess(addr string) error {
 	})(addr)
 }
 
-// ask sends commands, and reads the given number of reply lines.
 func ask(addr, commands string, lines int) error {
 	c, err := dialRaw(addr)
 	if err != nil {

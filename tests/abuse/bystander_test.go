@@ -23,7 +23,6 @@ type bystander struct {
 // bystanderTTL is so long that a lease ends only by RELEASE, also on a busy machine.
 const bystanderTTL = 3_600_000 // ms
 
-// shared is what the bystanders know of their shared mutex.
 type shared struct {
 	inside atomic.Int32 // number of current owners
 	token  atomic.Int64 // token of the last tenure

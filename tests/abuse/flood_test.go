@@ -45,8 +45,8 @@ func TestAMillionPipelinedCommandsAreAnsweredInBatches(t *testing.T) {
 	v.recovers()
 }
 
-// The pipeline is shorter than in the test above, since each write waits for the disk, and the test
-// checks each reply. It takes one to two seconds alone, and five beside other tests.
+// The pipeline is shorter than in the test above: each write waits for the disk, and the test
+// checks each reply.
 func TestPipelinedWritesAreAnsweredOneByOneAndInOrder(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)

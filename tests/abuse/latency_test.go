@@ -16,8 +16,7 @@ import (
 // RELEASE of a free mutex, without and with the abuse, and reports the ratio.
 //
 // The attacker gets only the processor time that the server and the benchmark leave. So the figure
-// shows the work that the attack causes in the server. An attacker on another machine could send
-// more.
+// shows the work that the attack causes in the server.
 //
 //	go test -run '^$' -bench Latency -benchtime 3x ./tests/abuse
 func BenchmarkLatency(b *testing.B) {

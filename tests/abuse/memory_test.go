@@ -105,7 +105,6 @@ func datasetOf(info any, err error) (int64, error) {
 	return strconv.ParseInt(line, 10, 64)
 }
 
-// limit sets maxmemory at run time.
 func (v *victim) limit(bytes int) {
 	v.t.Helper()
 	if _, err := v.eye.Do("CONFIG", "SET", "maxmemory", bytes); err != nil {

@@ -101,7 +101,6 @@ func (c *raw) ask(s string) (string, error) {
 	return c.line()
 }
 
-// record reads a RESP2 reply that is a record.
 func (c *raw) record() (map[string]string, error) {
 	head, err := c.line()
 	if err != nil {

@@ -75,9 +75,9 @@ func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 	}
 	v.until("each connection has made a guess", func() bool { return v.info("acl_access_denied_auth") >= len(conns) })
 
-	// The server delays a right password from the address of the attackers by at most 1 s. A busy
-	// machine adds to this, so only the median must keep the limit. All but one must be faster than
-	// a wrong password.
+	// The server delays a right password from the address of attackers by at most 1 s. On a busy
+	// machine only the median must keep this limit. All but one must be faster than a wrong
+	// password.
 	const promised, slack = time.Second, 2 * time.Second
 	const firstOnes, wait = 9, 5 * time.Second
 	var waits []time.Duration
@@ -96,8 +96,7 @@ func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 		t.Errorf("the replies to right passwords came too late: %v", waits)
 	}
 
-	// After its first wrong passwords, an address gets each reply only after the full delay. A
-	// connection sends its next guess after the reply to the one before.
+	// After its first wrong passwords, an address gets each reply only after the full delay.
 	n := int(answered.Load())
 	took := time.Since(began)
 	most := firstOnes + len(conns)*int(took/wait)

@@ -76,7 +76,6 @@ func watched(t testing.TB, addr, password string, log func() string) *victim {
 	return v
 }
 
-// client returns a connection of a well-behaved client.
 func (v *victim) client() redis.Conn {
 	v.t.Helper()
 	c, err := v.dialClient()
@@ -92,7 +91,6 @@ func (v *victim) dialClient() (redis.Conn, error) {
 		redis.DialConnectTimeout(simbatest.Patience), redis.DialReadTimeout(simbatest.Patience), redis.DialWriteTimeout(simbatest.Patience))
 }
 
-// info returns a number from INFO.
 func (v *victim) info(field string) int {
 	v.t.Helper()
 	text, err := redis.String(v.eye.Do("INFO", "everything"))
@@ -122,7 +120,6 @@ func (v *victim) memory(line string) int {
 	return number(v.t, string(status), line+`:\s+(\d+) kB`)
 }
 
-// cpu returns the processor time of the server so far.
 func (v *victim) cpu() time.Duration {
 	v.t.Helper()
 	text, err := redis.String(v.eye.Do("INFO", "cpu"))

@@ -2,12 +2,11 @@
 //
 // Each patch in this folder is a mistake that a maintainer could make. Its first line says what the
 // server then does wrong. The package applies a patch to copies of the files that the patch
-// changes. The option -overlay of the go command compiles these copies instead of the files. So the
-// product needs no switches for bugs, and the source tree does not change.
+// changes. The option -overlay of the go command compiles the copies instead of the files, so the
+// source tree does not change.
 //
-// A package whose tests must catch bugs has a test that builds the bugs, which needs the flag
-// -bugs. That test fails if no test finds a bug, or if the finding names another rule than the bug
-// breaks:
+// Each package whose tests must catch bugs has a test for that, which needs the flag -bugs. It
+// fails if the tests find no breach, or only breaches of other rules:
 //
 //	make bugs                  every bug
 //	make bugs RUN=late-expiry  one of them
@@ -41,7 +40,7 @@ const extension = ".patch"
 
 var wanted = flag.Bool("bugs", false, "build servers with bugs, and require that tests find these")
 
-// SkipUnlessWanted skips the test unless the flag -bugs is given. Tests of bugs build many servers.
+// SkipUnlessWanted skips the test without the flag -bugs, since tests of bugs build many servers.
 func SkipUnlessWanted(t testing.TB) {
 	t.Helper()
 	if !*wanted {

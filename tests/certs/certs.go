@@ -46,7 +46,6 @@ type Signed struct {
 	CertPEM, KeyPEM []byte
 }
 
-// NewAuthority returns an authority with the given common name.
 func NewAuthority(t testing.TB, name string) *Authority {
 	t.Helper()
 	template := x509.Certificate{

@@ -120,7 +120,6 @@ func TestARestoredServerHasEachGrantBeforeTheBackupAndRepeatsNoToken(t *testing.
 	}
 }
 
-// await waits until each granter has at least n grants.
 func await(t *testing.T, granters []granter, n int64) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); slices.Min(counts(granters)) < n; time.Sleep(time.Millisecond) {

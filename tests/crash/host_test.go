@@ -60,8 +60,8 @@ func owned(t *testing.T, s *simbatest.Server, mutex string) simbatest.Record {
 	return r
 }
 
-// A container can shift the boot clock, but has the boot id of its machine. The server must treat
-// each offset as another boot. Otherwise a lease could count by two clocks.
+// A container can shift the boot clock, but has the boot id of its machine. If the server took this
+// for the same boot, a lease could count by two clocks.
 func TestAnotherOffsetOfTheBootClockIsAnotherBoot(t *testing.T) {
 	t.Parallel()
 	const ttl, transition = 600_000, 60_000

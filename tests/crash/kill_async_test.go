@@ -57,7 +57,6 @@ func TestKillLosesNothingThatAsyncPromises(test *testing.T) {
 	t.Counted(rounds, "%d tenures acknowledged, %d of them lost while their leases ran, %d kills in the recovery delay", len(m.seen), m.lost, delayed)
 }
 
-// asyncModel is what the clients know of the server.
 type asyncModel struct {
 	t testing.TB
 

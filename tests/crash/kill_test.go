@@ -52,7 +52,6 @@ func TestKillLosesNothingAcknowledged(test *testing.T) {
 	t.Counted(rounds, "%d tenures acknowledged or found, %d still held", len(m.seen), len(m.held))
 }
 
-// model is what the clients know of the server.
 type model struct {
 	t testing.TB
 

@@ -131,7 +131,6 @@ func fillTheJournal(b *testing.B, from, to string, n int) {
 	}
 }
 
-// grantOf returns the change that grants mutex i.
 func grantOf(began simba.Instant, seq simba.Seq, i int) simba.Change {
 	lease := simba.Lease{
 		Mutex: fmt.Sprintf("m:%012d", i), Owner: fmt.Sprintf("pod-%08x", uint32(i)*2654435761), Token: uint64(seq),
@@ -142,7 +141,6 @@ func grantOf(began simba.Instant, seq simba.Seq, i int) simba.Change {
 	}}}
 }
 
-// copyOf copies a data directory, and syncs the copy.
 func copyOf(b *testing.B, dir string) string {
 	b.Helper()
 	to := b.TempDir() + "/data"

@@ -77,9 +77,9 @@ func Build(t stores.TB, program string) string {
 	return path
 }
 
-// build builds a program, and returns its path in this run. With the race detector, linking takes
-// many seconds. So all test packages share one result in bin/, guarded by a file lock. A later
-// build may replace that file. So each run has its own hard link to the version that it built.
+// build builds a program, and returns its path in this run. Linking with the race detector takes
+// many seconds, so all test packages share one file in bin/, guarded by a file lock. A later build
+// may replace this file, so each run has its own hard link.
 func build(program string) (string, error) {
 	root, err := clone()
 	if err != nil {

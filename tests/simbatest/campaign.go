@@ -24,9 +24,8 @@ func Count(few, many int) int {
 	return few
 }
 
-// Campaign is a test that repeats one thing, and reports the number of repetitions and violations.
-// The test calls the Campaign instead of its TB, so that each error counts as a violation. A
-// Campaign is safe for concurrent use.
+// Campaign is a test that repeats one thing, and reports the number of repetitions and of errors
+// (violations). Use it in place of its TB. It is safe for concurrent use.
 type Campaign struct {
 	testing.TB
 	name, engine string
@@ -37,8 +36,8 @@ type Campaign struct {
 	figures    string
 }
 
-// NewCampaign begins a campaign that ends with the test. At the end the campaign logs its result as
-// one line of a table. With the flag -table, it also appends this line to that file.
+// NewCampaign begins a campaign. When the test ends, the campaign logs its result as one line of a
+// table. The flag -table names a file to which it appends this line.
 func NewCampaign(t testing.TB, name, engine string) *Campaign {
 	c := &Campaign{TB: t, name: name, engine: engine}
 	t.Cleanup(c.end)

@@ -20,7 +20,7 @@ func StartOn(t stores.TB, engine string, args ...string) *Server {
 }
 
 // Store starts the store of an engine. It returns the address of the store, and the flags for
-// servers that use it. The engine embedded has no store: the address is "".
+// servers that use it. For the engine embedded, the address is "".
 func Store(t stores.TB, engine string) (addr string, flags []string) {
 	t.Helper()
 	if engine == "embedded" {

@@ -87,8 +87,8 @@ func StartCmd(cmd *exec.Cmd, wait func()) error {
 	return <-started
 }
 
-// Environ returns the test's environment without the variables that configure a server. It adds
-// GORACE: at a data race the program exits at once, so the test sees the exit.
+// Environ returns the test's environment without variables that configure a server. GORACE in it
+// makes a program exit at its first data race, so that the test sees it.
 func Environ() []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SIMBA_") })
 	return append(env, "GORACE=halt_on_error=1 atexit_sleep_ms=0")
@@ -148,8 +148,8 @@ func (p *Process) WantsAfter(t stores.TB, line int, pattern string) (submatches 
 	return submatches, next
 }
 
-// find waits for a line that matches, from the given number on. If the process ends before it
-// writes such a line, find returns nil and true. After Patience it returns nil and false.
+// find waits for a line that matches, from the given number on. If the process ends before, ended
+// is true. After Patience, submatches is nil.
 func (p *Process) find(line int, re *regexp.Regexp) (submatches []string, next int, ended bool) {
 	late := time.NewTimer(Patience)
 	defer late.Stop()

@@ -1,7 +1,7 @@
-// Command prose checks the language of Markdown files and of comments in Go files. Its rules limit
-// the length of sentences and of lines. They forbid clauses as subjects, passives of "tell", "say"
-// and "ask", and words that this project replaced by the field's terms. In Go files the command
-// also checks the names that the file declares.
+// Command prose checks the language of Markdown files, of comments in Go files, and of the names
+// that Go files declare. Its rules limit the length of sentences and of lines. They forbid clauses
+// as subjects, passives of "tell", "say" and "ask", and words that this project replaced by the
+// field's terms.
 //
 //	prose [file or folder ...]
 //
@@ -70,7 +70,6 @@ func skipped(folder string) bool {
 	return strings.HasPrefix(folder, ".") || folder == "testdata" || folder == "node_modules"
 }
 
-// finding is one breach of a rule.
 type finding struct {
 	line       int
 	rule, text string

@@ -53,7 +53,6 @@ type page struct {
 	free   map[int]bool // lines of code blocks and tables, which may be long
 }
 
-// line returns the number of the line at the offset.
 func (p *page) line(offset int) int {
 	return 1 + bytes.Count(p.source[:offset], []byte("\n"))
 }

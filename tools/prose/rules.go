@@ -12,7 +12,6 @@ const (
 	mostColumns = 100
 )
 
-// checkText checks each sentence of a text.
 func checkText(t *text) (found []finding) {
 	for _, s := range t.sentences() {
 		at := s[0].line
@@ -53,7 +52,6 @@ func checkLine(line string, at int) []finding {
 
 var passive = regexp.MustCompile(`\b(is|are|was|were|be|been|being)( not| never| also| only| then| already)? (told|said|asked)\b`)
 
-// checkWords checks the words of a sentence.
 func checkWords(s sentence) (found []finding) {
 	for _, w := range s {
 		if w.code {
@@ -81,5 +79,4 @@ func checkWords(s sentence) (found []finding) {
 
 var camelCase = regexp.MustCompile(`^\W*[\w.]*(_|[a-z][A-Z]|\w\.[A-Za-z])[\w.]*(\(\))?\W*$`)
 
-// isIdentifier reports whether a word of a comment is an identifier of the code.
 func isIdentifier(s string) bool { return camelCase.MatchString(s) }

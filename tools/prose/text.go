@@ -35,7 +35,6 @@ func (t *text) addCode(s string, line int) {
 	t.open = true
 }
 
-// space ends the last word, as a space does.
 func (t *text) space() { t.open = false }
 
 func (t *text) join(s string, line int, code, begins bool) {
