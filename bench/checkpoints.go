@@ -80,8 +80,8 @@ func renew(addr string, first, mutexes int, over *atomic.Bool) (all []commit, er
 
 type span struct{ from, to time.Time }
 
-// split returns how long the commits took that overlap the span, and those between after and the
-// begin of the span.
+// split returns the durations of the commits that overlap the span. It also returns those of
+// commits that began later than after, and ended before the span.
 func (s span) split(after time.Time, commits []commit) (during, between simbatest.Latencies) {
 	for _, c := range commits {
 		switch ended := c.began.Add(c.took); {
@@ -189,7 +189,7 @@ type file struct {
 	size int64
 }
 
-// newest returns the file with the last name of those that match a pattern.
+// newest returns the matching file whose name sorts last.
 func newest(pattern string) (file, error) {
 	names, err := filepath.Glob(pattern)
 	if err != nil {

@@ -15,7 +15,7 @@ type etcdContender struct {
 	client  *etcd.Client
 	session *concurrency.Session
 	mutex   *concurrency.Mutex
-	ctx     context.Context // its end fails a waiting request
+	ctx     context.Context // when it ends, a waiting request fails
 	end     context.CancelFunc
 }
 

@@ -59,7 +59,7 @@ func lifetime() time.Duration { return patience + warmUp + *during }
 
 var runs atomic.Int64 // counts the loads, so that each gets new mutexes
 
-// run runs a load on a subject: a warm-up, and then the measurement, which takes during.
+// run runs a load on a subject. After a warm-up, it measures for the time during.
 func (s *site) run(l load, during time.Duration) (*figures, error) {
 	run := runs.Add(1)
 	var phase atomic.Int32

@@ -12,7 +12,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// monitoringLimit is the largest good ratio of processor times per tenure: with metrics to without.
+// monitoringLimit is the largest good ratio: processor time per tenure with metrics, divided by
+// that without.
 const monitoringLimit = 1.05
 
 // scrapeInterval is far shorter than usual, so that the cost is visible.

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	_ "github.com/go-sql-driver/mysql" // driver "mysql"
+	_ "github.com/go-sql-driver/mysql" // registers the driver "mysql"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
@@ -17,11 +17,11 @@ type mysqlContender struct {
 	db        *sql.DB // shared by all contenders
 	conn      *sql.Conn
 	mutex, id string
-	ctx       context.Context // its end fails a waiting request
+	ctx       context.Context // when it ends, a waiting request fails
 	end       context.CancelFunc
 }
 
-// toMySQL creates the database "direct" for the contenders.
+// toMySQL creates the database "direct", and returns a connector that uses it.
 func toMySQL(tb *testbed, addr string) (connector, error) {
 	timeouts := fmt.Sprintf("timeout=%v&readTimeout=%[1]v&writeTimeout=%[1]v", patience)
 	root, err := sql.Open("mysql", "root@tcp("+addr+")/?"+timeouts)

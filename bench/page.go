@@ -108,7 +108,6 @@ func (r *results) gaps() string {
 	return w.String()
 }
 
-// machine describes the machine of the run.
 func machine() string {
 	model := runtime.GOARCH
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {

@@ -52,7 +52,7 @@ func (h held) take() {
 	h.add(0, key{residentBytes, always, h.mutexes}, (full-empty)/float64(h.mutexes))
 }
 
-// measureDisk measures the checkpoint in a copy of a data directory. Before, it starts and stops a
+// measureDisk measures the checkpoint in a copy of a data directory. First it starts and stops a
 // server there, so that the checkpoint has all changes of the journal.
 func (h held) measureDisk(dir string) {
 	h.tb.must(copyDir(dir, h.s.Dir))
@@ -111,12 +111,12 @@ func (h held) fillJournal(dir string) {
 	h.add(0, key{journalMiB, always, h.mutexes}, float64(size)/(1<<20))
 }
 
-// leastFull is the smallest size of a full journal in bytes: two segments that are not in the
-// checkpoint, and a begun one.
+// leastFull is the smallest size of a full journal in bytes. Such a journal has two segments that
+// are not in the checkpoint, and the one that the server writes.
 const leastFull = 48 << 20
 
-// proveFull returns an error unless the journal is full. A full journal has at least the size
-// leastFull. With it, a renewal gets no reply, but the server answers PING.
+// proveFull returns an error unless the journal is full. Then its size is at least leastFull, a
+// renewal gets no reply, but the server answers PING.
 func proveFull(renewed, ping error, size int64) error {
 	switch {
 	case !errors.Is(renewed, os.ErrDeadlineExceeded):
@@ -145,7 +145,8 @@ func heldName(i int) string { return fmt.Sprintf("m:%012d", i) }
 // guard is the command that renews a held mutex.
 func guard(i int) []byte { return frame("SIMBA.GUARD", heldName(i), "c", leaseMS) }
 
-// copyDir replaces the directory to by a copy of from, and syncs the copy.
+// copyDir replaces the directory at its second path by a copy of that at its first path, and syncs
+// the copy.
 func copyDir(from, to string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err

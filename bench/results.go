@@ -56,7 +56,6 @@ func newResults(rounds int) *results {
 	return &results{rounds: rounds, values: make(map[key]map[int]float64)}
 }
 
-// add records the value of a round.
 func (r *results) add(round int, k key, value float64) {
 	if r.values[k] == nil {
 		r.values[k] = make(map[int]float64)

@@ -88,7 +88,7 @@ func (b *bench) round(round int) {
 	}
 }
 
-// flushDisk writes the data of the previous subject to the disk. Otherwise that could delay the
+// flushDisk writes the data of the previous subject to the disk, so that this does not delay the
 // next subject.
 func flushDisk() {
 	syscall.Sync()

@@ -17,7 +17,7 @@ type slowDisk struct {
 	addr string
 }
 
-// The times of a sync that the aims are about.
+// slowSyncs are the times of a sync on the slow disks.
 var slowSyncs = []time.Duration{time.Millisecond, 20 * time.Millisecond}
 
 func slowName(sync time.Duration) string { return always + ", a sync of " + milliseconds(sync) }

@@ -9,7 +9,7 @@ import (
 
 // testbed starts servers and stores for a measurement. It implements stores.TB.
 type testbed struct {
-	dir    string // on the disk to measure
+	dir    string // on the measured disk
 	undo   []func()
 	faults []string
 }
@@ -84,5 +84,5 @@ func (tb *testbed) TempDir() string {
 	return dir
 }
 
-// StoreDir returns a new folder for a store's data, on the disk to measure.
+// StoreDir returns a new folder for a store's data, on the measured disk.
 func (tb *testbed) StoreDir() string { return tb.TempDir() }

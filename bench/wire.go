@@ -42,8 +42,8 @@ func frame(args ...string) []byte {
 	return b
 }
 
-// ask sends a command and returns the reply: the elements of an array, or the value of another type
-// as the only element. The result is valid until the next call.
+// ask sends a command and returns the reply. It returns an array as its elements, and any other
+// reply as one element. The result is valid until the next call.
 func (w *wire) ask(command []byte) ([][]byte, error) {
 	if _, err := w.c.Write(command); err != nil {
 		return nil, err

@@ -65,7 +65,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	stalled.Store(*stall) // not before Open, which writes a table to a new directory
+	stalled.Store(*stall) // after Open, which writes a table to a new directory
 	fmt.Printf("ready addr=%s\n", ln.Addr())
 	return server.Serve(ln)
 }

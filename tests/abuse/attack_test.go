@@ -115,7 +115,6 @@ func floods(command string) func(addr string) error {
 	}
 }
 
-// tlsFlood works like floods, but over TLS.
 func tlsFlood(command string) func(addr string) error {
 	return func(addr string) error {
 		c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})

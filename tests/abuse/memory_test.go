@@ -27,8 +27,8 @@ func isOutOfMemory(err error) bool {
 // It returns the number of commands that the server executed.
 //
 // At the begin of a command, the server compares its own count of memory with the limit. So each
-// client may exceed the limit by one command, which needs each bytes. fill reads that count after
-// each pipeline.
+// client may exceed the limit by one command. The parameter each is the size of a command in bytes.
+// fill reads that count after each pipeline.
 func (v *victim) fill(name string, limit, each int, do func(c redis.Conn, i int) error) int {
 	v.t.Helper()
 	const clients, pipeline = 8, 200
@@ -62,7 +62,7 @@ func (v *victim) fill(name string, limit, each int, do func(c redis.Conn, i int)
 					case isOutOfMemory(err):
 						refused++
 					default:
-						v.t.Errorf("%s: %v", name, err)
+						v.t.Errorf("%s: a command returns %v", name, err)
 						return
 					}
 				}
@@ -192,7 +192,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 	}()
 
 	long := strings.Repeat("m", 200)
-	const room = 4 << 20      // for each of the steps below
+	const room = 4 << 20      // bytes for each of the steps below
 	each := len(long) + 1<<10 // a mutex or a queue entry, with its names
 	mutexes := v.fill("mutexes", limit, each, func(c redis.Conn, i int) error {
 		return c.Send("SIMBA.ACQUIRE", fmt.Sprint(long, i), "filler", bystanderTTL)
@@ -281,7 +281,8 @@ func TestMaxmemoryCanBeSetAtRunTimeAndExpiredLeasesMakeRoom(t *testing.T) {
 		return c.Send("SET", fmt.Sprint("key", i), long, "PX", bystanderTTL)
 	})
 	v.isBounded(limit)
-	for i := range 2 * keys { // after fill, which may take long
+	// The leases end only now, since fill may take long.
+	for i := range 2 * keys {
 		if err := c.Send("PEXPIRE", fmt.Sprint("key", i), 100); err != nil {
 			t.Fatal(err)
 		}

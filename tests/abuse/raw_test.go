@@ -87,13 +87,11 @@ func (c *raw) send(s string) error {
 	return err
 }
 
-// line reads a line, and returns it without its end.
 func (c *raw) line() (string, error) {
 	s, err := c.in.ReadString('\n')
 	return strings.TrimSuffix(s, "\r\n"), err
 }
 
-// ask sends bytes and returns the first line of the reply.
 func (c *raw) ask(s string) (string, error) {
 	if err := c.send(s); err != nil {
 		return "", err

@@ -70,7 +70,7 @@ func watched(t testing.TB, addr, password string, log func() string) *victim {
 	v.eye = v.client()
 	v.pid = v.info("process_id")
 	v.bystanders()
-	v.servesOthers() // so they are connected, and caches are warm
+	v.servesOthers() // now the bystanders are connected, and caches are warm
 	v.before = v.figures()
 	v.quiet = v.memory("VmRSS")
 	return v
@@ -164,8 +164,8 @@ func (v *victim) costsAtMost(bytes int) {
 
 func mib(bytes int) float64 { return float64(bytes) / (1 << 20) }
 
-// until waits until happened returns true. If this takes too long, the test fails, with what as the
-// missing event.
+// until waits until happened returns true, and fails the test if this takes too long. what
+// describes the event in the failure text.
 func (v *victim) until(what string, happened func() bool) {
 	v.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); !happened(); {

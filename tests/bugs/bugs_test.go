@@ -21,7 +21,7 @@ func TestEachPatchAppliesAndCompiles(t *testing.T) {
 			}
 			slices.Sort(packages)
 			if out, err := Go(t, bug, "build", slices.Compact(packages)...); err != nil {
-				t.Errorf("%v\n%s", err, out)
+				t.Errorf("the code with the bug does not compile: %v\n%s", err, out)
 			}
 		})
 	}

@@ -45,7 +45,7 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 			t.Error(err)
 		}
 		if status, _ := simbatest.Acquire(t, c, "job", "bob", 600_000); status != "acquired" {
-			t.Errorf("ACQUIRE by bob returns %s", status)
+			t.Errorf("ACQUIRE by bob returns %s, want acquired", status)
 		}
 		return "y\n"
 	}, "break", "job")

@@ -50,7 +50,7 @@ func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
 		}
 		o := object(t, must(t, url(s), "owner", "--json", "job"))
 		if o["held"] != true || o["owner"] != "alice" || fmt.Sprintf("%.0f", o["token"]) != token || o["transition_ms"].(float64) <= o["ttl_ms"].(float64) {
-			t.Errorf("owner --json prints %v", o)
+			t.Errorf("owner --json prints %v, want alice with token %s, in both windows", o, token)
 		}
 		if engine == "embedded" && o["acquired_at"] != float64(record["acquired_at"].(int64)) {
 			t.Errorf("owner --json prints %v, but SIMBA.OWNER returns %v", o, record)
@@ -58,26 +58,26 @@ func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
 
 		queue := rows(must(t, url(s), "queue", "job"))
 		if len(queue) != 2 || queue[0][0] != "1" || queue[0][2] != "polling" || queue[0][3] != "bob" || queue[1][3] != "carol" {
-			t.Errorf("queue prints the rows %v", queue)
+			t.Errorf("queue prints the rows %v, want bob, who polls, and then carol", queue)
 		}
 		if q := objects(t, must(t, url(s), "queue", "job", "--json", "--count", "1")); len(q) != 1 || q[0]["contender"] != "bob" || q[0]["position"] != 1.0 {
-			t.Errorf("queue --json prints %v", q)
+			t.Errorf("queue --json --count 1 prints %v, want bob at position 1", q)
 		}
 
 		history := rows(must(t, url(s), "history", "job"))
 		first := slices.IndexFunc(history, func(row []string) bool { return row[2] == "acquired" })
 		if first < 0 || history[first][3] != token || history[first][4] != "alice" {
-			t.Errorf("history prints the rows %v", history)
+			t.Errorf("history prints the rows %v, want the grant of token %s to alice", history, token)
 		}
 		if e := objects(t, must(t, url(s), "history", "job", "--json")); len(e) == 0 || e[0]["mutex"] != "job" || e[0]["at"].(float64) < 1e12 {
 			t.Errorf("history --json prints %v", e)
 		}
 
 		if got := rows(must(t, url(s), "list", "j*")); len(got) != 1 || !reflect.DeepEqual(got[0][:3], []string{"job", "alice", token}) || got[0][4] != "2" {
-			t.Errorf("list prints the rows %v", got)
+			t.Errorf("list prints the rows %v, want job of alice with two waiters", got)
 		}
 		if got := rows(must(t, url(s), "list", "x*")); len(got) != 0 {
-			t.Errorf("list without a match prints the rows %v", got)
+			t.Errorf("list without a match prints the rows %v, want none", got)
 		}
 
 		if got := object(t, must(t, url(s), "status", "--json")); got["engine"] != engine || got["tenures_acquired"] != 1.0 || got["store_up"] != true {
@@ -122,12 +122,12 @@ func TestExitCodeSaysThatNobodyOwnsTheMutex(t *testing.T) {
 	r := run(t, url(s), "owner", "job")
 	r.fails(t, 1, "job has no owner")
 	if r.out != "" {
-		t.Errorf("owner of a free mutex prints %q", r.out)
+		t.Errorf("owner of a free mutex prints %q, want nothing", r.out)
 	}
 	r = run(t, url(s), "owner", "job", "--json")
 	r.fails(t, 1, "job has no owner")
 	if o := object(t, r.out); o["held"] != false || o["owner"] != "" || o["since"] != nil {
-		t.Errorf("owner --json of a free mutex prints %v", o)
+		t.Errorf("owner --json of a free mutex prints %v, want no owner", o)
 	}
 	run(t, url(s), "break", "job", "--yes").fails(t, 1, "job has no owner")
 }
@@ -174,7 +174,7 @@ func TestHelpShowsNoEmptyDefault(t *testing.T) {
 	} {
 		out := must(t, "", command, "--help")
 		if !strings.Contains(out, "simba-resp "+command) || strings.Contains(out, "(default )") || strings.Contains(out, "(default 0s)") {
-			t.Errorf("%s --help prints\n%s", command, out)
+			t.Errorf("%s --help shows an empty default, or no usage:\n%s", command, out)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func TestKeyWithoutExpiryHasNoExpiry(t *testing.T) {
 	for command, want := range map[string]string{"owner": "lease       no expiry\n", "list": "  no expiry  ", "why": "its lease has no expiry; it began "} {
 		args := []string{command, "key"}
 		if out := must(t, url(s), args...); !strings.Contains(out, want) {
-			t.Errorf("%s prints\n%s", command, out)
+			t.Errorf("%s prints\n%s\nwant %q in it", command, out, want)
 		}
 	}
 	if o := object(t, must(t, url(s), "owner", "key", "--json")); o["ttl_ms"] != nil || o["transition_at"] != nil {
@@ -234,7 +234,7 @@ func TestListShowsEachOfManyMutexesOnceInOrder(t *testing.T) {
 		t.Errorf("list shows %d mutexes, %d of them different, want %d in order", len(names), len(distinct), many)
 	}
 	if got := objects(t, must(t, url(s), "list", "--contended", "--json")); len(got) != 1 || got[0]["mutex"] != "m:7" || got[0]["waiters"] != 1.0 {
-		t.Errorf("list --contended --json prints %v", got)
+		t.Errorf("list --contended --json prints %v, want only m:7", got)
 	}
 }
 
@@ -284,7 +284,6 @@ func TestListWithoutAllOwnersIsIncomplete(t *testing.T) {
 	}
 }
 
-// readCommand reads a command in RESP.
 func readCommand(r *bufio.Reader) ([]string, error) {
 	number := func(prefix string) (n int, err error) {
 		line, err := r.ReadString('\n')

@@ -145,7 +145,7 @@ func TestTheSampleDashboardMayDoAllButBreak(t *testing.T) {
 		must(t, dashboard, args...)
 	}
 	run(t, dashboard, "owner", "job").fails(t, 1, "job has no owner")
-	run(t, dashboard, "break", "job", "--yes").fails(t, 1, "job has no owner") // no BREAK
+	run(t, dashboard, "break", "job", "--yes").fails(t, 1, "job has no owner") // without BREAK
 	acquire := []any{"SIMBA.ACQUIRE", "job", "ops:1", 600_000}
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr, Username: "ops", Password: "change-me-4"})
 	defer c.Close()

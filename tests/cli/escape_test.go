@@ -43,7 +43,7 @@ func TestNamesCannotControlATerminal(t *testing.T) {
 	for _, args := range [][]string{{"owner", owned}, {"why", owned}, {"history", owned}, {"status"}, {"break", owned, "--yes"}} {
 		r := run(t, url(s), args...)
 		if r.code != 0 {
-			t.Errorf("%v: exit code %d: %s", args, r.code, r.err)
+			t.Errorf("%v exits with code %d, want 0: %s", args, r.code, r.err)
 		}
 		outputs = append(outputs, r)
 	}

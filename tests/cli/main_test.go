@@ -16,7 +16,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 
-// result is the output and the exit code of a command.
 type result struct {
 	out, err string
 	code     int
@@ -28,7 +27,6 @@ func run(t *testing.T, url string, args ...string) result {
 	return runWith(t, []string{"SIMBA_URL=" + url}, args...)
 }
 
-// runWith runs simba-resp with the given environment variables.
 func runWith(t *testing.T, env []string, args ...string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), simbatest.Patience)
@@ -49,7 +47,7 @@ func must(t *testing.T, url string, args ...string) string {
 	t.Helper()
 	r := run(t, url, args...)
 	if r.code != 0 || r.err != "" {
-		t.Fatalf("%v: exit code %d\n%s", args, r.code, r.err)
+		t.Fatalf("%v exits with code %d, want 0:\n%s", args, r.code, r.err)
 	}
 	return r.out
 }
@@ -70,14 +68,13 @@ func objects(t *testing.T, out string) []map[string]any {
 	for line := range strings.Lines(out) {
 		var o map[string]any
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
-			t.Fatalf("%q: %v", line, err)
+			t.Fatalf("the output has the line %q, which is no JSON: %v", line, err)
 		}
 		list = append(list, o)
 	}
 	return list
 }
 
-// object decodes the only JSON object of the output.
 func object(t *testing.T, out string) map[string]any {
 	t.Helper()
 	list := objects(t, out)

@@ -20,7 +20,7 @@ func onEveryEngine(t *testing.T, test func(t *testing.T, serve func(flags ...str
 	})
 }
 
-// awaitClients waits until exactly want clients are connected, with admin.
+// awaitClients waits until exactly want clients are connected, including admin.
 func awaitClients(t *testing.T, admin redis.Conn, want int) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -139,8 +139,8 @@ func TestTheIdleTimeoutSparesSessionOwnersWaitersAndSubscribers(t *testing.T) {
 		first := simbatest.DoRecord(t, holder, "SIMBA.ACQUIRE", "job", "holder", 600_000, "SESSION")
 		waiter := simbatest.Wait(t, s, "job", "waiter")
 		listener := simbatest.Subscribe(t, s, "SUBSCRIBE", "simba:{job}")
-		// Only now, since on a busy machine a client could be idle for a second before its first
-		// command.
+		// Set the timeout only now. On a busy machine, a client could be idle for a second before
+		// its first command.
 		if _, err := holder.Do("CONFIG", "SET", "timeout", "1"); err != nil {
 			t.Fatal(err)
 		}

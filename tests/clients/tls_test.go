@@ -23,8 +23,8 @@ import (
 type tlsServer struct {
 	*simbatest.Process
 	t         *testing.T
-	addr      string // for TLS
-	dir       string // of the certificates
+	addr      string // address for TLS
+	dir       string // folder of the certificates
 	authority *certs.Authority
 }
 
@@ -86,7 +86,6 @@ func (s *tlsServer) shown() string {
 	return nc.ConnectionState().PeerCertificates[0].Subject.CommonName
 }
 
-// blocked waits until exactly want clients are blocked.
 func (s *tlsServer) blocked(want int) {
 	s.t.Helper()
 	c := s.client()
@@ -117,17 +116,17 @@ func TestRedisCliWorksOverTLS(t *testing.T) {
 	onlooker := simbatest.Run(t, "redis-cli", s.cliArgs("SUBSCRIBE", "simba:{job}")...)
 	onlooker.Wants(t, `\(integer\) 1`)
 	if a := cliFields(t, s.cli("SIMBA.ACQUIRE", "job", "a", "600000")); a["status"] != "acquired" {
-		t.Errorf("ACQUIRE by a returns %v", a)
+		t.Errorf("ACQUIRE by a returns %v, want acquired", a)
 	}
 	onlooker.Wants(t, `"acquired@@a"`)
 	waiter := simbatest.Run(t, "redis-cli", s.cliArgs("-3", "SIMBA.ACQUIRE", "job", "b", "600000", "WAIT", "0")...)
 	s.blocked(1)
 	if got := s.cli("SIMBA.RELEASE", "job", "a"); got != "(integer) 1" {
-		t.Errorf("RELEASE by a returns %s", got)
+		t.Errorf("RELEASE by a shows %s, want 1", got)
 	}
 	waiter.Wait(t)
 	if b := cliFields(t, waiter.Output()); b["status"] != "acquired" || b["token"] != "2" {
-		t.Errorf("ACQUIRE by b after the release returns %v", b)
+		t.Errorf("ACQUIRE by b after the release returns %v, want acquired", b)
 	}
 	onlooker.Wants(t, `"acquired@@b"`)
 }
@@ -173,7 +172,7 @@ func TestTLSServesNoPlainTextByDefault(t *testing.T) {
 	}
 	defer c.Close()
 	if _, err := c.Do("PING"); err == nil || !strings.Contains(err.Error(), "This port speaks TLS only") {
-		t.Errorf("a client without TLS gets %v", err)
+		t.Errorf("a client without TLS gets %v, want an error that names TLS", err)
 	}
 	s.Wants(t, `level=WARN msg="client disconnected: TLS handshake failed"`)
 }

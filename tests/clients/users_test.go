@@ -31,7 +31,6 @@ func rewriteUsers(t *testing.T, path string, lines ...string) {
 	}
 }
 
-// login returns a client of a user.
 func login(t *testing.T, s *simbatest.Server, user, password string) *goredis.Client {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr, Username: user, Password: password})
@@ -54,7 +53,6 @@ func allowed(t *testing.T, what string, err error) {
 	}
 }
 
-// do sends a command, and returns the error.
 func do(ctx context.Context, c *goredis.Client, command string) error {
 	var words []any
 	for _, word := range strings.Fields(command) {

@@ -103,7 +103,6 @@ func resetPeak(t *testing.T, pid int) int64 {
 	return peakOf(t, pid)
 }
 
-// peakOf returns the highest memory of a process in bytes.
 func peakOf(t *testing.T, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -106,12 +106,12 @@ func TestARestoredServerHasEachGrantBeforeTheBackupAndRepeatsNoToken(t *testing.
 				for n := int64(1); n <= before[i]; n++ {
 					r, err := simbatest.ToRecord(c.Do(t.Context(), "SIMBA.OWNER", g.mutex(n)).Result())
 					if err != nil || r["owner"] != g.name || r["token"].(int64) <= last {
-						t.Fatalf("%s: %v, %v; want the owner %s and a token above %d", g.mutex(n), r, err, g.name, last)
+						t.Fatalf("SIMBA.OWNER %s returns %v, %v, want %s with a token above %d", g.mutex(n), r, err, g.name, last)
 					}
 				}
 			}
 			if status, token := simbatest.Acquire(t, c, "new", "n", 1000); status != "acquired" || token <= last {
-				t.Errorf("a new contender gets %s with token %d, want a token above %d, the last of the old server", status, token, last)
+				t.Errorf("ACQUIRE by a new contender returns %s with token %d, want acquired with a token above %d", status, token, last)
 			}
 			if valid, err := c.Do(t.Context(), "SIMBA.CHECK", granters[0].mutex(1), 1).Int(); err != nil || valid != 0 {
 				t.Errorf("CHECK of an old token returns %d, %v, want 0", valid, err)

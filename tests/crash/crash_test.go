@@ -45,7 +45,7 @@ type holder struct {
 	token uint64
 }
 
-// witness records what clients did and learned. Maps have the mutex as key.
+// witness records what clients did and learned. The keys of its maps are mutexes.
 type witness struct {
 	mu     sync.Mutex
 	states map[string][]holder // all states in order
@@ -58,7 +58,7 @@ type witness struct {
 const crashLease = time.Hour
 
 // step changes a mutex, and appends the resulting state. After the commit it records that a client
-// has learned the state. do reports in forced whether async must not lose the change.
+// has learned the state. If do returns forced, even async must not lose the change.
 func (w *witness) step(e *engine.Engine, mutex string, do func() (forced bool, _ simba.Seq, _ error)) error {
 	ctx := context.Background()
 	w.mu.Lock()
@@ -235,7 +235,7 @@ func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int)
 		}
 	}
 	for m, states := range p.states {
-		at := lastIndex(states, found[m]) // -1: no state
+		at := lastIndex(states, found[m]) // -1: not in states, as before the first change
 		known, wasKnown := p.known[m]
 		forced, wasForced := p.forced[m]
 		switch {

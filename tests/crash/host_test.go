@@ -35,7 +35,6 @@ func startBy(t *testing.T, words []string, dir string) *simbatest.Server {
 	return s
 }
 
-// replyOf sends one command on a new connection.
 func replyOf(t *testing.T, s *simbatest.Server, command string, args ...any) any {
 	t.Helper()
 	c, err := redis.Dial("tcp", s.Addr)

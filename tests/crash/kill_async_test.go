@@ -77,7 +77,7 @@ type asyncLease struct {
 	owner     string
 	token     int64
 	until     time.Time
-	run       chan struct{} // enough of the round of its grant or last renewal
+	run       chan struct{} // identifies the round of its grant or last renewal
 	releasing bool
 	lost      bool
 }

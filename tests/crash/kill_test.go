@@ -34,8 +34,8 @@ func TestKillLosesNothingAcknowledged(test *testing.T) {
 			t.Fatalf("the errors above are of round %d", round)
 		}
 
-		// A random number of replies before the kill finds clients and store at any point of their
-		// work.
+		// The kill comes after a random number of replies, so clients and store can be at any point
+		// of their work.
 		m.beginRound(1 + rand.IntN(300))
 		var clients sync.WaitGroup
 		for id := range killClients {

@@ -65,7 +65,6 @@ func TestTheStartOfATenureSurvivesARestart(t *testing.T) {
 	}
 }
 
-// holdMany creates a data directory with n leases.
 func holdMany(b *testing.B, dir string, n int) {
 	b.Helper()
 	store, _, err := persist.Open(persist.Options{Dir: dir})
@@ -86,8 +85,8 @@ func holdMany(b *testing.B, dir string, n int) {
 	}
 }
 
-// fillTheJournal copies the data directory from to the path to, with a journal that is full as
-// after a crash. It renews leases while the checkpoint cannot advance.
+// fillTheJournal copies a data directory, with a journal that is full as after a crash. To fill it,
+// it renews leases while the checkpoint cannot advance.
 func fillTheJournal(b *testing.B, from, to string, n int) {
 	b.Helper()
 	released := make(chan struct{})
@@ -123,7 +122,7 @@ func fillTheJournal(b *testing.B, from, to string, n int) {
 		break
 	}
 	if out, err := exec.Command("cp", "-a", dir, to).CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+		b.Fatalf("cp -a: %v\n%s", err, out)
 	}
 	close(released)
 	if err := errors.Join(<-done, store.Close()); err != nil {
@@ -145,7 +144,7 @@ func copyOf(b *testing.B, dir string) string {
 	b.Helper()
 	to := b.TempDir() + "/data"
 	if out, err := exec.Command("cp", "-a", dir, to).CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+		b.Fatalf("cp -a: %v\n%s", err, out)
 	}
 	syscall.Sync()
 	return to

@@ -94,7 +94,6 @@ func (s *unread) flood(t *testing.T, commands int) {
 	}
 }
 
-// ended waits for the process and returns its exit code.
 func (s *unread) ended(t *testing.T, limit time.Duration) int {
 	t.Helper()
 	select {

@@ -22,7 +22,6 @@ const (
 	maxExposure = 3.0
 )
 
-// analyze runs systemd-analyze and returns its output.
 func analyze(t *testing.T, args ...string) string {
 	t.Helper()
 	need.Program(t, "systemd-analyze", "systemd")

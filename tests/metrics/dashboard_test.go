@@ -26,7 +26,6 @@ type panel struct {
 	FieldConfig              struct{ Defaults struct{ Unit string } }
 }
 
-// target is a query of a panel.
 type target struct {
 	Instant            bool
 	LegendFormat, Expr string

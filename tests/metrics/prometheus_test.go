@@ -141,7 +141,7 @@ func (p *prometheus) firing(t *testing.T, name string) (instances []string) {
 	for _, a := range data.Alerts {
 		for key, text := range a.Annotations {
 			if strings.Contains(text, "error expanding template") {
-				t.Fatalf("%s of %s is %q", key, a.Labels["alertname"], text)
+				t.Fatalf("the annotation %s of the alert %s is %q", key, a.Labels["alertname"], text)
 			}
 		}
 		if a.State == "firing" && a.Labels["alertname"] == name {

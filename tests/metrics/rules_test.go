@@ -54,7 +54,7 @@ func TestEachAlertIsTestedAndDocumented(t *testing.T) {
 	if len(alerts) == 0 {
 		t.Fatal("rules.yml has no alerts")
 	}
-	// rules_test.yml expects an alert to fire with a sample of the series ALERTS.
+	// In rules_test.yml, a sample of the series ALERTS says that an alert must fire.
 	if tested := names(read(t, rulesDir, "rules_test.yml"), `value: 1, labels: 'ALERTS\{alertname="(\w+)"`); !slices.Equal(tested, alerts) {
 		t.Errorf("rules_test.yml tests the alerts\n%v\nrules.yml has\n%v", tested, alerts)
 	}

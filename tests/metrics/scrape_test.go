@@ -58,7 +58,6 @@ func (s *server) get(t *testing.T, path, user, password string) (status int, hea
 	return reply.StatusCode, reply.Header, string(text)
 }
 
-// scrape returns the text of /metrics.
 func (s *server) scrape(t *testing.T) string {
 	t.Helper()
 	status, _, body := s.get(t, "/metrics", "", "")
@@ -82,7 +81,7 @@ func value(t *testing.T, scrape, metric string, labels ...string) (sum float64) 
 		}
 		n, err := strconv.ParseFloat(number, 64)
 		if err != nil {
-			t.Fatalf("%q: %v", line, err)
+			t.Fatalf("the line %q of /metrics has no number: %v", line, err)
 		}
 		sum += n
 	}
@@ -123,8 +122,8 @@ func containsAll(text string, parts []string) bool {
 	return true
 }
 
-// await waits until holds returns true. If this takes too long, the test fails, with what as the
-// missing condition.
+// await waits until holds returns true, and fails the test if this takes too long. what describes
+// the condition in the failure text.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {

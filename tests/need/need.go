@@ -15,8 +15,8 @@ type TB interface {
 	Skipf(format string, args ...any)  // does not return
 }
 
-// Program returns the path of a program. If the program is missing, Program skips the test, and
-// names the Debian package to install.
+// Program returns the path of a program. If it is missing, Program skips the test. The text names
+// the Debian package to install.
 func Program(t TB, name, debianPackage string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -32,7 +32,7 @@ func Program(t TB, name, debianPackage string) string {
 	return path
 }
 
-// File skips the test if the file is missing, and names the Debian package to install.
+// File skips the test if the file is missing.
 func File(t TB, path, debianPackage string) {
 	t.Helper()
 	if _, err := os.Stat(path); err != nil {
@@ -40,8 +40,7 @@ func File(t TB, path, debianPackage string) {
 	}
 }
 
-// Missing skips the test, or fails it with CI=true. The text says what is missing, and how to
-// install it.
+// Missing skips the test. The text says what is missing, and how to install it.
 func Missing(t TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {

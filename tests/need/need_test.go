@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// recorder is a TB that records whether the test was skipped or failed.
+// recorder is a TB that records how the test ended.
 type recorder struct{ end string }
 
 func (r *recorder) Helper() {}
@@ -21,7 +21,7 @@ func (r *recorder) stop(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// ended returns how a test was skipped or failed, or "" if the test did neither.
+// ended returns how a test was skipped or failed, or "".
 func ended(test func(TB)) string {
 	r, done := new(recorder), make(chan struct{})
 	go func() {

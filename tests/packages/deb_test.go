@@ -19,7 +19,7 @@ const (
 	wanted   = "/etc/systemd/system/multi-user.target.wants/simba-resp.service"
 )
 
-// One lease must survive each step of the package until the purge.
+// One lease must survive restarts, upgrades and the removal, until the purge.
 func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T) {
 	deb := artifact(t, "*_linux_"+runtime.GOARCH+".deb")
 	version := run(t, "dpkg-deb", "--field", deb, "Version")
@@ -49,7 +49,7 @@ func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T
 	}
 	run(t, "dpkg", "--install", withVersion(t, deb, version+"+upgrade"))
 	if got := run(t, "dpkg-query", "--show", "--showformat=${Version}", "simba-resp"); got != version+"+upgrade" {
-		t.Errorf("version %s is installed", got)
+		t.Errorf("after the upgrade version %s is installed, want %s", got, version+"+upgrade")
 	}
 	if !strings.Contains(string(read(t, settings)), "maxclients = 1000") {
 		t.Error("the upgrade changed the settings")
@@ -130,7 +130,6 @@ esac
 	run(t, "dpkg", "--purge", "simba-resp")
 }
 
-// withVersion returns a copy of a Debian package with another version.
 func withVersion(t *testing.T, deb, version string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "deb")
@@ -171,7 +170,7 @@ func wantVersion(t *testing.T, pkg string) {
 func wantAbsent(t *testing.T, path string) {
 	t.Helper()
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
-		t.Errorf("%s still exists: %v", path, err)
+		t.Errorf("%s still exists, or Lstat returned %v", path, err)
 	}
 }
 

@@ -81,7 +81,6 @@ func imageCommand(t *testing.T, words string) []string {
 	return command
 }
 
-// imageVariables returns the variables that the Dockerfile sets.
 func imageVariables(t *testing.T) []string {
 	t.Helper()
 	var all []string

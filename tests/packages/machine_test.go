@@ -102,7 +102,6 @@ func enterPrivateMachine() error {
 	return loopbackUp()
 }
 
-// loopbackUp enables the loopback interface.
 func loopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// unit has the values of the installed systemd unit, by key.
 type unit map[string]string
 
 func readUnit(t *testing.T) unit {
@@ -160,7 +159,6 @@ func (s *server) acquire(options ...redis.DialOption) int64 {
 	return int64(number(s.t, token))
 }
 
-// text returns a value of a record as a string.
 func text(v any) string {
 	switch v := v.(type) {
 	case []byte:
@@ -174,7 +172,6 @@ func text(v any) string {
 	}
 }
 
-// run runs a command that must succeed, and returns its output.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)

@@ -52,7 +52,6 @@ func TestRedisOwnSuitePasses(t *testing.T) {
 	}
 }
 
-// verdicts are the names of the tests of a run, by result.
 type verdicts struct {
 	passed, failed, skipped []string
 	output                  string
@@ -148,7 +147,6 @@ func run(t *testing.T, dir, addr string, only []string, without ...string) *verd
 	return v
 }
 
-// ask sends an inline command and returns the first line of the reply.
 func ask(addr, command string) (string, error) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {

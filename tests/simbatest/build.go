@@ -17,8 +17,8 @@ import (
 // dir is the folder for the programs of this run; "" before Main.
 var dir string
 
-// parallel is the number of tests that run at a time. It exceeds the number of processors, since
-// tests mostly wait for other processes.
+// parallel is the number of tests that run at a time. Tests mostly wait for other processes, so it
+// exceeds the number of processors.
 const parallel = "16"
 
 // Main runs m, mostly a *testing.M, and returns its exit code. It also removes the programs that

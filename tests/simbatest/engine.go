@@ -53,9 +53,8 @@ func OpenShared(t stores.TB, engine string) *Shared {
 	return s
 }
 
-// Flags returns the flags of a server that reaches the store at addr. addr is the store's address,
-// or that of a link in front of the store. A busy machine makes stores slow, so the timeouts are
-// longer than the defaults.
+// Flags returns the flags of a server that reaches the store at addr, perhaps by a link. A busy
+// machine makes stores slow, so the timeouts are longer than the defaults.
 func (s *Shared) Flags(addr string) []string {
 	flags := []string{"--engine", s.Engine, "--backend-timeout", "10s"}
 	switch s.Engine {

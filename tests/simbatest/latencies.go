@@ -9,8 +9,8 @@ import (
 // Latencies are the durations of a repeated action.
 type Latencies []time.Duration
 
-// Quantile returns the smallest duration that at least the fraction q of all durations does not
-// exceed. q is 0.999 for p99.9, and 1 for the longest. Without durations Quantile returns 0.
+// Quantile returns the smallest duration d such that at least the fraction q of all durations is at
+// most d. q is 0.999 for p99.9, and 1 for the longest. Without durations Quantile returns 0.
 func (l Latencies) Quantile(q float64) time.Duration {
 	if len(l) == 0 {
 		return 0

@@ -9,12 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Prefer gives the process a real-time priority, if the test has the permission (root has it). A
-// test that measures how soon a process acts calls Prefer, since other tests may keep the machine
-// busy. A process with this priority must not compute for long.
+// Prefer gives the process a real-time priority, if the test has the permission (root has it). Use
+// it if the test measures how soon a process acts, but not for a process that computes for long.
 //
-// A nice value would not suffice. Linux compares nice values only within a session (autogroups),
-// and other tests may run in other sessions.
+// A nice value would not suffice: Linux compares nice values only within a session (autogroups).
 func (p *Process) Prefer() { schedule(p.cmd.Process.Pid, unix.SCHED_RR, clients) }
 
 // Background gives the process only the processor time that no other process wants.

@@ -133,7 +133,7 @@ func (s *Server) Restart() {
 }
 
 // Prefer gives the server's process a real-time priority, see [Process.Prefer]. Without the
-// permission, the test's figures depend on how busy the machine is, so Prefer logs this.
+// permission, it logs that figures depend on how busy the machine is.
 func (s *Server) Prefer(t testing.TB) {
 	if !PreferServer(s.Pid()) {
 		t.Log("the server has no real-time priority: the test lacks the permission")

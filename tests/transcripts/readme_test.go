@@ -142,15 +142,14 @@ func copyFile(to, from string) error {
 	return os.WriteFile(to, content, 0o600)
 }
 
-// player runs the transcript of a page.
 type player struct {
 	t         *testing.T
 	home      string // working directory of every terminal
-	port      string // of the server; replaces readmePort
+	port      string // of the server, in place of readmePort
 	terminals map[string]*terminal
 
-	// Only with an engine that needs a store. run is the command that starts the server. tokens has
-	// the granted token by the token on the page.
+	// The fields below are set only with an engine that needs a store. run is the command that
+	// starts the server. tokens maps a token on the page to the token that the server granted.
 	run    string
 	tokens map[string]int
 }
@@ -159,7 +158,6 @@ func newPlayer(t *testing.T, home string) *player {
 	return &player{t: t, home: home, port: readmePort, terminals: make(map[string]*terminal)}
 }
 
-// playAll runs all blocks of a page.
 func (p *player) playAll(page string) {
 	p.t.Helper()
 	blocks := blockPattern.FindAllStringSubmatch(page, -1)
@@ -192,7 +190,6 @@ func (p *player) own(line string) (pattern, token string) {
 	return match[1] + anyText, token
 }
 
-// terminal is a shell.
 type terminal struct {
 	name    string
 	in      io.Writer

@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Under nohup(1), the test would ignore SIGHUP, and so would the commands.
+	// nohup(1) would start the tests with SIGHUP ignored, and the commands would inherit this.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP)
 	os.Exit(simbatest.Main(m))
 }
@@ -133,7 +133,6 @@ func monotonic() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// awaitQueued waits until exactly want contenders are in the queue.
 func (w *world) awaitQueued(want int) {
 	w.Helper()
 	c := simbatest.Conn(w, w.server)

@@ -103,7 +103,7 @@ func TestLockByACertificateContendsByItsName(t *testing.T) {
 	for _, c := range []struct{ name, verb, owner string }{
 		{"ops", "lock", `ops:1:\d+@.+~[0-9a-f]{16}`},
 		{"ops", "elect", `ops:1:\d+@.+~[0-9a-f]{16}`},
-		{"nobody", "lock", `1:\d+@.+~[0-9a-f]{16}`}, // an unknown name: the user default
+		{"nobody", "lock", `1:\d+@.+~[0-9a-f]{16}`}, // no such user, so default
 		{"mute", "lock", `1:\d+@.+~[0-9a-f]{16}`},   // may not ask for its name
 	} {
 		cert, key := authority.Sign(t, certs.Leaf{Name: c.name}).Write(t, dir, c.name)

@@ -61,7 +61,6 @@ func (w *world) shell() *console {
 	return c
 }
 
-// Write appends output of the terminal to text.
 func (c *console) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +73,6 @@ func (c *console) shown() string {
 	return c.text.String()
 }
 
-// types sends keys to the terminal.
 func (c *console) types(keys string) {
 	c.Helper()
 	if _, err := io.WriteString(c.file, keys); err != nil {

@@ -46,8 +46,8 @@ func hasClauseAsSubject(s sentence) bool {
 	infinitive, expected := false, 0
 	switch words[0] {
 	case "who", "whoever":
-		// A sentence that begins with Who has its own verb after that of the clause. A phrase, such
-		// as a field's comment, may have only one verb.
+		// From its capital letter to its period, this is a sentence with the clause as its subject.
+		// A phrase, such as a field's comment, may have only the verb of the clause.
 		if strings.HasPrefix(s[0].text, "W") && s[len(s)-1].ends() {
 			return true
 		}

@@ -70,7 +70,6 @@ func readComment(fset *token.FileSet, group *ast.CommentGroup) (c comment) {
 	return c
 }
 
-// strip removes the comment marks: // or /* and */.
 func strip(s string) string {
 	if s, ok := strings.CutPrefix(s, "//"); ok {
 		return s

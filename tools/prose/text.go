@@ -29,7 +29,6 @@ func (t *text) add(s string, line int) {
 	}
 }
 
-// addCode appends a code span.
 func (t *text) addCode(s string, line int) {
 	t.join("`"+s+"`", line, true, false)
 	t.open = true

@@ -15,14 +15,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifests are the objects of a file in deploy/kubernetes.
 type manifests struct {
 	services  []*core.Service
 	budgets   []*policy.PodDisruptionBudget
 	workloads []workload
 }
 
-// workload is a StatefulSet or a Deployment.
 type workload struct {
 	name     string
 	selector *meta.LabelSelector

@@ -88,7 +88,6 @@ func run() error {
 	}
 }
 
-// note appends a line to the file.
 func note(moments *os.File) error {
 	_, err := fmt.Fprintf(moments, "%d %s %d\n", monotonic(), os.Getenv("SIMBA_TOKEN"), os.Getpid())
 	return err
